@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use bellbird_api::TransactionsBody;
+use bellbird_api::views::{Pagination, TransactionView};
 use bellbird_domain::date::DayFinder;
 use bellbird_domain::{
     Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateRange, Page, Transaction, UserId,
@@ -17,7 +18,6 @@ use bellbird_domain::{
 use bellbird_providers::TransactionQuery;
 use bellbird_providers::fiskil::read_transactions_page;
 use bellbird_reads::window::Window;
-use bellbird_api::views::{Pagination, TransactionView};
 use bellbird_sandbox::{Credentials, Options};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};

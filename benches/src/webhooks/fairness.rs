@@ -93,7 +93,7 @@ async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Re
             alone.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
         }
         for subscriber in bad {
-            setup.storage.enable_endpoint(subscriber.user, subscriber.endpoint).await?;
+            setup.storage.endpoints().enable(subscriber.user, subscriber.endpoint).await?;
         }
         queue_for_bad_receivers(&feed, bad).await?;
         beside.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
@@ -101,7 +101,7 @@ async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Re
         ensure!(unanswered > 0, "the bad receivers got no request");
         for subscriber in bad {
             let (user, endpoint) = (subscriber.user, subscriber.endpoint);
-            setup.storage.disable_endpoint(user, endpoint, "by command", Timestamp::now()).await?;
+            setup.storage.endpoints().disable(user, endpoint, "by command", Timestamp::now()).await?;
         }
         if beside_first {
             alone.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);

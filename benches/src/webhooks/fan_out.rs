@@ -116,7 +116,7 @@ async fn subject(
     stop.cancel();
     delivering.await?;
     let took = started.elapsed().as_secs_f64();
-    let left = setup.storage.delivery_overview(Timestamp::now()).await?;
+    let left = setup.storage.deliveries().overview(Timestamp::now()).await?;
     ensure!(left.pending + left.waiting == 0, "some deliveries are left: {left:?}");
     Ok(events as f64 / took)
 }

@@ -57,7 +57,7 @@ async fn run_round(args: &WebhooksArgs) -> anyhow::Result<(usize, f64)> {
     let events = loop {
         ensure!(started.elapsed() < TIME_MAX, "the deliveries did not end");
         tokio::time::sleep(POLL_INTERVAL).await;
-        let left = storage.delivery_overview(Timestamp::now()).await?;
+        let left = storage.deliveries().overview(Timestamp::now()).await?;
         let received = receiver.counts().await?.distinct;
         if received > 0 && left.pending + left.waiting == 0 {
             break received;
@@ -70,8 +70,8 @@ async fn run_round(args: &WebhooksArgs) -> anyhow::Result<(usize, f64)> {
 
 /// Requests the sync that an import plans for ten minutes later.
 async fn request_sync(storage: &Storage, connection: &str) -> anyhow::Result<()> {
-    let user = storage.list_users().await?.first().context("no user")?.id;
+    let user = storage.users().list().await?.first().context("no user")?.id;
     let key = JobKey::new(job_kinds::SYNC, user, connection);
-    ensure!(storage.request_job(&key, Timestamp::now(), SignedDuration::ZERO).await?, "no sync was requested");
+    ensure!(storage.jobs().request(&key, Timestamp::now(), SignedDuration::ZERO).await?, "no sync was requested");
     Ok(())
 }

@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::ensure;
-use bellbird_providers::Registry;
 use bellbird_domain::Clock;
+use bellbird_providers::Registry;
 use bellbird_storage::Storage;
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;

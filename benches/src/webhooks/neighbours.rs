@@ -125,11 +125,11 @@ impl Side {
         workdir.add_endpoint(&format!("http://{}{}", receiver.address(), receiver::QUICK))?;
         let database = format!("sqlite:{}", folder.path().join("bellbird.db").display());
         let storage = Storage::open(&database, Sealer::parse(service::MASTER_KEY)?).await?;
-        let tenant = storage.list_users().await?.first().context("no user")?.id;
-        let endpoint = storage.list_endpoints(tenant).await?.first().context("no endpoint")?.id;
+        let tenant = storage.users().list().await?.first().context("no user")?.id;
+        let endpoint = storage.endpoints().list(tenant).await?.first().context("no endpoint")?.id;
         let mut connections = Vec::new();
-        for connection in storage.list_connections(tenant).await? {
-            let accounts = storage.list_connection_accounts(tenant, connection.id).await?;
+        for connection in storage.connections().list(tenant).await? {
+            let accounts = storage.accounts().list_of_connection(tenant, connection.id).await?;
             let account = accounts.first().context("a connection has no account")?;
             connections.push((connection.id, account.provider_account_id.clone()));
         }
@@ -166,7 +166,7 @@ impl Side {
         ensure!(delivered == first + events, "{delivered} events instead of {}", first + events);
         if self.has_dead {
             ensure!(self.receiver.counts().await?.unanswered > 0, "the silent endpoints got no request");
-            let left = self.storage.delivery_overview(Timestamp::now()).await?;
+            let left = self.storage.deliveries().overview(Timestamp::now()).await?;
             ensure!(left.due > 0 && left.disabled == 0, "no delivery to a dead endpoint was due any more");
         }
         let mut latencies = self.latencies().await?;
@@ -180,7 +180,7 @@ impl Side {
         let mut synced_at = BTreeMap::new();
         while requested < events {
             for (connection, account) in &self.connections {
-                let last = self.storage.find_sync(self.tenant, *connection).await?.and_then(|sync| sync.synced_at);
+                let last = self.storage.syncs().find(self.tenant, *connection).await?.and_then(|sync| sync.synced_at);
                 if requested == events || synced_at.insert(*connection, last) == Some(last) {
                     continue;
                 }
@@ -197,7 +197,7 @@ impl Side {
 
     async fn request_sync(&self, connection: ConnectionId) -> anyhow::Result<()> {
         let key = JobKey::new(job_kinds::SYNC, self.tenant, connection);
-        let requested = self.storage.request_job(&key, Timestamp::now(), SignedDuration::ZERO).await?;
+        let requested = self.storage.jobs().request(&key, Timestamp::now(), SignedDuration::ZERO).await?;
         ensure!(requested, "no sync was requested");
         Ok(())
     }
@@ -206,7 +206,7 @@ impl Side {
     async fn wait_for_deliveries(&mut self, events: usize) -> anyhow::Result<usize> {
         let started = Instant::now();
         loop {
-            let open = self.storage.list_deliveries(self.tenant, self.endpoint, None, 10_000).await?;
+            let open = self.storage.deliveries().list(self.tenant, self.endpoint, None, 10_000).await?;
             let delivered = open.iter().filter(|delivery| delivery.ended_at.is_some()).count();
             if delivered >= events && delivered == open.len() {
                 return Ok(delivered);
@@ -228,11 +228,11 @@ impl Side {
             }
         }
         ends.values_mut().for_each(|ends| ends.reverse());
-        let mut all = self.storage.list_deliveries(self.tenant, self.endpoint, None, 10_000).await?;
+        let mut all = self.storage.deliveries().list(self.tenant, self.endpoint, None, 10_000).await?;
         all.reverse();
         let mut latencies = Vec::new();
         for delivery in all {
-            let event = self.storage.find_webhook_event(self.tenant, delivery.event_id).await?;
+            let event = self.storage.webhook_events().find(self.tenant, delivery.event_id).await?;
             let connection = event.and_then(|event| event.connection_id).context("an event without a connection")?;
             let ended = ends.get_mut(&connection.to_string()).and_then(Vec::pop).context("an event without a sync")?;
             ensure!(delivery.attempts == 1, "an event needed {} attempts", delivery.attempts);
@@ -273,7 +273,7 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
         let now = Timestamp::now();
         let email = format!("dead{user}@example.com");
         let new = NewUser { email: &email, plan: Plan::Professional, timezone: None };
-        let user = storage.insert_user(&new, now).await?.id;
+        let user = storage.users().insert(&new, now).await?.id;
         for _ in 0..DEAD_ENDPOINTS {
             let url = match number % 3 {
                 0 => format!("https://hooks-{number}.example.com/"),
@@ -282,7 +282,7 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
             };
             let (event_types, secret) = (&[EventType::TransactionsSynced], &new_secret());
             let new = NewEndpoint { user_id: user, url: &url, event_types, secret };
-            storage.insert_endpoint(&new, u32::MAX, now).await?;
+            storage.endpoints().insert(&new, u32::MAX, now).await?;
             number += 1;
         }
         let consent = format!("consent of {email}");
@@ -291,14 +291,14 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
             next_refresh_at: Some(now),
             ..new_connection(user, &consent)
         };
-        let connection = storage.import_connection(&new, &[], now).await?.id;
+        let connection = storage.connections().import(&new, &[], now).await?.id;
         let (buffer, row) = (WebhookEventBuffer::default(), rows::rows(1)?);
         for _ in 0..DUE_EVENTS {
             // Without digests: these need no provider to be sent again.
             rows::sync(storage, &buffer, (user, connection), &row, &mut Vec::new(), true).await?;
         }
         let key = JobKey::new(job_kinds::SYNC, user, connection);
-        storage.request_job(&key, now, SignedDuration::ZERO).await?;
+        storage.jobs().request(&key, now, SignedDuration::ZERO).await?;
     }
     fail_for_an_hour(storage).await
 }
@@ -306,11 +306,11 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
 async fn fail_for_an_hour(storage: &Storage) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let limit = u32::try_from(DEAD_USERS * DEAD_ENDPOINTS)?;
-    for claim in storage.claim_due_endpoints(now, now + LEASE, limit, false).await? {
-        let due = storage.list_due_deliveries(&claim, now, 1).await?.pop().context("nothing is due")?;
+    for claim in storage.deliveries().claim_endpoints(now, now + LEASE, limit, false).await? {
+        let due = storage.deliveries().list_due(&claim, now, 1).await?.pop().context("nothing is due")?;
         for minutes_ago in [60, 30] {
             let at = now.minus(SignedDuration::from_mins(minutes_ago));
-            storage.finish_attempts(&claim, &[failed_attempt(&due, at, now)], now).await?;
+            storage.deliveries().finish_attempts(&claim, &[failed_attempt(&due, at, now)], now).await?;
         }
         release(storage, &claim, now).await?;
     }
@@ -336,6 +336,6 @@ fn failed_attempt(due: &DueDelivery, at: Timestamp, now: Timestamp) -> FinishedA
 }
 
 async fn release(storage: &Storage, claim: &ClaimedEndpoint, now: Timestamp) -> anyhow::Result<()> {
-    ensure!(storage.release_endpoint(claim, now).await?, "lease lost");
+    ensure!(storage.deliveries().release_endpoint(claim, now).await?, "lease lost");
     Ok(())
 }

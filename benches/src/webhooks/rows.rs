@@ -86,7 +86,8 @@ pub(super) async fn sync(
 ) -> anyhow::Result<()> {
     let started_at = Timestamp::now();
     let claim = storage
-        .claim_job(&JobKey::new(job_kinds::SYNC, user, connection), started_at, started_at + LEASE)
+        .jobs()
+        .claim(&JobKey::new(job_kinds::SYNC, user, connection), started_at, started_at + LEASE)
         .await?
         .context("another sync holds the lease")?;
     let account = AccountId::new();
@@ -130,7 +131,7 @@ pub(super) async fn sync(
         events: &events,
     };
     event_buffer.hold_bodies(&prepared, started_at);
-    let stored = storage.finish_sync(&claim, &finished).await?.context("lease lost")?;
+    let stored = storage.syncs().finish(&claim, &finished).await?.context("lease lost")?;
     ensure!(stored == 1, "{stored} events were stored");
     event_buffer.wake();
     Ok(())

@@ -118,15 +118,15 @@ impl Setup {
         let now = Timestamp::now();
         let email = format!("bench{number}@example.com");
         let new = NewUser { email: &email, plan: Plan::Professional, timezone: None };
-        let user = self.storage.insert_user(&new, now).await?.id;
+        let user = self.storage.users().insert(&new, now).await?.id;
         let secret = new_secret();
         let new =
             NewEndpoint { user_id: user, url: &url, event_types: &[EventType::TransactionsSynced], secret: &secret };
-        let endpoint = self.storage.insert_endpoint(&new, 8, now).await?.id;
+        let endpoint = self.storage.endpoints().insert(&new, 8, now).await?.id;
         let mut ids = Vec::new();
         for consent in 0..connections {
             let consent = format!("consent {number} {consent}");
-            ids.push(self.storage.import_connection(&new_connection(user, &consent), &[], now).await?.id);
+            ids.push(self.storage.connections().import(&new_connection(user, &consent), &[], now).await?.id);
         }
         Ok(Subscriber { user, endpoint, connections: ids, url, secret })
     }

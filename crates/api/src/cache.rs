@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use bellbird_domain::{Account, AccountId, Caller, ConnectionId, KeyId, Page, UserId};
-use bellbird_reads::{ConnectionContext, ListKey};
 use bellbird_limits::Expiring;
+use bellbird_reads::{ConnectionContext, ListKey};
 use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -16,9 +16,9 @@ use utoipa::PartialSchema;
 use utoipa::openapi::OpenApi;
 
 use crate::deprecation::SUNSET_DATE;
+use crate::front::problem::{ErrorBody, ErrorObject};
 use crate::handlers;
 use crate::routes::ROUTES;
-use crate::front::problem::{ErrorBody, ErrorObject};
 
 /// The OpenAPI document of the API listener.
 pub struct Document {

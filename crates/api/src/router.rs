@@ -1,9 +1,9 @@
 //! The paths of the API and their handlers.
 
-use axum::response::IntoResponse as _;
-use axum::routing::get;
 use crate::front::routes::DoorTable;
 use crate::front::{Credentials, Door};
+use axum::response::IntoResponse as _;
+use axum::routing::get;
 use http::HeaderMap;
 
 use crate::docs_page::{LOGO, SCRIPT, STYLE};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{AccountId, ConnectionId, Page, UserId};
-use bellbird_reads::ListKey;
 use crate::front::Access;
+use bellbird_domain::{AccountId, ConnectionId, Page, UserId};
 use bellbird_limits::{Expiring, SingleFlight};
+use bellbird_reads::ListKey;
 use bytes::Bytes;
 use http::HeaderValue;
 

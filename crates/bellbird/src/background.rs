@@ -106,7 +106,7 @@ async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
         }
     }
     if let Some(lease) = lease
-        && let Err(error) = storage.finish_job(&lease, None).await
+        && let Err(error) = storage.jobs().finish(&lease, None).await
     {
         tracing::warn!(%error, "could not release the lease of the queue metrics");
     }
@@ -117,7 +117,7 @@ async fn hold_metrics_lease(storage: &Storage, held: Option<&ClaimedJob>) -> Res
     let now = Timestamp::now();
     let until = now.plus(METRICS_LEASE_LENGTH);
     if let Some(lease) = held {
-        if storage.renew_job(lease, until).await? {
+        if storage.jobs().renew(lease, until).await? {
             return Ok(Some(lease.clone()));
         }
         set_connection_metrics(&[]);
@@ -125,14 +125,14 @@ async fn hold_metrics_lease(storage: &Storage, held: Option<&ClaimedJob>) -> Res
         set_instances(0);
     }
     let key = JobKey::of_service(METRICS_LEASE);
-    storage.insert_job(&key, "", now).await?;
-    storage.claim_job(&key, now, until).await
+    storage.jobs().insert(&key, "", now).await?;
+    storage.jobs().claim(&key, now, until).await
 }
 
 async fn record_queue_metrics_once(storage: &Storage) -> Result<(), StorageError> {
     let now = Timestamp::now();
-    set_connection_metrics(&storage.count_connections().await?);
-    set_queue_metrics(&storage.count_jobs(now).await?, &storage.delivery_overview(now).await?, now);
+    set_connection_metrics(&storage.connections().count().await?);
+    set_queue_metrics(&storage.jobs().count(now).await?, &storage.deliveries().overview(now).await?, now);
     set_instances(instances::running(storage).await?.len());
     Ok(())
 }
@@ -143,7 +143,7 @@ fn set_instances(count: usize) {
 
 /// So that work of a killed instance whose clock was ahead does not wait until then.
 async fn end_overlong_leases(storage: &Storage) {
-    match storage.end_overlong_leases(Timestamp::now()).await {
+    match storage.jobs().end_overlong_leases(Timestamp::now()).await {
         Ok(0) => {}
         Ok(count) => tracing::warn!(count, "ended leases of an instance whose clock is ahead"),
         Err(error) => tracing::warn!(%error, "could not end overlong leases"),

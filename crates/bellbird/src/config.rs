@@ -15,9 +15,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use bellbird_limits::client_address::Network;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::Form;
-use bellbird_limits::client_address::Network;
 use bellbird_storage::POOL_SIZE;
 use clap::ValueEnum;
 use secrecy::SecretString;

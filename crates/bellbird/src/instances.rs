@@ -48,7 +48,7 @@ impl Presence {
         urls: &Urls,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let now = storage.database_time(Timestamp::now()).await?;
+        let now = storage.instances().database_time(Timestamp::now()).await?;
         let instance = NewInstance {
             id: Uuid::now_v7(),
             version: VERSION.to_owned(),
@@ -60,9 +60,9 @@ impl Presence {
         };
         if storage.kind() == "sqlite" {
             // The lock of the file allows one service: others in the table were killed.
-            storage.delete_all_instances().await?;
+            storage.instances().delete_all().await?;
         }
-        storage.renew_instance(&instance, now).await.context("could not announce this instance")?;
+        storage.instances().renew(&instance, now).await.context("could not announce this instance")?;
         let (id, stop) = (instance.id, CancellationToken::new());
         let renewal = tokio::spawn(renew_regularly(storage.clone(), instance, stop.clone(), service.clone()));
         Ok(Self { storage: storage.clone(), id, stop, renewal })
@@ -82,7 +82,7 @@ impl Presence {
         let deleted = async {
             // A renewal under way would insert the row again.
             let was_restored = self.renewal.await.unwrap_or_default();
-            self.storage.delete_instance(self.id).await.map(|()| was_restored)
+            self.storage.instances().delete(self.id).await.map(|()| was_restored)
         };
         match tokio::time::timeout(WITHDRAW_TIMEOUT, deleted).await {
             Ok(Ok(false)) => {}
@@ -117,12 +117,12 @@ async fn renew_regularly(
 
 /// Returns whether the database awaits a decision after a restore. Then the row is not renewed.
 async fn renew(storage: &Storage, instance: &NewInstance) -> Result<bool, StorageError> {
-    if storage.awaits_restore_decision().await? {
+    if storage.backups().awaits_restore_decision().await? {
         return Ok(true);
     }
-    let now = storage.database_time(Timestamp::now()).await?;
-    storage.renew_instance(instance, now).await?;
-    storage.delete_dead_instances(now).await?;
+    let now = storage.instances().database_time(Timestamp::now()).await?;
+    storage.instances().renew(instance, now).await?;
+    storage.instances().delete_dead(now).await?;
     Ok(false)
 }
 
@@ -186,8 +186,8 @@ impl fmt::Display for Instance {
 
 /// Lists the running instances, oldest first.
 pub async fn running(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
-    let now = storage.database_time(Timestamp::now()).await?;
-    Ok(storage.list_instances(now).await?.into_iter().map(Instance::from).collect())
+    let now = storage.instances().database_time(Timestamp::now()).await?;
+    Ok(storage.instances().list(now).await?.into_iter().map(Instance::from).collect())
 }
 
 /// Finds what differs between the running instances, and between them and a command with these settings.

@@ -74,7 +74,7 @@ async fn database_error(storage: &Storage) -> Option<&'static str> {
         return Some("the database cannot be read");
     }
     match storage.pending_migrations().await {
-        Ok(pending) if pending.is_empty() => match storage.awaits_restore_decision().await {
+        Ok(pending) if pending.is_empty() => match storage.backups().awaits_restore_decision().await {
             Ok(false) => None,
             Ok(true) => Some("the database was restored from a backup and awaits a decision"),
             Err(error) => {

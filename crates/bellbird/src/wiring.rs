@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use axum::Router;
+use bellbird_api::front::{Access, AccessSettings};
 use bellbird_api::{ApiSettings, AppState};
 use bellbird_connections::{Connections, SyncSettings};
 use bellbird_domain::ApiKey;
+use bellbird_domain::Clock;
 use bellbird_interop::Interop;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::{Limits, Reads};
-use bellbird_api::front::{Access, AccessSettings};
-use bellbird_domain::Clock;
 use bellbird_storage::{Sealer, Storage, StorageError, random_base62};
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
@@ -56,7 +56,7 @@ pub async fn open_for_service(settings: &Settings, sealer: Sealer) -> anyhow::Re
 
 /// Fails on a restored database before the operator's decision.
 pub async fn require_restore_decision(storage: Storage) -> anyhow::Result<Storage> {
-    match storage.awaits_restore_decision().await {
+    match storage.backups().awaits_restore_decision().await {
         Ok(true) => {
             storage.close().await;
             bail!("the database was restored from a backup: {RESTORE_DECISION}")

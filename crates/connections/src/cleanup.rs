@@ -23,7 +23,7 @@ pub(crate) static KIND: JobKind = JobKind {
 impl Connections {
     async fn clean_up(&self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
         let now = self.clock.now();
-        self.storage.delete_outdated(now).await?;
+        self.storage.link_sessions().delete_outdated(now).await?;
         cleanup::delete_outdated(&self.storage, now).await?;
         self.finish_job(claim, now.saturating_add(INTERVAL).ok()).await
     }

@@ -108,7 +108,10 @@ impl Connections {
         cause: &str,
     ) -> Result<(), ConnectionsError> {
         let now = self.clock.now();
-        self.storage.withdraw_unconnected(&new_connection(user_id, provider, consent, cause, now), now).await?;
+        self.storage
+            .connections()
+            .withdraw_unconnected(&new_connection(user_id, provider, consent, cause, now), now)
+            .await?;
         self.wake(&removal::KIND, provider.name().as_str());
         Ok(())
     }
@@ -130,7 +133,7 @@ impl Connections {
             first_attempt_at: self.event_buffer.first_attempt_at(now),
             ..new_connection(user_id, provider, consent, cause, now)
         };
-        let stored = self.storage.import_connection(&connection, &new_accounts(accounts, known_as), now).await?;
+        let stored = self.storage.connections().import(&connection, &new_accounts(accounts, known_as), now).await?;
         // A repair is a webhook event.
         self.event_buffer.wake();
         Ok(stored)

@@ -94,7 +94,7 @@ impl Connections {
             Some(failure) => {
                 let delay = schedule::backoff(claim.attempts.saturating_add(1), failure, jitter());
                 let retry_at = self.clock.now().plus(delay);
-                let failed = self.storage.fail_job(claim, &error.last_error(), retry_at).await;
+                let failed = self.storage.jobs().fail(claim, &error.last_error(), retry_at).await;
                 failed.map(|held| held.then_some(retry_at))
             }
         };
@@ -125,7 +125,7 @@ impl Connections {
         loop {
             tokio::time::sleep(interval).await;
             let (_, lease) = self.lease(kind.lease);
-            match self.storage.renew_job(claim, lease).await {
+            match self.storage.jobs().renew(claim, lease).await {
                 Ok(true) => renewed_at = Instant::now(),
                 Ok(false) => {
                     // The run itself may have finished and released the lease a moment ago.
@@ -140,7 +140,7 @@ impl Connections {
 
     /// Finishes a job after a success. Fails with [`ConnectionsError::Busy`] if the lease was lost.
     pub(crate) async fn finish_job(&self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<(), ConnectionsError> {
-        require_lease(self.storage.finish_job(claim, next).await?)
+        require_lease(self.storage.jobs().finish(claim, next).await?)
     }
 }
 

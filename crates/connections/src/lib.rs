@@ -20,11 +20,11 @@ mod sync;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellbird_domain::Clock;
 use bellbird_domain::{ConnectionId, TimestampExt as _};
+use bellbird_limits::SingleFlight;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{CallContext, Provider, Registry};
-use bellbird_domain::Clock;
-use bellbird_limits::SingleFlight;
 use bellbird_storage::{Storage, StorageError};
 use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use jiff::Timestamp;

@@ -76,7 +76,7 @@ impl Connections {
             Ok(event) => event,
         };
         if let Some(id) = &event.id
-            && self.storage.has_provider_event(provider, id).await?
+            && self.storage.provider_events().has(provider, id).await?
         {
             count("duplicate");
             return Ok(());
@@ -91,7 +91,7 @@ impl Connections {
         }
         // Recorded last: if this process is killed before that, the provider sends the event again.
         if let Some(id) = &event.id {
-            self.storage.insert_provider_event(provider, id, self.clock.now()).await?;
+            self.storage.provider_events().insert(provider, id, self.clock.now()).await?;
         }
         Ok(())
     }
@@ -112,20 +112,20 @@ impl Connections {
         intervals: Intervals,
     ) -> Result<(), StorageError> {
         let (name, now) = (provider.name().as_str(), self.clock.now());
-        self.storage.wake_link_sessions(name, affected, now).await?;
+        self.storage.provider_events().wake_link_sessions(name, affected, now).await?;
         self.wake(&poll::KIND, name);
         // A reference names all connections of a user, who may have many. It counts only if nothing else is known.
         let (references, named): (Vec<_>, Vec<_>) =
             affected.iter().copied().partition(|affected| matches!(affected, AffectedRef::User(_)));
-        let mut connections = self.storage.find_affected_connections(name, &named).await?;
+        let mut connections = self.storage.provider_events().find_affected(name, &named).await?;
         if connections.is_empty() {
-            connections = self.storage.find_affected_connections(name, &references).await?;
+            connections = self.storage.provider_events().find_affected(name, &references).await?;
         }
         for (user, connection) in connections {
             for (kind, interval_min) in [(&refresh::KIND, intervals.refresh), (&sync::KIND, intervals.sync)] {
                 if (kind.is_enabled)(self) {
                     let job = JobKey::new(kind.name, user, connection);
-                    self.storage.request_job(&job, now, interval_min).await?;
+                    self.storage.jobs().request(&job, now, interval_min).await?;
                 }
             }
         }

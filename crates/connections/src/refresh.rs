@@ -68,13 +68,13 @@ impl Connections {
         if let Some(claim) = claim {
             self.run_claimed(&KIND, &claim, self.refresh_claimed(&claim)).await.map_err(|failed| failed.error)?;
         }
-        let connection = self.storage.find_connection(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let connection = self.storage.connections().find(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
         Ok(connection.status)
     }
 
     async fn claim_refresh(&self, user: UserId, id: ConnectionId) -> Result<Option<ClaimedJob>, ConnectionsError> {
         let (now, lease) = self.lease(LEASE);
-        Ok(self.storage.claim_job(&JobKey::new(KIND.name, user, id), now, lease).await?)
+        Ok(self.storage.jobs().claim(&JobKey::new(KIND.name, user, id), now, lease).await?)
     }
 
     /// Starts a refresh without waiting for it. Concurrent calls for one connection share a refresh.
@@ -91,12 +91,12 @@ impl Connections {
 
     /// Refreshes, then releases the job until the next refresh, if one is planned.
     async fn refresh_claimed(&self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
-        let backfill_ends_at = self.storage.find_backfill_end(claim.user_id(), claim.subject_id()).await?;
+        let backfill_ends_at = self.storage.refreshes().find_backfill_end(claim.user_id(), claim.subject_id()).await?;
         self.refresh_connection(claim, backfill_ends_at).await?;
         let now = self.clock.now();
         match backfill_ends_at {
             // Until a refresh after the backfill window succeeds, accounts with new ids are matched with stored ones.
-            Some(until) if until <= now => require_lease(self.storage.finish_backfill(claim, None).await?),
+            Some(until) if until <= now => require_lease(self.storage.refreshes().finish_backfill(claim, None).await?),
             Some(until) => self.finish_job(claim, schedule::next_refresh_at(now, until)).await,
             None => self.finish_job(claim, None).await,
         }
@@ -108,8 +108,8 @@ impl Connections {
         backfill_ends_at: Option<Timestamp>,
     ) -> Result<(), ConnectionsError> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let connection = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let credentials = self.storage.find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let connection = self.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let credentials = self.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let provider = self.provider(&connection.provider)?;
         let context = self.call_context_within(REFRESH_DEADLINE);
         let mut consent_status = provider.consent_status(&context, &credentials).await?;
@@ -126,7 +126,7 @@ impl Connections {
         let (from, now) = (connection.status, self.clock.now());
         let first_attempt_at = self.event_buffer.first_attempt_at(now);
         // False if another process has changed the status since. That change is the newer one.
-        if self.storage.set_status_after_refresh(claim, from, next, "refreshed", now, first_attempt_at).await? {
+        if self.storage.refreshes().set_status(claim, from, next, "refreshed", now, first_attempt_at).await? {
             tracing::info!(%from, to = %next, "connection status changed");
             self.event_buffer.wake();
         }
@@ -151,13 +151,13 @@ impl Connections {
         let is_backfilling = backfill_ends_at.is_some_and(|until| now < until);
         if !found.is_empty() {
             let known_as = if backfill_ends_at.is_some() {
-                match_accounts(&self.storage.list_accounts_with_hidden(user, id).await?, &found)
+                match_accounts(&self.storage.accounts().list_with_hidden(user, id).await?, &found)
             } else {
                 Vec::new()
             };
             let accounts = new_accounts(&found, &known_as);
             // Lease lost: these accounts may belong to a consent that the connection no longer has.
-            require_lease(self.storage.apply_refresh(claim, &accounts, !is_backfilling, now).await?)?;
+            require_lease(self.storage.refreshes().apply(claim, &accounts, !is_backfilling, now).await?)?;
         }
         if is_backfilling {
             self.subscribe_in_background(connection.provider.clone(), user, credentials.clone());

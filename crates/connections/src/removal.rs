@@ -70,12 +70,12 @@ impl Connections {
     }
 
     async fn remove_with(&self, id: ConnectionId, consent: ConsentAction) -> Result<Removal, ConnectionsError> {
-        let connection = self.storage.find_connection_any(id).await?.ok_or(ConnectionsError::NotFound)?;
+        let connection = self.storage.connections().find_any(id).await?.ok_or(ConnectionsError::NotFound)?;
         let user = connection.user_id;
         let (now, lease) = self.lease(LEASE);
         let mut claim = match connection.status {
             ConnectionStatus::Deleting => None,
-            _ => self.storage.begin_removal(user, id, now, lease).await?,
+            _ => self.storage.removals().begin(user, id, now, lease).await?,
         };
         let deadline = Instant::now() + ATTEMPT_DEADLINE;
         loop {
@@ -113,7 +113,7 @@ impl Connections {
     ) -> Result<(), ConnectionsError> {
         let now = self.clock.now();
         // The lease has ended already, so a job claims the removal at once.
-        self.storage.begin_removal_because(cause, user, id, now, now).await?;
+        self.storage.removals().begin_because(cause, user, id, now, now).await?;
         self.wake(&KIND, provider);
         Ok(())
     }
@@ -125,15 +125,15 @@ impl Connections {
         id: ConnectionId,
     ) -> Result<Option<Option<ClaimedJob>>, ConnectionsError> {
         let (now, lease) = self.lease(LEASE);
-        if let Some(claim) = self.storage.claim_job(&JobKey::new(KIND.name, user, id), now, lease).await? {
+        if let Some(claim) = self.storage.jobs().claim(&JobKey::new(KIND.name, user, id), now, lease).await? {
             return Ok(Some(Some(claim)));
         }
-        Ok(self.storage.find_connection_any(id).await?.is_none().then_some(None))
+        Ok(self.storage.connections().find_any(id).await?.is_none().then_some(None))
     }
 
     /// Lists the connections that any process has hidden or deleted since then, with their users.
     pub async fn list_removed_since(&self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>, ConnectionsError> {
-        Ok(self.storage.list_ended_connections(since).await?)
+        Ok(self.storage.connections().list_ended(since).await?)
     }
 
     async fn attempt_removal(&self, claim: &ClaimedJob, consent: ConsentAction) -> Result<(), ConnectionsError> {
@@ -145,7 +145,7 @@ impl Connections {
             }
             ConsentAction::Keep => "removed_locally",
         };
-        require_lease(self.storage.finish_removal(claim, cause, self.clock.now()).await?)?;
+        require_lease(self.storage.removals().finish(claim, cause, self.clock.now()).await?)?;
         tracing::info!(cause, "connection removed");
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Connections {
     /// Deletes the webhook events in batches, before the consent, whose withdrawal may fail for days.
     async fn delete_webhook_events(&self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
         loop {
-            let deleted = self.storage.delete_removed_webhook_events(claim, EVENTS_BATCH).await?;
+            let deleted = self.storage.removals().delete_webhook_events(claim, EVENTS_BATCH).await?;
             match deleted {
                 None => return Err(ConnectionsError::Busy),
                 Some(deleted) if deleted < EVENTS_BATCH => return Ok(()),
@@ -164,7 +164,8 @@ impl Connections {
 
     /// Withdraws the consent. Idempotent: succeeds if the consent is already gone.
     async fn withdraw(&self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
-        let Some(credentials) = self.storage.find_credentials(claim.user_id(), claim.subject_id()).await? else {
+        let Some(credentials) = self.storage.secrets().find_credentials(claim.user_id(), claim.subject_id()).await?
+        else {
             return Ok(());
         };
         let context = self.call_context_within(ATTEMPT_DEADLINE);

@@ -69,7 +69,7 @@ impl Connections {
         let mut running = JoinSet::new();
         while !stop.is_cancelled() {
             if !is_added {
-                let added = self.storage.insert_job(&JobKey::of_service(kind.name), "", self.clock.now()).await;
+                let added = self.storage.jobs().insert(&JobKey::of_service(kind.name), "", self.clock.now()).await;
                 is_added = added.is_ok();
             }
             if let Err(error) = self.start_due(kind, provider, &mut running).await {
@@ -121,7 +121,7 @@ impl Connections {
     ) -> Result<(), StorageError> {
         while running.len() < kind.concurrency_max {
             let (now, lease) = self.lease(kind.lease);
-            let Some(claim) = self.storage.claim_due_job(kind.name, provider, now, lease).await? else { break };
+            let Some(claim) = self.storage.jobs().claim_due(kind.name, provider, now, lease).await? else { break };
             let connections = self.clone();
             running.spawn(async move {
                 let work = (kind.run)(&connections, &claim);

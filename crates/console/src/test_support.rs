@@ -2,8 +2,8 @@
 
 use axum::body::Body;
 use bellbird_connections::Connections;
-use bellbird_domain::{Plan, UserId};
 use bellbird_domain::Clock;
+use bellbird_domain::{Plan, UserId};
 use bellbird_storage::{NewLink, NewUser, Sealer, Storage};
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -39,11 +39,11 @@ impl TestConsole {
         storage.migrate().await.unwrap();
         let now: Timestamp = "2026-11-20T09:24:00Z".parse().unwrap();
         let user = NewUser { email: "<emma>@example.com", plan: Plan::Developer, timezone: None };
-        let user_id = storage.insert_user(&user, now).await.unwrap().id;
+        let user_id = storage.users().insert(&user, now).await.unwrap().id;
         let expires_at = "2026-11-20T09:54:00Z".parse().unwrap();
         for (token, provider) in [("choice-token", None), ("provider-token", Some("somebank"))] {
             let link = NewLink { user_id, token, provider, connection_id: None, expires_at };
-            storage.insert_link(&link, now).await.unwrap();
+            storage.links().insert(&link, now).await.unwrap();
         }
         let connections = Connections::new(storage, Default::default(), Clock::manual(now));
         Self { connections, user: user_id, _folder: folder }

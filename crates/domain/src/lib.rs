@@ -33,7 +33,7 @@ pub use category::Category;
 pub use clock::Clock;
 pub use connection::{Connection, ConnectionCategory, ConnectionStatus, ProviderName};
 pub use currency::Currency;
-pub use date::{Bound, DateRange, DateFilter};
+pub use date::{Bound, DateFilter, DateRange};
 pub use decimal::Decimal;
 pub use fingerprint::{ContentDigest, Fingerprint};
 pub use holding::Holding;

@@ -9,8 +9,8 @@ pub mod simplefin;
 
 use std::sync::Arc;
 
-use bellbird_domain::ConnectionId;
 use bellbird_api::front::{Access, Door};
+use bellbird_domain::ConnectionId;
 
 #[derive(Debug, Clone)]
 pub struct InteropSettings {

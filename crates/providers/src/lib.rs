@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use bellbird_domain::{
-    Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, Holding, DateRange, MaskedNumber,
-    ProviderName, DateFilter, TimestampExt as _, Trade, Transaction, UserId,
+    Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, DateFilter, DateRange, Holding,
+    MaskedNumber, ProviderName, TimestampExt as _, Trade, Transaction, UserId,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

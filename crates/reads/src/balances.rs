@@ -31,7 +31,7 @@ impl Reads {
     /// Loads the caller's accounts with these ids. Fails with [`ReadError::NotFound`] if one does not exist or belongs
     /// to another user.
     pub async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, ReadError> {
-        let accounts = self.inner.storage.find_accounts(caller.user_id, ids).await?;
+        let accounts = self.inner.storage.accounts().find(caller.user_id, ids).await?;
         if accounts.len() == ids.len() { Ok(accounts) } else { Err(ReadError::NotFound) }
     }
 
@@ -121,7 +121,7 @@ impl Reads {
             let storage = self.inner.storage.clone();
             let (user_id, id) = (account.user_id, account.id);
             let write = async move {
-                if let Err(error) = storage.set_account_currency(user_id, id, currency).await {
+                if let Err(error) = storage.accounts().set_currency(user_id, id, currency).await {
                     tracing::warn!(account_id = %id, error = %error, "could not store account currency");
                 }
             };

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bellbird_domain::{Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, UserId};
-use bellbird_providers::{Banking, Brokerage, Kind, Provider};
 use bellbird_limits::Expiring;
+use bellbird_providers::{Banking, Brokerage, Kind, Provider};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::Instrument as _;
@@ -77,9 +77,9 @@ impl Reads {
             return Ok(context);
         }
         let storage = &self.inner.storage;
-        let connection = storage.find_connection(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
-        let accounts = storage.list_connection_accounts(caller.user_id, id).await?;
-        let credentials = storage.find_credentials(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
+        let connection = storage.connections().find(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
+        let accounts = storage.accounts().list_of_connection(caller.user_id, id).await?;
+        let credentials = storage.secrets().find_credentials(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
         let refreshed_us = AtomicI64::new(connection.last_refreshed_at.map_or(i64::MIN, Timestamp::as_microsecond));
         let context =
             Arc::new(ConnectionContext { connection, accounts, credentials, revision: caller.revision, refreshed_us });
@@ -119,7 +119,7 @@ impl Reads {
         let storage = self.inner.storage.clone();
         let (user_id, id) = (context.connection.user_id, context.connection.id);
         let write = async move {
-            if let Err(error) = storage.set_last_refreshed_at(user_id, id, now).await {
+            if let Err(error) = storage.connections().set_last_refreshed_at(user_id, id, now).await {
                 tracing::warn!(connection_id = %id, error = %error, "could not store refresh time");
             }
         };

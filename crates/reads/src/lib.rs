@@ -22,9 +22,9 @@ pub mod window;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellbird_domain::Clock;
 use bellbird_domain::{AccountId, ConnectionId, UserId};
 use bellbird_providers::Registry;
-use bellbird_domain::Clock;
 use bellbird_storage::Storage;
 use tokio::time::Instant;
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{AccountId, ConnectionId, KeyId, DateFilter};
+use bellbird_domain::{AccountId, ConnectionId, DateFilter, KeyId};
 use bellbird_limits::Expiring;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bellbird_domain::Clock;
 use bellbird_domain::{
     Account, AccountId, AccountType, Balance, Caller, Category, Connection, ConnectionCategory, ConnectionId,
     ConnectionStatus, Currency, Decimal, KeyId, Plan, ProviderName, Trade, TradeTime, TradeType, Transaction, UserId,
@@ -14,7 +15,6 @@ use bellbird_providers::{
     BalancesQuery, Banking, Brokerage, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection,
     HoldingSink, Kind, PageRequest, Provider, Registry, RowSink, TradePage, TradeQuery, TradeSink, TransactionQuery,
 };
-use bellbird_domain::Clock;
 use bellbird_storage::{Sealer, Storage};
 use jiff::Timestamp;
 use jiff::civil::Date;

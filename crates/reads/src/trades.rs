@@ -8,7 +8,7 @@ mod stream;
 
 use std::sync::Arc;
 
-use bellbird_domain::{AccountId, Caller, Page, DateFilter, Trade};
+use bellbird_domain::{AccountId, Caller, DateFilter, Page, Trade};
 use bellbird_providers::{Brokerage, CallContext, Error};
 use futures_util::future::try_join_all;
 use jiff::tz::TimeZone;

@@ -1,13 +1,13 @@
 //! Stores which instances of the service run, so that commands can check them before a change.
 //!
-//! Times come from [`Storage::database_time`]. So an instance whose own clock is wrong is not taken for a dead one.
+//! Times come from `storage.instances().database_time`. So an instance whose own clock is wrong is not taken for a dead one.
 
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use crate::db::{Db, Param, Row, params, statements};
 use crate::error::Result;
-use crate::{Storage, StorageError};
+use crate::{Instances, StorageError};
 
 /// An instance that has not renewed its row for this long is dead.
 pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
@@ -64,23 +64,23 @@ pub struct InstanceRecord {
     pub last_seen_at: Timestamp,
 }
 
-impl Storage {
+impl Instances<'_> {
     /// The time that all instances on this database agree on: the server's for PostgreSQL. SQLite is used by one
     /// machine only, so there it is `local`.
-    pub async fn database_time(&self, local: Timestamp) -> Result<Timestamp> {
-        match &self.db {
+    pub async fn database_time(self, local: Timestamp) -> Result<Timestamp> {
+        match &self.0.db {
             Db::Sqlite(_) => Ok(local),
             Db::Postgres(_) => {
-                let time = self.db.one(TIME_ON_POSTGRES, params![], |row| row.time(0)).await?;
+                let time = self.0.db.one(TIME_ON_POSTGRES, params![], |row| row.time(0)).await?;
                 time.ok_or_else(|| StorageError::unavailable("the server returned no time"))
             }
         }
     }
 
     /// Stores that an instance with the keys of this storage runs. It stays alive for [`INSTANCE_TIMEOUT`].
-    pub async fn renew_instance(&self, instance: &NewInstance, now: Timestamp) -> Result<()> {
+    pub async fn renew(self, instance: &NewInstance, now: Timestamp) -> Result<()> {
         let NewInstance { id, version, host, api_url, console_url, settings, started_at } = instance;
-        let key_ids = self.sealer.key_ids().collect::<Vec<_>>().join(",");
+        let key_ids = self.0.sealer.key_ids().collect::<Vec<_>>().join(",");
         let values = params![
             Param::Id(*id),
             version.as_str(),
@@ -92,34 +92,34 @@ impl Storage {
             *started_at,
             now
         ];
-        self.db.run(RENEW, values).await.map(|_| ())
+        self.0.db.run(RENEW, values).await.map(|_| ())
     }
 
     /// Lists the instances that are alive, oldest first.
-    pub async fn list_instances(&self, now: Timestamp) -> Result<Vec<InstanceRecord>> {
-        self.db.all(LIST, params![dead_at(now)?], instance).await
+    pub async fn list(self, now: Timestamp) -> Result<Vec<InstanceRecord>> {
+        self.0.db.all(LIST, params![dead_at(now)?], instance).await
     }
 
     /// Deletes the row of an instance that stops. Idempotent.
-    pub async fn delete_instance(&self, id: Uuid) -> Result<()> {
-        self.db.run(DELETE, params![Param::Id(id)]).await.map(|_| ())
+    pub async fn delete(self, id: Uuid) -> Result<()> {
+        self.0.db.run(DELETE, params![Param::Id(id)]).await.map(|_| ())
     }
 
     /// Deletes the rows of dead instances. Returns their number.
-    pub async fn delete_dead_instances(&self, now: Timestamp) -> Result<u64> {
+    pub async fn delete_dead(self, now: Timestamp) -> Result<u64> {
         self.delete_instances_seen_until(dead_at(now)?).await
     }
 
-    /// As [`Self::delete_dead_instances`], for a caller that knows that no other instance runs.
-    pub async fn delete_all_instances(&self) -> Result<u64> {
+    /// As `storage.instances().delete_dead`, for a caller that knows that no other instance runs.
+    pub async fn delete_all(self) -> Result<u64> {
         self.delete_instances_seen_until(Timestamp::MAX).await
     }
 
-    async fn delete_instances_seen_until(&self, until: Timestamp) -> Result<u64> {
-        if self.db.one(HAS_DEAD, params![until], |_| Ok(())).await?.is_none() {
+    async fn delete_instances_seen_until(self, until: Timestamp) -> Result<u64> {
+        if self.0.db.one(HAS_DEAD, params![until], |_| Ok(())).await?.is_none() {
             return Ok(0);
         }
-        self.db.run(DELETE_DEAD, params![until]).await
+        self.0.db.run(DELETE_DEAD, params![until]).await
     }
 }
 

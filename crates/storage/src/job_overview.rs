@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::Storage;
+use crate::Jobs;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
 
@@ -44,15 +44,15 @@ pub struct FailingJob {
     pub next_attempt_at: Option<Timestamp>,
 }
 
-impl Storage {
+impl Jobs<'_> {
     /// Counts the jobs of each kind that has any. Reads the whole table.
-    pub async fn count_jobs(&self, now: Timestamp) -> Result<Vec<JobCounts>> {
-        self.db.all(COUNT, params![now], counts).await
+    pub async fn count(self, now: Timestamp) -> Result<Vec<JobCounts>> {
+        self.0.db.all(COUNT, params![now], counts).await
     }
 
     /// Lists jobs whose last run failed, most failures first.
-    pub async fn list_failing_jobs(&self, limit: u32) -> Result<Vec<FailingJob>> {
-        self.db.all(LIST_FAILING, params![i64::from(limit)], failing).await
+    pub async fn list_failing(self, limit: u32) -> Result<Vec<FailingJob>> {
+        self.0.db.all(LIST_FAILING, params![i64::from(limit)], failing).await
     }
 }
 

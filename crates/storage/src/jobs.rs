@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::db::{Db, Row, Tx, params, statements};
 use crate::error::Result;
 use crate::leases::latest_end;
-use crate::{Storage, StorageError};
+use crate::{Jobs, StorageError};
 
 /// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty subject.
 pub mod job_kinds {
@@ -200,36 +200,36 @@ impl ClaimedJob {
     }
 }
 
-impl Storage {
+impl Jobs<'_> {
     /// Adds a job, unless it exists.
-    pub async fn insert_job(&self, key: &JobKey, provider: &str, run_at: Timestamp) -> Result<()> {
-        self.db.run(INSERT, job_params![key, provider, run_at]).await.map(|_| ())
+    pub async fn insert(self, key: &JobKey, provider: &str, run_at: Timestamp) -> Result<()> {
+        self.0.db.run(INSERT, job_params![key, provider, run_at]).await.map(|_| ())
     }
 
     /// Claims a job, due or not. None while another task holds its lease, or if there is no such job. A lease that is
-    /// too long does not count: see [`Storage::end_overlong_leases`].
-    pub async fn claim_job(&self, key: &JobKey, now: Timestamp, lease_until: Timestamp) -> Result<Option<ClaimedJob>> {
+    /// too long does not count: see `storage.jobs().end_overlong_leases`.
+    pub async fn claim(self, key: &JobKey, now: Timestamp, lease_until: Timestamp) -> Result<Option<ClaimedJob>> {
         let fence = new_fence();
         let values = job_params![key, now, lease_until, fence, latest_end(now)?];
-        let found = self.db.write_one(CLAIM, values, claimed).await?;
+        let found = self.0.db.write_one(CLAIM, values, claimed).await?;
         Ok(found.map(|(provider, attempts)| ClaimedJob { key: key.clone(), provider, attempts, fence }))
     }
 
     /// Claims the longest due job of a kind and provider. An expired lease counts as due, because its holder was
     /// killed.
-    pub async fn claim_due_job(
-        &self,
+    pub async fn claim_due(
+        self,
         kind: &'static str,
         provider: &str,
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        let is_sqlite = matches!(self.db, Db::Sqlite(_));
-        if is_sqlite && self.db.one(IS_DUE, params![kind, provider, now], |_| Ok(())).await?.is_none() {
+        let is_sqlite = matches!(self.0.db, Db::Sqlite(_));
+        if is_sqlite && self.0.db.one(IS_DUE, params![kind, provider, now], |_| Ok(())).await?.is_none() {
             return Ok(None);
         }
         let fence = new_fence();
-        let found = self.db.write_one(CLAIM_DUE, params![kind, provider, now, lease_until, fence], due).await?;
+        let found = self.0.db.write_one(CLAIM_DUE, params![kind, provider, now, lease_until, fence], due).await?;
         Ok(found.map(|(user_id, subject, attempts)| ClaimedJob {
             key: JobKey { kind, user_id, subject },
             provider: provider.to_owned(),
@@ -239,45 +239,45 @@ impl Storage {
     }
 
     /// Extends the lease. Returns false, and changes nothing, if the lease was lost.
-    pub async fn renew_job(&self, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
-        Ok(self.db.run(RENEW, job_params![claim.key, claim.fence, lease_until]).await? > 0)
+    pub async fn renew(self, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
+        Ok(self.0.db.run(RENEW, job_params![claim.key, claim.fence, lease_until]).await? > 0)
     }
 
     /// Releases a job after a success, until `next` or an earlier run that was requested meanwhile. None: until it is
     /// requested. Returns false, and changes nothing, if the lease was lost.
-    pub async fn finish_job(&self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
-        Ok(self.db.run(FINISH, job_params![claim.key, claim.fence, next]).await? > 0)
+    pub async fn finish(self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
+        Ok(self.0.db.run(FINISH, job_params![claim.key, claim.fence, next]).await? > 0)
     }
 
     /// Releases a job after a failure, with an error for the operator, until `retry_at` or an earlier run that was
     /// requested meanwhile. Returns false, and changes nothing, if the lease was lost.
-    pub async fn fail_job(&self, claim: &ClaimedJob, error: &str, retry_at: Timestamp) -> Result<bool> {
+    pub async fn fail(self, claim: &ClaimedJob, error: &str, retry_at: Timestamp) -> Result<bool> {
         self.release_unfinished(claim, Some(error), retry_at).await
     }
 
-    /// As [`Self::fail_job`], for a run that neither failed nor completed the job.
-    pub async fn postpone_job(&self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
+    /// As `storage.jobs().fail`, for a run that neither failed nor completed the job.
+    pub async fn postpone(self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
         self.release_unfinished(claim, None, until).await
     }
 
-    async fn release_unfinished(&self, claim: &ClaimedJob, error: Option<&str>, until: Timestamp) -> Result<bool> {
-        Ok(self.db.run(FAIL, job_params![claim.key, claim.fence, until, error]).await? > 0)
+    async fn release_unfinished(self, claim: &ClaimedJob, error: Option<&str>, until: Timestamp) -> Result<bool> {
+        Ok(self.0.db.run(FAIL, job_params![claim.key, claim.fence, until, error]).await? > 0)
     }
 
     /// Requests a run: now, or `at_most_every` after the last start if that is later. An earlier time stays. While the
     /// job runs, the next run waits for its end. Returns false if there is no such job.
-    pub async fn request_job(&self, key: &JobKey, now: Timestamp, at_most_every: SignedDuration) -> Result<bool> {
+    pub async fn request(self, key: &JobKey, now: Timestamp, at_most_every: SignedDuration) -> Result<bool> {
         let since = now.saturating_sub(at_most_every).map_err(StorageError::unavailable)?;
-        Ok(self.db.run(REQUEST, job_params![key, now, since]).await? > 0)
+        Ok(self.0.db.run(REQUEST, job_params![key, now, since]).await? > 0)
     }
 }
 
-/// As [`Storage::insert_job`]. None: due on request only.
+/// As `storage.jobs().insert`. None: due on request only.
 pub(crate) async fn insert(tx: &mut Tx, key: &JobKey, provider: &str, run_at: Option<Timestamp>) -> Result<()> {
     tx.run(INSERT, job_params![key, provider, run_at]).await.map(|_| ())
 }
 
-/// As [`Storage::claim_job`].
+/// As `storage.jobs().claim`.
 pub(crate) async fn claim(
     tx: &mut Tx,
     key: &JobKey,
@@ -294,7 +294,7 @@ pub(crate) async fn hold(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
     Ok(tx.one(HELD, job_params![claim.key, claim.fence], |_| Ok(())).await?.is_some())
 }
 
-/// As [`Storage::finish_job`].
+/// As `storage.jobs().finish`.
 pub(crate) async fn finish(tx: &mut Tx, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
     Ok(tx.run(FINISH, job_params![claim.key, claim.fence, next]).await? > 0)
 }
@@ -304,7 +304,7 @@ pub(crate) async fn delete(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
     Ok(tx.run(DELETE, job_params![claim.key, claim.fence]).await? > 0)
 }
 
-/// As [`Storage::renew_job`].
+/// As `storage.jobs().renew`.
 pub(crate) async fn renew(tx: &mut Tx, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
     Ok(tx.run(RENEW, job_params![claim.key, claim.fence, lease_until]).await? > 0)
 }

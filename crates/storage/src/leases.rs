@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::db::{params, statements};
 use crate::error::Result;
-use crate::{Storage, StorageError};
+use crate::{Jobs, StorageError};
 
 /// Twice the longest lease, rounded up. A lease that has more left was not taken by a clock like ours.
 pub const LEASE_LEFT_MAX: SignedDuration = SignedDuration::from_mins(5);
@@ -25,15 +25,15 @@ pub(crate) fn latest_end(now: Timestamp) -> Result<Timestamp> {
     now.checked_add(LEASE_LEFT_MAX).map_err(StorageError::unavailable)
 }
 
-impl Storage {
+impl Jobs<'_> {
     /// Makes each job and endpoint due whose lease has more than [`LEASE_LEFT_MAX`] left. Its holder keeps it until
     /// another task claims it. Returns how many there were. Reads both tables whole.
-    pub async fn end_overlong_leases(&self, now: Timestamp) -> Result<u64> {
+    pub async fn end_overlong_leases(self, now: Timestamp) -> Result<u64> {
         let latest = latest_end(now)?;
-        if self.db.one(HAS_OVERLONG, params![latest], |_| Ok(())).await?.is_none() {
+        if self.0.db.one(HAS_OVERLONG, params![latest], |_| Ok(())).await?.is_none() {
             return Ok(0);
         }
-        let jobs = self.db.run(END_OF_JOBS, params![latest, now]).await?;
-        Ok(jobs + self.db.run(END_OF_ENDPOINTS, params![latest, now]).await?)
+        let jobs = self.0.db.run(END_OF_JOBS, params![latest, now]).await?;
+        Ok(jobs + self.0.db.run(END_OF_ENDPOINTS, params![latest, now]).await?)
     }
 }

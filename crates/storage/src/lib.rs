@@ -12,7 +12,7 @@
 //!
 //! Each change of a user's plan, timezone, connections, credentials or accounts increments the user's `revision`, in
 //! the same transaction. A cached answer therefore stays valid while the revision stays the same.
-//! [`Storage::find_caller`] runs for each request and returns the revision.
+//! `storage.keys().find_caller` runs for each request and returns the revision.
 //!
 //! The revision does not cover the last use of a key, link sessions, refresh and sync schedules, and webhook endpoints.
 //! It does cover `last_refreshed_at`. Each request that reads from the provider would change it, so callers write it at
@@ -91,6 +91,67 @@ pub struct Storage {
     sealer: Sealer,
     /// Keeps a SQLite file in its place. After the database: dropped last.
     _open_lock: Option<Arc<OpenLock>>,
+}
+
+/// Declares the parts of the storage. A part is a borrow: `storage.jobs().claim(..)`.
+macro_rules! parts {
+    ($($(#[$doc:meta])* $name:ident: $Part:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy)]
+            pub struct $Part<'s>(&'s Storage);
+        )*
+
+        impl Storage {
+            $(
+                $(#[$doc])*
+                pub fn $name(&self) -> $Part<'_> {
+                    $Part(self)
+                }
+            )*
+        }
+    };
+}
+
+parts! {
+    /// Users: plan, time zone, e-mail address.
+    users: Users;
+    /// API keys, and the caller of a request.
+    keys: Keys;
+    /// Setup tokens of SimpleFIN, and the history of a key.
+    setup_tokens: SetupTokens;
+    /// The one table of work that outlives a request.
+    jobs: Jobs;
+    /// Connections: import, status, history.
+    connections: Connections;
+    /// Accounts of connections.
+    accounts: Accounts;
+    /// What a refresh writes.
+    refreshes: Refreshes;
+    /// Connections that are being removed.
+    removals: Removals;
+    /// What is known of the syncs of a connection.
+    syncs: Syncs;
+    /// Link URLs.
+    links: Links;
+    /// Link sessions.
+    link_sessions: LinkSessions;
+    /// Registrations of users at providers.
+    provider_users: ProviderUsers;
+    /// Events that providers sent.
+    provider_events: ProviderEvents;
+    /// Webhook endpoints and their secrets.
+    endpoints: Endpoints;
+    /// Deliveries of webhook events to endpoints.
+    deliveries: Deliveries;
+    /// Webhook events, without their rows.
+    webhook_events: WebhookEvents;
+    /// Sealed credentials, cursors and the keys that seal them.
+    secrets: Secrets;
+    /// The running services on this database.
+    instances: Instances;
+    /// What a restore needs to know.
+    backups: Backups;
 }
 
 impl Storage {

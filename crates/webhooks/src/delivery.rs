@@ -144,7 +144,7 @@ impl Webhooks {
         }
         let now = self.inner.clock.now();
         let lease = now.plus(self.lease());
-        let claims = match self.inner.storage.claim_due_endpoints(now, lease, free, failing).await {
+        let claims = match self.inner.storage.deliveries().claim_endpoints(now, lease, free, failing).await {
             Ok(claims) => claims,
             Err(error) => {
                 tracing::warn!(%error, "could not claim due endpoints");
@@ -176,7 +176,9 @@ impl Webhooks {
         };
         match served {
             Ok(()) => {
-                if let Err(error) = self.inner.storage.release_endpoint(&claim, self.inner.clock.now()).await {
+                if let Err(error) =
+                    self.inner.storage.deliveries().release_endpoint(&claim, self.inner.clock.now()).await
+                {
                     tracing::warn!(endpoint_id = %id, %error, "could not release endpoint lease; it will expire");
                 }
             }
@@ -210,7 +212,7 @@ impl Webhooks {
         let mut health = Health::of(claim);
         loop {
             let limit = health.batch_size(BATCH_SIZE);
-            let due = self.inner.storage.list_due_deliveries(claim, self.inner.clock.now(), limit).await?;
+            let due = self.inner.storage.deliveries().list_due(claim, self.inner.clock.now(), limit).await?;
             let has_more =
                 due.len() >= limit as usize || due.iter().any(|due| due.event.chunk < due.event.total_chunks);
             self.send_all(&slice, due, slice_ends_at, stop, &mut health).await?;
@@ -282,7 +284,7 @@ impl Webhooks {
         let now = self.inner.clock.now();
         let lease_after = now.plus(self.inner.settings.timeout);
         // All that one batch listed are still among the first of them, and so are those that are being sent.
-        let ids = self.inner.storage.list_due_ids(&slice.claim, now, lease_after, 2 * BATCH_SIZE).await?;
+        let ids = self.inner.storage.deliveries().list_due_ids(&slice.claim, now, lease_after, 2 * BATCH_SIZE).await?;
         deliveries.retain(|delivery| ids.contains(&delivery.event.id));
         Ok(())
     }
@@ -291,7 +293,8 @@ impl Webhooks {
     async fn store_results(&self, slice: &TimeSlice, finished: &[FinishedAttempt]) -> Result<bool, StorageError> {
         let mut delay = STORE_RETRY_DELAY;
         loop {
-            match self.inner.storage.finish_attempts(&slice.claim, finished, self.inner.clock.now()).await {
+            match self.inner.storage.deliveries().finish_attempts(&slice.claim, finished, self.inner.clock.now()).await
+            {
                 Err(error) if Instant::now() + delay < slice.lease_ends_at => {
                     let endpoint_id = slice.claim.endpoint_id;
                     tracing::warn!(%endpoint_id, %error, "could not store results of attempts, retry scheduled");
@@ -338,7 +341,7 @@ impl Webhooks {
     }
 
     async fn disable(&self, claim: &ClaimedEndpoint, reason: &str) -> Result<(), ServeError> {
-        if self.inner.storage.disable_claimed_endpoint(claim, reason, self.inner.clock.now()).await? {
+        if self.inner.storage.deliveries().disable_endpoint(claim, reason, self.inner.clock.now()).await? {
             tracing::warn!(endpoint_id = %claim.endpoint_id, reason, "endpoint disabled");
         }
         Ok(())

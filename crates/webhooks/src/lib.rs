@@ -22,8 +22,8 @@ pub mod webhook_events;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_providers::Registry;
 use bellbird_domain::Clock;
+use bellbird_providers::Registry;
 use bellbird_storage::Storage;
 
 pub use delivery::ATTEMPTS;

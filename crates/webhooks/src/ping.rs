@@ -54,7 +54,7 @@ impl Webhooks {
             error: exchange.error,
             delivered: exchange.is_success(),
         };
-        if !inner.storage.insert_ping(user, id, event, run, &result).await? {
+        if !inner.storage.deliveries().insert_ping(user, id, event, run, &result).await? {
             return Err(PingError::NotFound);
         }
         Ok(PingOutcome { event_id: event, exchange })
@@ -62,7 +62,7 @@ impl Webhooks {
 
     /// Loads the secrets that currently sign for an endpoint. `None` if the endpoint does not exist.
     pub(crate) async fn signer(&self, user: UserId, id: EndpointId) -> Result<Option<Signer>, PingError> {
-        let Some(secrets) = self.inner.storage.endpoint_secrets(user, id, self.inner.clock.now()).await? else {
+        let Some(secrets) = self.inner.storage.endpoints().secrets(user, id, self.inner.clock.now()).await? else {
             return Ok(None);
         };
         let all: Vec<_> = std::iter::once(&secrets.current).chain(&secrets.old).collect();

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, ApiVersion, Bound, Digest, EventType, DateRange, ProviderName, DateFilter, SyncRunId, TimestampExt as _, Trade,
-    Transaction,
+    Account, ApiVersion, Bound, DateFilter, DateRange, Digest, EventType, ProviderName, SyncRunId, TimestampExt as _,
+    Trade, Transaction,
 };
 use bellbird_providers::{CallContext, ConsentStatus, Kind, Provider, TradeQuery, TransactionQuery, sweep};
 use bellbird_storage::{ClaimedEndpoint, DueDelivery, StorageError, WebhookEvent};
@@ -225,7 +225,12 @@ impl Webhooks {
             return Ok(Vec::new());
         }
         let endpoint = (claim.user_id, claim.endpoint_id);
-        let waiting = self.inner.storage.list_waiting_chunks(endpoint, event.sync_run_id, event.chunk, chunks - 1);
+        let waiting = self.inner.storage.webhook_events().list_waiting_chunks(
+            endpoint,
+            event.sync_run_id,
+            event.chunk,
+            chunks - 1,
+        );
         let (mut waiting, now) = (waiting.await?, self.inner.clock.now());
         let is_held = |id| self.inner.event_buffer.find_body(id, claim.api_version, now, delivery.is_first).is_some();
         waiting.retain(|waiting| !is_held(waiting.id));
@@ -240,17 +245,17 @@ impl Webhooks {
     ) -> Result<RowSource, RebuildError> {
         let (storage, user) = (&self.inner.storage, claim.user_id);
         let id = event.connection_id.ok_or(RebuildError::Gone)?;
-        let connection = storage.find_connection(user, id).await?.ok_or(RebuildError::Gone)?;
-        let key = storage.fingerprint_key(user, id).await?.ok_or(RebuildError::Gone)?;
+        let connection = storage.connections().find(user, id).await?.ok_or(RebuildError::Gone)?;
+        let key = storage.syncs().fingerprint_key(user, id).await?.ok_or(RebuildError::Gone)?;
         let provider = self.inner.providers.find(&connection.provider).ok_or(RebuildError::Provider)?;
-        let sync = storage.find_sync(user, id).await?.ok_or(RebuildError::Gone)?;
+        let sync = storage.syncs().find(user, id).await?.ok_or(RebuildError::Gone)?;
         Ok(RowSource {
             provider: Arc::clone(provider),
             has_all_accounts: sync.missing_since.is_none(),
-            credentials: storage.find_credentials(user, id).await?.ok_or(RebuildError::Gone)?,
+            credentials: storage.secrets().find_credentials(user, id).await?.ok_or(RebuildError::Gone)?,
             hasher: RowHasher::new(key.expose_secret().as_bytes()),
-            accounts: storage.list_connection_accounts(user, id).await?,
-            zone: storage.find_zone(user).await?.ok_or(RebuildError::Gone)?,
+            accounts: storage.accounts().list_of_connection(user, id).await?,
+            zone: storage.users().find_zone(user).await?.ok_or(RebuildError::Gone)?,
             deadline,
         })
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
-use bellbird_domain::{Caller, KeyId};
-use bellbird_reads::{CallContext, Reads};
-use bellbird_limits::client_address::Network;
 use bellbird_domain::Clock;
+use bellbird_domain::{Caller, KeyId};
+use bellbird_limits::client_address::Network;
 use bellbird_limits::{Expiring, InFlight, RateLimiter};
+use bellbird_reads::{CallContext, Reads};
 use bellbird_storage::Storage;
 use tokio::sync::Semaphore;
 

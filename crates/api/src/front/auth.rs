@@ -40,7 +40,7 @@ impl Access {
         let key_digest = digest_of(&key);
         let is_known = self.inner.known_keys.renew(&key_digest, now).is_some();
         let permit = if is_known { None } else { Some(self.admit_unknown_key(request, now).await?) };
-        let found = self.inner.storage.find_caller(&key, now).await?;
+        let found = self.inner.storage.keys().find_caller(&key, now).await?;
         drop(permit);
         let Some(found) = found else {
             self.inner.known_keys.remove(&key_digest);
@@ -99,7 +99,7 @@ impl Access {
         let (user_id, key_id) = (caller.user_id, caller.key_id);
         let write = async move {
             let _permit = permit;
-            if let Err(error) = storage.touch_key(user_id, key_id, now).await {
+            if let Err(error) = storage.keys().touch(user_id, key_id, now).await {
                 tracing::warn!(key_id = %key_id, error = %error, "could not record API key last-used time");
             }
         };

@@ -8,9 +8,9 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use bellbird_domain::{Account, Caller, KeyId, Plan};
-use bellbird_reads::ConnectionContext;
 use bellbird_limits::gcra::{self, Decision};
 use bellbird_limits::{InFlight, Permit, RateLimiter};
+use bellbird_reads::ConnectionContext;
 use http::HeaderValue;
 use http::header::HeaderName;
 use http_body_util::BodyExt as _;
@@ -93,7 +93,7 @@ impl Access {
         context: &ConnectionContext,
     ) -> Result<Caller, Problem> {
         let now = self.inner.clock.now();
-        let found = self.inner.storage.find_caller_by_id(caller.user_id, caller.key_id, now).await?;
+        let found = self.inner.storage.keys().find_caller_by_id(caller.user_id, caller.key_id, now).await?;
         let found = found.ok_or(Problem::Unauthorized)?.caller;
         class.check_plan(found.plan)?;
         // Not the caller's: an answer of several connections may have begun with an older context than that.

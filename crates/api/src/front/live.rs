@@ -47,7 +47,7 @@ impl Access {
             return problem_for_category(error, "Account", context.connection.category);
         };
         let id = context.connection.id;
-        match self.inner.storage.find_connection(caller.user_id, id).await {
+        match self.inner.storage.connections().find(caller.user_id, id).await {
             Ok(Some(_)) => {
                 self.inner.connections.refresh_in_background(caller.user_id, id);
                 Problem::Reconnect(*status)

@@ -4,12 +4,12 @@ use axum::extract::State;
 use axum::response::Response;
 
 use crate::cache::MetadataList;
-use crate::queries::AccountsQuery;
-use crate::state::AppState;
 use crate::front::extract::{Admitted, Query};
 use crate::front::json::{json_bytes, to_json};
 use crate::front::params::page;
 use crate::front::problem::Problem;
+use crate::queries::AccountsQuery;
+use crate::state::AppState;
 use crate::views::{AccountList, AccountView, Pagination};
 
 /// List accounts
@@ -32,7 +32,7 @@ pub(crate) async fn list_accounts(
     if let Some(body) = cache.get(&caller, list, now) {
         return Ok(json_bytes(body));
     }
-    let (accounts, total) = state.access.storage().list_accounts(caller.user_id, page.limit, page.offset).await?;
+    let (accounts, total) = state.access.storage().accounts().list(caller.user_id, page.limit, page.offset).await?;
     let data = accounts.iter().map(AccountView::from).collect();
     let body = to_json(&AccountList { data, pagination: Pagination::exact(page, total) })?;
     cache.insert(&caller, list, body.clone(), now);

@@ -8,13 +8,13 @@ use axum::response::Response;
 use bellbird_domain::{Account, AccountId, Caller};
 
 use crate::cache::{BalancesKey, CachedBalances, LiveAnswer, LiveOutcome};
-use crate::live::{self, CacheStatus};
-use crate::queries::BalancesQuery;
-use crate::state::AppState;
 use crate::front::extract::{Admitted, Query};
 use crate::front::json::to_json;
 use crate::front::params::AccountIds;
 use crate::front::problem::{Problem, problem_from_read};
+use crate::live::{self, CacheStatus};
+use crate::queries::BalancesQuery;
+use crate::state::AppState;
 use crate::views::{BalanceList, BalanceView};
 
 /// Does not reveal which id was not found, nor whether it exists for another user.

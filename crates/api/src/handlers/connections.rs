@@ -4,10 +4,10 @@ use axum::extract::State;
 use axum::response::Response;
 
 use crate::cache::MetadataList;
-use crate::state::AppState;
 use crate::front::extract::Admitted;
 use crate::front::json::{json_bytes, to_json};
 use crate::front::problem::Problem;
+use crate::state::AppState;
 use crate::views::{ConnectionList, ConnectionView};
 
 /// List connections
@@ -27,7 +27,7 @@ pub(crate) async fn list_connections(
     if let Some(body) = cache.get(&caller, list, now) {
         return Ok(json_bytes(body));
     }
-    let connections = state.access.storage().list_connections(caller.user_id).await?;
+    let connections = state.access.storage().connections().list(caller.user_id).await?;
     let body = to_json(&ConnectionList { data: connections.iter().map(ConnectionView::from).collect() })?;
     cache.insert(&caller, list, body.clone(), now);
     Ok(json_bytes(body))

@@ -9,12 +9,12 @@ use bellbird_reads::ConnectionContext;
 use bytes::Bytes;
 
 use crate::cache::{AccountHoldings, HoldingsKey, LiveOutcome};
-use crate::live::{self, CacheStatus};
-use crate::queries::HoldingsQuery;
-use crate::state::AppState;
 use crate::front::extract::{Admitted, Query};
 use crate::front::json::write_json;
 use crate::front::problem::Problem;
+use crate::live::{self, CacheStatus};
+use crate::queries::HoldingsQuery;
+use crate::state::AppState;
 use crate::views::{HoldingList, HoldingView};
 
 /// Read holdings

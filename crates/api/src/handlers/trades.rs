@@ -2,17 +2,17 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Caller, ConnectionCategory, Page, DateFilter};
+use bellbird_domain::{Caller, ConnectionCategory, DateFilter, Page};
 use bellbird_reads::{ConnectionContext, ListKey};
 
 use crate::cache::{CachedTrades, LiveAnswer, LiveOutcome};
-use crate::live::{self, CacheStatus};
-use crate::queries::TradesQuery;
-use crate::state::AppState;
 use crate::front::extract::{Admitted, Query};
 use crate::front::json::write_json;
 use crate::front::params::page;
 use crate::front::problem::Problem;
+use crate::live::{self, CacheStatus};
+use crate::queries::TradesQuery;
+use crate::state::AppState;
 use crate::views::{TradeList, TradeView, TradesPagination};
 
 /// Read trades

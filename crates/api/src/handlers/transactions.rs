@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Caller, ConnectionCategory, Page, DateFilter};
+use bellbird_domain::{Caller, ConnectionCategory, DateFilter, Page};
 use bellbird_reads::transactions::TransactionsRequest;
 use bellbird_reads::{ConnectionContext, ListKey};
 use http::HeaderValue;
@@ -10,13 +10,13 @@ use http::header::LINK;
 
 use crate::cache::{LiveAnswer, LiveOutcome};
 use crate::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
-use crate::live::{self, CacheStatus};
-use crate::queries::TransactionsQuery;
-use crate::state::AppState;
 use crate::front::extract::{Admitted, Query};
 use crate::front::json::write_json;
 use crate::front::params::page;
 use crate::front::problem::Problem;
+use crate::live::{self, CacheStatus};
+use crate::queries::TransactionsQuery;
+use crate::state::AppState;
 use crate::views::{Pagination, TransactionList, TransactionView};
 
 /// Typical size of a row as JSON. The buffer grows if rows are larger.

@@ -64,7 +64,7 @@ async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> a
     if storage.kind() != "sqlite" {
         let flags = Storage::postgres_client_flags(settings.database.url.expose_secret());
         let flags = flags.unwrap_or_else(|| "--host=HOST --username=USER DATABASE".to_owned());
-        let keys = needed_keys(&storage.sealed_secrets().await?, &configured);
+        let keys = needed_keys(&storage.secrets().sealed().await?, &configured);
         bail!(
             "the database is PostgreSQL, which has its own tools. Run: (umask 077 && pg_dump --format=custom \
              --file={file} {flags}). {}",

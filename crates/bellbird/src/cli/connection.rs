@@ -8,10 +8,10 @@ use std::io::Read as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use bellbird_api::views::{AccountView, ConnectionView};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_api::views::{AccountView, ConnectionView};
 use bellbird_storage::{AuditRow, PendingRemoval, Storage, SyncState, UnreadableRows};
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Subcommand};
@@ -194,7 +194,7 @@ async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> 
         (Some(id), _) => {
             let user = find(storage, id).await?.user_id;
             (
-                storage.find_user(user).await?.context("the connection's user was removed meanwhile")?,
+                storage.users().find(user).await?.context("the connection's user was removed meanwhile")?,
                 LinkTarget::Connection(id),
             )
         }
@@ -239,18 +239,18 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
         Some(user) => Some(find_user(storage, user).await?.id),
         None => None,
     };
-    let mut removals = storage.list_removals().await?;
+    let mut removals = storage.removals().list().await?;
     removals.retain(|removal| user.is_none_or(|user| removal.connection.user_id == user));
     let mut listed = match user {
-        Some(user) => storage.list_connections(user).await?,
-        None => storage.list_all_connections().await?,
+        Some(user) => storage.connections().list(user).await?,
+        None => storage.connections().list_all().await?,
     };
     // Pending removals come last, and only from `removals`: the two reads are not one transaction.
     listed.retain(|connection| connection.status != ConnectionStatus::Deleting);
     let others = listed.iter().map(|connection| (connection, None));
     let pending = removals.iter().map(|removal| (&removal.connection, Some(removal)));
-    let accounts = storage.count_accounts().await?;
-    let emails: BTreeMap<_, _> = storage.list_users().await?.into_iter().map(|user| (user.id, user.email)).collect();
+    let accounts = storage.accounts().count().await?;
+    let emails: BTreeMap<_, _> = storage.users().list().await?.into_iter().map(|user| (user.id, user.email)).collect();
     let views: Vec<_> = others
         .chain(pending)
         .map(|(connection, removal)| ListedConnection {
@@ -290,9 +290,9 @@ fn removal_status(removal: &PendingRemoval) -> String {
 
 async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let connection = find(storage, args.id).await?;
-    let accounts = storage.list_connection_accounts(connection.user_id, connection.id).await?;
-    let history = storage.list_audit(connection.id).await?;
-    let sync = storage.find_sync(connection.user_id, connection.id).await?;
+    let accounts = storage.accounts().list_of_connection(connection.user_id, connection.id).await?;
+    let history = storage.connections().list_audit(connection.id).await?;
+    let sync = storage.syncs().find(connection.user_id, connection.id).await?;
     let user = email_of(storage, connection.user_id).await?;
     if args.format.json {
         let accounts = accounts.iter().map(AccountView::from).collect();
@@ -338,7 +338,7 @@ pub(super) fn unreadable(rows: &UnreadableRows) -> String {
 }
 
 async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection> {
-    let found = storage.find_connection_any(id).await?;
+    let found = storage.connections().find_any(id).await?;
     found.ok_or_else(|| {
         Failure::not_found(format!("there is no connection {id}: `bellbird connection list` shows the ids"))
     })
@@ -346,7 +346,7 @@ async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection>
 
 /// The user's e-mail address, or a dash if the user was removed meanwhile.
 async fn email_of(storage: &Storage, user: UserId) -> anyhow::Result<String> {
-    Ok(storage.find_user(user).await?.map_or_else(|| "-".to_owned(), |user| user.email))
+    Ok(storage.users().find(user).await?.map_or_else(|| "-".to_owned(), |user| user.email))
 }
 
 fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {

@@ -197,21 +197,21 @@ async fn import(connections: &Connections, person: &Person, credentials: &Value)
 
 async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Result<Person> {
     let now = Timestamp::now();
-    let user = match storage.find_user_by_email(email).await? {
+    let user = match storage.users().find_by_email(email).await? {
         Some(user) => user,
-        None => storage.insert_user(&NewUser { email, plan, timezone: Some(DEFAULT_TIMEZONE) }, now).await?,
+        None => storage.users().insert(&NewUser { email, plan, timezone: Some(DEFAULT_TIMEZONE) }, now).await?,
     };
     let key = wiring::new_key();
-    storage.insert_key(user.id, &key, "demo", None, now).await?;
+    storage.keys().insert(user.id, &key, "demo", None, now).await?;
     Ok(Person { user, key })
 }
 
 /// Example paths of the API, with ids of this demo.
 async fn paths_to_try(storage: &Storage, user: &User) -> anyhow::Result<Vec<String>> {
-    let (accounts, _) = storage.list_accounts(user.id, 50, 0).await?;
+    let (accounts, _) = storage.accounts().list(user.id, 50, 0).await?;
     let ids: Vec<_> = accounts.iter().take(3).map(|account| account.id.to_string()).collect();
     let mut paths = vec!["/v1/accounts".to_owned(), format!("/v1/balances?accountIds={}", ids.join(","))];
-    let connections = storage.list_connections(user.id).await?;
+    let connections = storage.connections().list(user.id).await?;
     let (brokers, banks): (Vec<_>, Vec<_>) =
         connections.iter().partition(|connection| connection.category == ConnectionCategory::Brokerage);
     let mut at_banks = accounts.iter().filter(|account| banks.iter().any(|bank| bank.id == account.connection_id));

@@ -150,7 +150,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
 
 async fn check_restored(checks: &mut Checks, storage: &Storage) {
     const NAME: &str = "restore";
-    match storage.awaits_restore_decision().await {
+    match storage.backups().awaits_restore_decision().await {
         Ok(false) => {}
         Ok(true) => {
             let hint = wiring::RESTORE_DECISION;
@@ -163,11 +163,11 @@ async fn check_restored(checks: &mut Checks, storage: &Storage) {
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
     const NAME: &str = "secrets";
-    let secrets = match storage.sealed_secrets().await {
+    let secrets = match storage.secrets().sealed().await {
         Ok(secrets) => secrets,
         Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
     };
-    let current = storage.sealing_key_id();
+    let current = storage.secrets().sealing_key_id();
     let (all_open, detail) = secrets::summary(&secrets, current);
     let needs_rotation = secrets.by_key.keys().any(|key| key != current);
     let verdict = match (all_open, needs_rotation) {

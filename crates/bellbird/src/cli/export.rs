@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bellbird_domain::{AccountId, Bound, Caller, ConnectionId, KeyId, DateFilter, User};
+use bellbird_domain::{AccountId, Bound, Caller, ConnectionId, DateFilter, KeyId, User};
 use bellbird_interop::export::formats::{Format, FormatError, Layout, Options};
 use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Pace, Resource, Selection};
 use bellbird_reads::{ReadError, Reads};
@@ -158,7 +158,7 @@ async fn export(
     request: FileRequest,
 ) -> anyhow::Result<Option<Written>> {
     let user = find_user(storage, &args.user).await?;
-    let timezone = storage.find_zone(user.id).await?.context("the user was removed meanwhile")?;
+    let timezone = storage.users().find_zone(user.id).await?.context("the user was removed meanwhile")?;
     // No key: its id identifies this command, and the revision is one that no cached fact has.
     let caller = Caller { key_id: KeyId::new(), user_id: user.id, plan: user.plan, timezone, revision: -1 };
     let opened = Export::open(reads.clone(), storage, caller, request, Timestamp::now()).await;
@@ -169,7 +169,7 @@ async fn export(
     while has_more {
         let (before, mut new_call) = (export.rows(), || reads.call_context(user.id, 0));
         if let Some(context) = export.context()
-            && storage.find_connection(user.id, context.connection.id).await?.is_none()
+            && storage.connections().find(user.id, context.connection.id).await?.is_none()
         {
             bail!("the connection {} was removed meanwhile", context.connection.id);
         }

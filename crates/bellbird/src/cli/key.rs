@@ -179,19 +179,19 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
     let (key, now) = (wiring::new_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
-    let record = storage.insert_key(user.id, &key, &args.name, expires_at, now).await?;
+    let record = storage.keys().insert(user.id, &key, &args.name, expires_at, now).await?;
     output::print(args.format, &NewKeyView::new(&key, &record), NewKeyView::text)
 }
 
 async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let users = match &args.user {
         Some(user) => vec![find_user(storage, user).await?],
-        None => storage.list_users().await?,
+        None => storage.users().list().await?,
     };
     let now = Timestamp::now();
     let mut views = Vec::new();
     for user in users {
-        let keys = storage.list_keys(user.id).await?;
+        let keys = storage.keys().list(user.id).await?;
         views.extend(keys.into_iter().map(|record| KeyView::new(&user.email, record, now)));
     }
     output::print(args.format, &views, |views| {
@@ -205,7 +205,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
 
 async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let record = args.key.find(storage).await?;
-    let history = storage.list_key_audit(record.user_id, record.id).await?;
+    let history = storage.setup_tokens().list_key_audit(record.user_id, record.id).await?;
     let shown = ShownKey { view: view(storage, record, Timestamp::now()).await?, history };
     output::print(args.format, &shown, |ShownKey { view, history }| {
         let KeyRecord { id, name, prefix, created_at, last_used_at, expires_at, revoked_at, .. } = &view.record;
@@ -238,8 +238,8 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     let key = wiring::new_key();
     let life = old.expires_at.map(|at| at.duration_since(old.created_at));
     let expires_at = life.map(|life| now.checked_add(life)).transpose()?;
-    let record = storage.insert_key(old.user_id, &key, &old.name, expires_at, now).await?;
-    storage.expire_key(old.id, after(now, args.grace)?).await.with_context(|| {
+    let record = storage.keys().insert(old.user_id, &key, &old.name, expires_at, now).await?;
+    storage.keys().expire(old.id, after(now, args.grace)?).await.with_context(|| {
         format!(
             "the old key could not be changed and stays valid; revoke the new one with `bellbird key revoke {}`",
             record.id
@@ -251,12 +251,12 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let key = args.key.find(storage).await?;
     let now = Timestamp::now();
-    let view = view(storage, storage.revoke_key(key.id, now).await?, now).await?;
+    let view = view(storage, storage.keys().revoke(key.id, now).await?, now).await?;
     output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.record.name, view.user))
 }
 
 async fn view(storage: &Storage, record: KeyRecord, now: Timestamp) -> anyhow::Result<KeyView> {
-    let user = storage.find_user(record.user_id).await?.context("the key's user was removed meanwhile")?;
+    let user = storage.users().find(record.user_id).await?.context("the key's user was removed meanwhile")?;
     Ok(KeyView::new(&user.email, record, now))
 }
 

@@ -116,9 +116,9 @@ async fn restore(settings: &Settings, file: &Path, format: JsonFlag) -> anyhow::
             None
         }
         Ok(Some(present)) => {
-            match present.state_for(staged.storage()).await {
+            match present.backups().state_for(staged.storage().backups()).await {
                 Ok(state) => {
-                    let (done, lost) = staged.storage().carry_over(&state, now).await?;
+                    let (done, lost) = staged.storage().backups().carry_over(&state, now).await?;
                     (view.carried_over, view.lost) = (Some(done), Some(lost));
                 }
                 Err(error) => view.reason = Some(unusable(&error)),
@@ -143,7 +143,7 @@ fn unusable(error: &StorageError) -> String {
 /// Rejects a backup whose secrets do not open.
 async fn check_keys(settings: &Settings, storage: &Storage, file: &Path) -> anyhow::Result<()> {
     let file = file.display();
-    let secrets = storage.sealed_secrets().await?;
+    let secrets = storage.secrets().sealed().await?;
     if let Some(missing) = missing_keys(settings, &secrets)? {
         bail!(
             "nothing was restored: {file} needs a master key that is not in secrets.key: {missing}. Add it after the \
@@ -163,7 +163,7 @@ async fn check_keys(settings: &Settings, storage: &Storage, file: &Path) -> anyh
 async fn compare_with_previous(settings: &Settings, previous: &Path, args: &RestoreArgs) -> anyhow::Result<()> {
     let url = read_url(previous)?;
     let storage = wiring::open_storage(settings).await?;
-    if !args.yes && !storage.awaits_restore_decision().await? {
+    if !args.yes && !storage.backups().awaits_restore_decision().await? {
         bail!(
             "the {} is not known to be restored from a backup. If it is a physical copy, add `--yes`: what the \
              previous database lacks is then removed from it",
@@ -181,7 +181,7 @@ async fn compare_with_previous(settings: &Settings, previous: &Path, args: &Rest
         }
         error => anyhow!("the URL in {source}: {error}"),
     })?;
-    let state = opened.state_for(&storage).await.context("the previous database cannot be used")?;
+    let state = opened.backups().state_for(storage.backups()).await.context("the previous database cannot be used")?;
     // What is revoked there after the comparison would be revived. On SQLite too, an instance has a row.
     if let Some(instance) = instances::running(&opened).await?.first() {
         bail!(
@@ -191,7 +191,7 @@ async fn compare_with_previous(settings: &Settings, previous: &Path, args: &Rest
         );
     }
     opened.close().await;
-    let (done, lost) = storage.carry_over(&state, Timestamp::now()).await?;
+    let (done, lost) = storage.backups().carry_over(&state, Timestamp::now()).await?;
     finish_decision(settings, storage, lock).await?;
     let view = RestoredView { carried_over: Some(done), lost: Some(lost), ..RestoredView::default() };
     output::print(args.format, &view, |view| {
@@ -217,12 +217,12 @@ fn read_url(file: &Path) -> anyhow::Result<SecretString> {
 async fn decide_about_keys(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
     let storage = wiring::open_storage(settings).await?;
     let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
-    if !args.revoke_keys && !storage.awaits_restore_decision().await? {
+    if !args.revoke_keys && !storage.backups().awaits_restore_decision().await? {
         storage.close().await;
         let nothing = "Nothing to decide: the database is not known to be restored from a backup.";
         return output::print(args.format, &DecidedView { keys_revoked: 0 }, |_| nothing.to_owned());
     }
-    let keys_revoked = if args.revoke_keys { storage.revoke_all_keys(Timestamp::now()).await? } else { 0 };
+    let keys_revoked = if args.revoke_keys { storage.backups().revoke_all_keys(Timestamp::now()).await? } else { 0 };
     finish_decision(settings, storage, lock).await?;
     output::print(args.format, &DecidedView { keys_revoked }, |view| match args.revoke_keys {
         false => format!("Kept all API keys.\n{REVIVED}\nStart the service now."),
@@ -235,8 +235,8 @@ async fn decide_about_keys(settings: &Settings, args: &RestoreArgs) -> anyhow::R
 
 /// Warns about missing keys only: they may be lost for good.
 async fn finish_decision(settings: &Settings, storage: Storage, lock: Option<ServiceLock>) -> anyhow::Result<()> {
-    storage.set_restore_decided().await?;
-    if let Some(missing) = missing_keys(settings, &storage.sealed_secrets().await?)? {
+    storage.backups().set_restore_decided().await?;
+    if let Some(missing) = missing_keys(settings, &storage.secrets().sealed().await?)? {
         output::note(&format!("warning: the database needs a master key that is not in secrets.key: {missing}"));
     }
     storage.close().await;

@@ -59,16 +59,16 @@ pub(super) async fn run(settings: &SettingArgs, command: SecretsCommand) -> anyh
 }
 
 async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode> {
-    let current = storage.sealing_key_id();
+    let current = storage.secrets().sealing_key_id();
     require_key_everywhere(&instances::running(storage).await?, current)?;
     let mut counts = reseal_all(storage).await?;
-    let mut found = storage.sealed_secrets().await?;
+    let mut found = storage.secrets().sealed().await?;
     for _ in 1..PASSES_MAX {
         if sealed_with_other_keys(&found, current).next().is_none() {
             break;
         }
         counts.resealed += reseal_all(storage).await?.resealed;
-        found = storage.sealed_secrets().await?;
+        found = storage.secrets().sealed().await?;
     }
     let mut messages = unopenable_messages(&found.unopenable);
     messages.extend(
@@ -85,7 +85,7 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
             instance.sealing_key_id()
         )
     }));
-    match storage.erase_leftovers().await {
+    match storage.secrets().erase_leftovers().await {
         Ok(Leftovers::None) => {}
         Ok(Leftovers::InWal) => messages.push(
             "could not truncate the write-ahead log because another process is reading the database. It may still \
@@ -149,11 +149,11 @@ struct ResealCounts {
 }
 
 async fn reseal_all(storage: &Storage) -> anyhow::Result<ResealCounts> {
-    let mut progress = Progress::new("secrets", storage.count_secrets().await?);
+    let mut progress = Progress::new("secrets", storage.secrets().count().await?);
     let mut counts = ResealCounts::default();
     let mut after = None;
     loop {
-        let batch = storage.reseal_batch(after).await?;
+        let batch = storage.secrets().reseal_batch(after).await?;
         counts.resealed += batch.resealed;
         counts.already_current += batch.already_current;
         progress.add(batch.resealed + batch.already_current + batch.unopenable);

@@ -39,7 +39,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     if providers.iter().next().is_none() {
         tracing::warn!("providers: {}", wiring::no_provider_hint());
     }
-    for message in secrets::unopenable_messages(&storage.sealed_secrets().await?.unopenable) {
+    for message in secrets::unopenable_messages(&storage.secrets().sealed().await?.unopenable) {
         tracing::warn!("secrets: {message}");
     }
     let urls = listeners.urls();

@@ -100,7 +100,7 @@ pub(super) async fn create_setup_token(
 ) -> anyhow::Result<(SecretString, Timestamp)> {
     let (token, now) = (SetupToken::from_random(random_base62()), Timestamp::now());
     let expires_at = now.checked_add(LIFETIME)?;
-    storage.insert_setup_token(&NewSetupToken { user_id, token: &token, name, expires_at }, now).await?;
+    storage.setup_tokens().insert(&NewSetupToken { user_id, token: &token, name, expires_at }, now).await?;
     Ok((setup_token_text(api_url, &token), expires_at))
 }
 

@@ -122,11 +122,11 @@ async fn read_database(
         return Ok(None);
     }
     let mut connections = BTreeMap::new();
-    for counted in storage.count_connections().await? {
+    for counted in storage.connections().count().await? {
         *connections.entry(counted.status.to_string()).or_default() += counted.count;
     }
     let mut jobs = JobsView::default();
-    let counts = storage.count_jobs(Timestamp::now()).await?;
+    let counts = storage.jobs().count(Timestamp::now()).await?;
     for counts in counts.iter().filter(|counts| job_kinds().any(|kind| kind == counts.kind)) {
         jobs.due += counts.due;
         jobs.running += counts.running;
@@ -135,7 +135,7 @@ async fn read_database(
     let instances = instances::running(storage).await?;
     let findings = instances::compare_with(&instances, settings);
     Ok(Some(ContentsView {
-        users: storage.list_users().await?.len(),
+        users: storage.users().list().await?.len(),
         connections,
         jobs,
         instances,

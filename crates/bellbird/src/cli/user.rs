@@ -165,15 +165,15 @@ pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow:
 /// Finds a user by e-mail address or id.
 pub(super) async fn find_user(storage: &Storage, given: &str) -> anyhow::Result<User> {
     let found = match given.parse::<UserId>() {
-        Ok(id) => storage.find_user(id).await?,
-        Err(_) => storage.find_user_by_email(given.trim()).await?,
+        Ok(id) => storage.users().find(id).await?,
+        Err(_) => storage.users().find_by_email(given.trim()).await?,
     };
     found.ok_or_else(|| Failure::not_found(format!("there is no user {given}: `bellbird user list` shows all of them")))
 }
 
 async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let new = NewUser { email: &args.email, plan: args.plan, timezone: args.timezone.as_deref() };
-    let user = match storage.insert_user(&new, Timestamp::now()).await {
+    let user = match storage.users().insert(&new, Timestamp::now()).await {
         Err(StorageError::Conflict(_)) => {
             let email = &args.email;
             bail!("the user {email} already exists: change it with `bellbird user set {email}`")
@@ -186,7 +186,7 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
 }
 
 async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
-    let users = storage.list_users().await?;
+    let users = storage.users().list().await?;
     output::print(format, &users, |users| {
         if users.is_empty() {
             return "No users yet. Add one with `bellbird user add --email EMAIL`.".to_owned();
@@ -204,7 +204,7 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
     let timezone = if args.no_timezone { Some(None) } else { args.timezone.as_deref().map(Some) };
     let change = UserChange { email: args.email.as_deref(), plan: args.plan, timezone };
-    let user = match storage.update_user(user.id, &change).await {
+    let user = match storage.users().update(user.id, &change).await {
         Err(StorageError::Conflict(_)) => bail!(
             "another user has the e-mail address {}: `bellbird user list` shows all of them",
             args.email.as_deref().unwrap_or_default()

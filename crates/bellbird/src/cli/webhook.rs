@@ -150,8 +150,8 @@ async fn execute(settings: &Settings, storage: &Storage, command: WebhookCommand
 
 async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let endpoints = match &args.user {
-        Some(user) => storage.list_endpoints(find_user(storage, user).await?.id).await?,
-        None => storage.list_all_endpoints().await?,
+        Some(user) => storage.endpoints().list(find_user(storage, user).await?.id).await?,
+        None => storage.endpoints().list_all().await?,
     };
     output::print(args.format, &endpoints, |endpoints| {
         if endpoints.is_empty() {
@@ -174,7 +174,7 @@ struct ShownEndpoint {
 
 async fn show(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
-    let user = storage.find_user(endpoint.user_id).await?;
+    let user = storage.users().find(endpoint.user_id).await?;
     let user = user.map(|user| user.email);
     output::print(args.format, &ShownEndpoint { user, endpoint }, |shown| {
         details(&shown.endpoint, shown.user.as_deref())
@@ -182,7 +182,7 @@ async fn show(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
 }
 
 async fn find(storage: &Storage, id: EndpointId) -> anyhow::Result<Endpoint> {
-    storage.find_endpoint_any(id).await?.ok_or_else(|| endpoint_not_found(id))
+    storage.endpoints().find_any(id).await?.ok_or_else(|| endpoint_not_found(id))
 }
 
 /// Also for an endpoint that another process removed during this command.

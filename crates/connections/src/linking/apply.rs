@@ -77,11 +77,11 @@ impl Connections {
     /// Finds the connection that a consent belongs to now.
     async fn find_existing(&self, request: &ApplyRequest<'_>, id: &str) -> Result<Existing, ConnectionsError> {
         let (user_id, name) = (request.claim.session.user_id, request.provider.name());
-        let known = self.storage.find_affected_connections(name.as_str(), &[AffectedRef::Connection(id)]).await?;
+        let known = self.storage.provider_events().find_affected(name.as_str(), &[AffectedRef::Connection(id)]).await?;
         Ok(match known.first() {
             Some((user, _)) if *user != user_id => Existing::OwnedByOtherUser,
             Some((_, connection)) => {
-                let found = self.storage.find_connection(user_id, *connection).await?;
+                let found = self.storage.connections().find(user_id, *connection).await?;
                 found.map_or(Existing::NotConnected, Existing::Connected)
             }
             None => Existing::NotConnected,
@@ -147,7 +147,7 @@ impl Connections {
         };
         let mut replaceable = Vec::new();
         for target in decide::replaceable(consent, session) {
-            replaceable.push((target.id, self.storage.list_accounts_with_hidden(user_id, target.id).await?));
+            replaceable.push((target.id, self.storage.accounts().list_with_hidden(user_id, target.id).await?));
         }
         let (effect, replaces, known_as) =
             match decide::place(effect, &accounts, &replaceable, session, request.elapsed) {

@@ -119,13 +119,13 @@ impl Connections {
         let unknown = HandledCallback { email: String::new(), can_deny: false, outcome: CallbackOutcome::UnknownState };
         let (state, params) = split_state(params);
         let Some(state) = state else { return Ok(unknown) };
-        let Some(session) = self.unverified_read(self.storage.find_link_session(&state)).await? else {
+        let Some(session) = self.unverified_read(self.storage.link_sessions().find(&state)).await? else {
             return Ok(unknown);
         };
-        let Some(user) = self.storage.find_user(session.user_id).await? else { return Ok(unknown) };
+        let Some(user) = self.storage.users().find(session.user_id).await? else { return Ok(unknown) };
         let outcome = self.answer_callback(&state, &session, &params, answer).await?;
         // A denial may precede or follow this callback, so the session is read again.
-        let session = self.storage.find_link_session(&state).await?;
+        let session = self.storage.link_sessions().find(&state).await?;
         let is_open = |session: &LinkSession| {
             session.confirmation != Confirmation::Denied
                 && self.clock.now().duration_since(session.created_at) < DENY_TTL
@@ -177,8 +177,11 @@ impl Connections {
             CallbackAnswer::Yes(browser) => (Some(browser), Some(browser)),
             CallbackAnswer::No => (None, None),
         };
-        let received =
-            self.storage.receive_link_callback(state, &sealed, (confirmation, confirming), now, lease).await?;
+        let received = self
+            .storage
+            .link_sessions()
+            .receive_callback(state, &sealed, (confirmation, confirming), now, lease)
+            .await?;
         if let Some(claim) = received {
             return self.run_while_browser_waits(claim, state, browser).await;
         }
@@ -187,7 +190,7 @@ impl Connections {
 
     /// The result of an ended session, or that it is still open. `browser` is the cookie of the browser that asks.
     async fn stored_outcome(&self, state: &str, browser: Option<&str>) -> Result<CallbackOutcome, ConnectionsError> {
-        let Some(session) = self.storage.find_link_session(state).await? else {
+        let Some(session) = self.storage.link_sessions().find(state).await? else {
             return Ok(CallbackOutcome::UnknownState);
         };
         let Some(outcome) = outcome_of(&session) else {
@@ -196,7 +199,7 @@ impl Connections {
         };
         let mut connections = Vec::new();
         for id in &session.connections {
-            if let Some(connection) = self.storage.find_connection(session.user_id, *id).await? {
+            if let Some(connection) = self.storage.connections().find(session.user_id, *id).await? {
                 connections.push(self.with_accounts(connection).await?);
             }
         }
@@ -214,7 +217,8 @@ impl Connections {
     async fn awaits_accounts(&self, connections: &[LinkedConnection]) -> Result<bool, ConnectionsError> {
         let now = self.clock.now();
         for LinkedConnection { connection, .. } in connections.iter().filter(|linked| linked.accounts.is_empty()) {
-            let backfill_ends_at = self.storage.find_backfill_end(connection.user_id, connection.id).await?;
+            let backfill_ends_at =
+                self.storage.refreshes().find_backfill_end(connection.user_id, connection.id).await?;
             if backfill_ends_at.is_some_and(|until| now < until) {
                 return Ok(true);
             }
@@ -254,7 +258,7 @@ impl Connections {
         let ((Some(state), _), Some(browser), Some(token)) = (split_state(params), browser, token) else {
             return Ok(None);
         };
-        let session = self.unverified_read(self.storage.find_link_session(&state)).await?;
+        let session = self.unverified_read(self.storage.link_sessions().find(&state)).await?;
         let Some(session) = session.filter(|session| session.is_bound_to(browser)) else { return Ok(None) };
         let open = self.find_open_link(token).await?;
         let link = open.map(|(link, _)| link).filter(|link| link.user_id == session.user_id && !is_used_up(link));
@@ -268,18 +272,18 @@ impl Connections {
         if session.phase == LinkPhase::Started || now.duration_since(session.created_at) >= DENY_TTL {
             return Ok(CallbackOutcome::UnknownState);
         }
-        if self.storage.deny_link_session(session, now).await? {
+        if self.storage.link_sessions().deny(session, now).await? {
             let (now, lease) = self.lease(LEASE);
-            let Some(job) = self.storage.claim_job(&session.job(), now, lease).await? else {
+            let Some(job) = self.storage.jobs().claim(&session.job(), now, lease).await? else {
                 return Ok(CallbackOutcome::Pending);
             };
-            return match self.storage.find_claimed_link_session(&job).await? {
+            return match self.storage.link_sessions().find_claimed(&job).await? {
                 Some(claim) => self.run_while_browser_waits(claim, state, None).await,
                 None => Ok(CallbackOutcome::Pending),
             };
         }
         // It may have ended since it was read.
-        let session = self.storage.find_link_session(state).await?;
+        let session = self.storage.link_sessions().find(state).await?;
         let Some(session) = session.filter(|session| session.phase == LinkPhase::Ended) else {
             return Ok(CallbackOutcome::Pending);
         };
@@ -291,7 +295,7 @@ impl Connections {
         for connection in &session.connections {
             self.remove_in_background("denied", session.user_id, *connection, &session.provider).await?;
         }
-        self.storage.deny_ended_link_session(&session).await?;
+        self.storage.link_sessions().deny_ended(&session).await?;
         tracing::info!(provider = session.provider, "link session denied");
         Ok(CallbackOutcome::withdrawn())
     }

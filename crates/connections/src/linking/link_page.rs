@@ -90,7 +90,7 @@ impl Connections {
             return Ok(FoundLink::UsedUp);
         }
         let repair_target = match link.connection_id {
-            Some(id) => self.storage.find_connection(user.id, id).await?,
+            Some(id) => self.storage.connections().find(user.id, id).await?,
             None => None,
         };
         if link.connection_id.is_some() && repair_target.is_none() {
@@ -98,7 +98,7 @@ impl Connections {
         }
         let mut connections = Vec::new();
         if link.provider.is_none() {
-            for connection in self.storage.list_connections(user.id).await? {
+            for connection in self.storage.connections().list(user.id).await? {
                 connections.push(self.with_accounts(connection).await?);
             }
         }
@@ -125,11 +125,11 @@ impl Connections {
         browser: Option<&str>,
     ) -> Result<Vec<UnfinishedSession>, ConnectionsError> {
         let Some(browser) = browser else { return Ok(Vec::new()) };
-        let sessions = self.storage.list_unfinished_link_sessions(user.id, browser, self.clock.now()).await?;
+        let sessions = self.storage.link_sessions().list_unfinished(user.id, browser, self.clock.now()).await?;
         if sessions.is_empty() {
             return Ok(Vec::new());
         }
-        let connections = self.storage.list_connections(user.id).await?;
+        let connections = self.storage.connections().list(user.id).await?;
         let is_unfinished = |session: &LinkSession| {
             if session.confirmation == Confirmation::Confirmed {
                 // It continues until its callback or its end, because more consents may follow.
@@ -148,7 +148,7 @@ impl Connections {
     }
 
     pub(crate) async fn with_accounts(&self, connection: Connection) -> Result<LinkedConnection, ConnectionsError> {
-        let accounts = self.storage.list_connection_accounts(connection.user_id, connection.id).await?;
+        let accounts = self.storage.accounts().list_of_connection(connection.user_id, connection.id).await?;
         Ok(LinkedConnection { connection, accounts })
     }
 
@@ -162,7 +162,7 @@ impl Connections {
         browser: &str,
     ) -> Result<(), ConnectionsError> {
         let (_, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
-        let confirmed = self.storage.confirm_link_session(user.id, session, browser, self.clock.now()).await?;
+        let confirmed = self.storage.link_sessions().confirm(user.id, session, browser, self.clock.now()).await?;
         let key = confirmed.ok_or(ConnectionsError::LinkExpired)?;
         self.run_session_now(&key).await
     }
@@ -179,7 +179,7 @@ impl Connections {
         if !is_allowed {
             return Err(ConnectionsError::LinkExpired);
         }
-        let connection = self.storage.find_connection(user.id, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let connection = self.storage.connections().find(user.id, id).await?.ok_or(ConnectionsError::NotFound)?;
         Ok(RemovalPage { email: user.email, linked: self.with_accounts(connection).await? })
     }
 
@@ -199,8 +199,8 @@ impl Connections {
     }
 
     async fn find_link(&self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
-        let Some(link) = self.unverified_read(self.storage.find_link(token)).await? else { return Ok(None) };
-        let user = self.storage.find_user(link.user_id).await?;
+        let Some(link) = self.unverified_read(self.storage.links().find(token)).await? else { return Ok(None) };
+        let user = self.storage.users().find(link.user_id).await?;
         Ok(user.map(|user| (link, user)))
     }
 

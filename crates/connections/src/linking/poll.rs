@@ -90,7 +90,7 @@ impl SessionRun {
 impl Connections {
     /// Polls the session of a job once.
     async fn run_session_job(&self, job: &ClaimedJob) -> Result<(), ConnectionsError> {
-        match self.storage.find_claimed_link_session(job).await? {
+        match self.storage.link_sessions().find_claimed(job).await? {
             Some(claim) => self.run_session(claim, Duration::ZERO).await.map(|_| ()),
             None => self.finish_job(job, None).await,
         }
@@ -99,7 +99,7 @@ impl Connections {
     /// Polls the session of a job once, unless another task runs the job.
     pub(crate) async fn run_session_now(&self, key: &JobKey) -> Result<(), ConnectionsError> {
         let (now, lease) = self.lease(LEASE);
-        let Some(job) = self.storage.claim_job(key, now, lease).await? else { return Ok(()) };
+        let Some(job) = self.storage.jobs().claim(key, now, lease).await? else { return Ok(()) };
         let run = self.run_claimed(&KIND, &job, self.run_session_job(&job));
         run.await.map_err(|failed| failed.error)
     }
@@ -122,7 +122,7 @@ impl Connections {
             match outcome::after_poll(poll, state, attempts, self.clock.now(), browser_waits) {
                 Next::PollAgain => tokio::time::sleep(POLL_INTERVAL).await,
                 Next::PostponeUntil(time) => {
-                    self.storage.postpone_job(&run.claim.job, time).await?;
+                    self.storage.jobs().postpone(&run.claim.job, time).await?;
                     return Ok(None);
                 }
                 Next::Finish(conclusion) => {
@@ -130,7 +130,7 @@ impl Connections {
                     let session = &mut run.claim.session;
                     session.connections = conclusion.connections.iter().map(|connection| connection.id).collect();
                     session.failure_reason = conclusion.reason.map(str::to_owned);
-                    if !self.storage.end_link_session(&run.claim, word).await? {
+                    if !self.storage.link_sessions().end(&run.claim, word).await? {
                         return Ok(None);
                     }
                     tracing::info!(provider = run.claim.session.provider, outcome = word, "link session finished");
@@ -157,7 +157,7 @@ impl Connections {
             return Ok(Some(outcome::conclude_without_polling(&run.facts).map_or(Poll::Pending, Poll::Concluded)));
         }
         let repair_target = match run.facts.repairs {
-            Some(id) => self.storage.find_connection(user_id, id).await?,
+            Some(id) => self.storage.connections().find(user_id, id).await?,
             None => None,
         };
         let Some(credentials) = self.session_credentials(run, linking, repair_target.as_ref()).await? else {
@@ -170,7 +170,7 @@ impl Connections {
         if repair_target.is_some()
             && linking.registers_users()
             && let Some(provider_user) =
-                self.storage.find_provider_user_credentials(user_id, provider.name().as_str()).await?
+                self.storage.provider_users().find_credentials(user_id, provider.name().as_str()).await?
         {
             found.extend(self.discover(provider, &context, &provider_user).await?);
         }
@@ -207,7 +207,7 @@ impl Connections {
         let session = &run.claim.session;
         // Sessions created before `since` had expired when this session was created.
         let since = session.created_at.saturating_sub(LINK_SESSION_TTL).unwrap_or(Timestamp::MIN);
-        let others = self.storage.list_other_link_sessions(session, since).await?;
+        let others = self.storage.link_sessions().list_other(session, since).await?;
         run.facts.is_only_session = others.is_empty();
         let now = self.clock.now();
         run.has_open_rival = others.iter().any(|other| other.phase != LinkPhase::Ended && now < other.expires_at);
@@ -218,7 +218,7 @@ impl Connections {
             for other in others.iter().filter(|other| other.phase != LinkPhase::Ended) {
                 let known = |id: &_| targets.iter().any(|target| target.id == *id);
                 if let Some(id) = other.connection_id.filter(|id| !known(id)) {
-                    targets.extend(self.storage.find_connection(session.user_id, id).await?);
+                    targets.extend(self.storage.connections().find(session.user_id, id).await?);
                 }
             }
         }
@@ -252,8 +252,8 @@ impl Connections {
             return Ok(Some(credentials.clone()));
         }
         let credentials = match repair_target {
-            Some(connection) => self.storage.find_credentials(session.user_id, connection.id).await?,
-            None => self.storage.find_provider_user_credentials(session.user_id, &session.provider).await?,
+            Some(connection) => self.storage.secrets().find_credentials(session.user_id, connection.id).await?,
+            None => self.storage.provider_users().find_credentials(session.user_id, &session.provider).await?,
         };
         let purpose = match (repair_target, &credentials) {
             (Some(connection), Some(credentials)) => {
@@ -268,7 +268,7 @@ impl Connections {
             return Ok(Some(exchanged));
         }
         let (now, lease) = self.lease(LEASE);
-        if !self.storage.store_link_credentials(&run.claim, &exchanged, now, lease).await? {
+        if !self.storage.link_sessions().store_credentials(&run.claim, &exchanged, now, lease).await? {
             return Ok(None);
         }
         run.facts.phase = LinkPhase::CredentialsObtained;

@@ -49,7 +49,7 @@ impl Connections {
         loop {
             let state = claim_or_wait(deadline, async || {
                 let (now, lease) = self.lease(LEASE);
-                match self.storage.claim_provider_user(user.id, provider, now, lease).await? {
+                match self.storage.provider_users().claim(user.id, provider, now, lease).await? {
                     ProviderUserState::Busy => Ok(None),
                     state => Ok(Some(state)),
                 }
@@ -70,13 +70,13 @@ impl Connections {
 
     /// Removes what an unfinished registration may have left at the provider.
     async fn undo_registration(&self, job: &ClaimedJob) -> Result<(), ConnectionsError> {
-        let user = self.storage.find_user(job.user_id()).await?.ok_or(ConnectionsError::NotFound)?;
-        if let Some(reference) = self.storage.find_abandoned_reference(job).await? {
+        let user = self.storage.users().find(job.user_id()).await?.ok_or(ConnectionsError::NotFound)?;
+        if let Some(reference) = self.storage.provider_users().find_abandoned_reference(job).await? {
             let context = self.call_context_within(REGISTER_DEADLINE);
             let linking = self.linking_for(&job.provider)?;
             linking.abandon_registration(&context, &reference, &user.email).await?;
         }
-        require_lease(self.storage.delete_unfinished_provider_user(job).await?)
+        require_lease(self.storage.provider_users().delete_unfinished(job).await?)
     }
 
     /// Fails with [`ConnectionsError::Busy`] if the lease was lost.
@@ -91,7 +91,7 @@ impl Connections {
             linking.abandon_registration(&context, abandoned, &user.email).await?;
         }
         let reference = format!("bellbird-{}", Uuid::new_v4());
-        require_lease(self.storage.set_provider_user_reference(claim, &reference).await?)?;
+        require_lease(self.storage.provider_users().set_reference(claim, &reference).await?)?;
         let provider_user = match linking.register(&context, &reference, &user.email).await {
             Err(Error::InvalidCredentials(_)) => {
                 return Err(ConnectionsError::NoConsentPage(claim.job.provider.clone()));
@@ -99,7 +99,7 @@ impl Connections {
             registered => registered?,
         };
         let provider_user_id = linking.provider_user_id(&provider_user);
-        if self.storage.finish_provider_user(claim, provider_user_id.as_deref(), &provider_user).await? {
+        if self.storage.provider_users().finish(claim, provider_user_id.as_deref(), &provider_user).await? {
             tracing::info!(user_id = %user.id, provider = claim.job.provider, "provider user registered");
             return Ok(provider_user);
         }
@@ -112,14 +112,14 @@ impl Connections {
     ///
     /// On an error, finished unregistrations stay; call it again for the rest.
     pub async fn unregister_provider_users(&self, id: UserId, local_only: bool) -> Result<(), ConnectionsError> {
-        let Some(user) = self.storage.find_user(id).await? else { return Err(ConnectionsError::NotFound) };
+        let Some(user) = self.storage.users().find(id).await? else { return Err(ConnectionsError::NotFound) };
         if local_only {
             for provider in PROVIDERS {
-                self.storage.delete_provider_user(id, provider.name.as_str()).await?;
+                self.storage.provider_users().delete(id, provider.name.as_str()).await?;
             }
             return Ok(());
         }
-        for record in self.storage.list_provider_users(id).await? {
+        for record in self.storage.provider_users().list(id).await? {
             let provider = self.provider(&record.provider)?;
             let linking = provider.linking().ok_or_else(|| ConnectionsError::NoConsentPage(record.provider.clone()))?;
             let context = self.call_context_within(REGISTER_DEADLINE);
@@ -132,7 +132,7 @@ impl Connections {
                 Ok(()) | Err(Error::ReconnectNeeded(_)) => {}
                 Err(error) => return Err(error.into()),
             }
-            self.storage.delete_provider_user(id, &record.provider).await?;
+            self.storage.provider_users().delete(id, &record.provider).await?;
         }
         Ok(())
     }

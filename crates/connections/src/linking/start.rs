@@ -68,7 +68,7 @@ impl Connections {
             LinkTarget::UserChoice => (None, None),
             LinkTarget::Provider(name) => (Some(name.to_owned()), None),
             LinkTarget::Connection(id) => {
-                let found = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+                let found = self.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
                 (Some(found.provider), Some(id))
             }
         };
@@ -82,7 +82,7 @@ impl Connections {
         let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
         let provider = provider.as_deref();
         let link = NewLink { user_id: user, token: token.expose_secret(), provider, connection_id, expires_at };
-        self.storage.insert_link(&link, now).await?;
+        self.storage.links().insert(&link, now).await?;
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.push(token.expose_secret());
         }
@@ -110,7 +110,7 @@ impl Connections {
             (LinkTarget::Provider(_), None) => None,
         };
         let repair_target = match connection_id {
-            Some(id) => Some(self.storage.find_connection(user.id, id).await?.ok_or(ConnectionsError::LinkExpired)?),
+            Some(id) => Some(self.storage.connections().find(user.id, id).await?.ok_or(ConnectionsError::LinkExpired)?),
             None => None,
         };
         let chosen = match (&repair_target, to) {
@@ -121,13 +121,17 @@ impl Connections {
         let provider = chosen.filter(|name| link.provider.as_deref().is_none_or(|allowed| allowed == *name));
         let provider = provider.ok_or(ConnectionsError::LinkExpired)?;
         let linking = self.linking_for(provider)?;
-        if !self.storage.open_link(token, SESSIONS_PER_LINK_MAX, self.clock.now()).await? {
+        if !self.storage.links().open(token, SESSIONS_PER_LINK_MAX, self.clock.now()).await? {
             return Err(ConnectionsError::LinkExpired);
         }
         let request = StartRequest { user: &user, provider, linking, repair_target: repair_target.as_ref(), browser };
         if let Some(connection) = request.repair_target {
-            let credentials =
-                self.storage.find_credentials(user.id, connection.id).await?.ok_or(ConnectionsError::LinkExpired)?;
+            let credentials = self
+                .storage
+                .secrets()
+                .find_credentials(user.id, connection.id)
+                .await?
+                .ok_or(ConnectionsError::LinkExpired)?;
             let purpose = Purpose::Repair { credentials: &credentials, institution_id: &connection.institution_id };
             match self.create_session(&request, purpose).await {
                 // The provider user behind this connection is gone. Continue with the user's present provider user,
@@ -146,7 +150,7 @@ impl Connections {
         }
         // The provider reports that the provider user is gone: register another one.
         if let Some(provider_user_id) = linking.provider_user_id(&provider_user) {
-            self.storage.delete_provider_user_of(user.id, provider, &provider_user_id).await?;
+            self.storage.provider_users().delete_of(user.id, provider, &provider_user_id).await?;
         }
         let provider_user = self.ensure_provider_user(&user, provider, linking).await?;
         self.create_session(&request, Purpose::Link { provider_user: Some(&provider_user) }).await
@@ -164,7 +168,7 @@ impl Connections {
             let credentials = linking.finish(&context, &empty_callback).await?;
             let mut found = self.provider(provider)?.discover(&context, &credentials).await?;
             if let (Some(_), Some(provider_user)) =
-                (repair_target, self.storage.find_provider_user_credentials(user.id, provider).await?)
+                (repair_target, self.storage.provider_users().find_credentials(user.id, provider).await?)
             {
                 found.extend(self.discover(self.provider(provider)?.as_ref(), &context, &provider_user).await?);
             }
@@ -184,7 +188,7 @@ impl Connections {
             expires_at: now.plus(LINK_SESSION_TTL),
             next_attempt_at: now.plus(if linking.can_finish(&[]) { FIRST_POLL_AFTER } else { LINK_SESSION_TTL }),
         };
-        self.storage.insert_link_session(&session, now).await?;
+        self.storage.link_sessions().insert(&session, now).await?;
         let authorization_request =
             AuthorizationRequest { purpose, email: &user.email, redirect_uri: &redirect_uri, state: session.state };
         Ok(linking.authorize(&context, &authorization_request).await?)

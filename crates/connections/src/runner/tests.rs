@@ -1,9 +1,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use bellbird_domain::Clock;
 use bellbird_domain::UserId;
 use bellbird_providers::Registry;
-use bellbird_domain::Clock;
 use bellbird_storage::{ClaimedJob, Sealer, Storage};
 use jiff::SignedDuration;
 use tempfile::TempDir;
@@ -35,7 +35,7 @@ impl World {
 
     async fn add(&self, kind: &JobKind, provider: &str, subject: &str) -> JobKey {
         let key = JobKey::new(kind.name, UserId::new(), subject);
-        self.connections.storage.insert_job(&key, provider, self.clock.now()).await.unwrap();
+        self.connections.storage.jobs().insert(&key, provider, self.clock.now()).await.unwrap();
         key
     }
 
@@ -163,7 +163,7 @@ async fn stop_waits_for_running_jobs_and_starts_no_other() {
     lane.await.unwrap();
     assert_eq!(STARTED.load(Ordering::SeqCst), 2);
     let now = world.clock.now();
-    let left = world.connections.storage.claim_due_job("test", "fiskil", now, now).await.unwrap();
+    let left = world.connections.storage.jobs().claim_due("test", "fiskil", now, now).await.unwrap();
     assert_eq!(left.map(|claim| claim.attempts), Some(0), "one job is left, for the next start");
 }
 
@@ -183,7 +183,7 @@ async fn failed_job_is_retried_with_backoff_and_its_error_is_kept() {
     let lane = world.start(&KIND, "fiskil");
     until(|| RUNS.load(Ordering::SeqCst) == 1).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let failing = world.connections.storage.list_failing_jobs(9).await.unwrap();
+    let failing = world.connections.storage.jobs().list_failing(9).await.unwrap();
     assert_eq!(failing.len(), 1);
     assert!(failing[0].last_error.contains("fiskil"), "{}", failing[0].last_error);
     assert_eq!(RUNS.load(Ordering::SeqCst), 1, "not due yet");
@@ -191,7 +191,7 @@ async fn failed_job_is_retried_with_backoff_and_its_error_is_kept() {
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
     world.stop.cancel();
     lane.await.unwrap();
-    assert!(world.connections.storage.list_failing_jobs(9).await.unwrap().is_empty());
+    assert!(world.connections.storage.jobs().list_failing(9).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,8 +97,8 @@ impl Connections {
         let key = JobKey::new(KIND.name, user, id);
         let claim = claim_or_wait(Instant::now() + WAIT_MAX, async || {
             let (now, lease) = self.lease(LEASE);
-            let claim = self.storage.claim_job(&key, now, lease).await?;
-            if claim.is_none() && self.storage.find_connection(user, id).await?.is_none() {
+            let claim = self.storage.jobs().claim(&key, now, lease).await?;
+            if claim.is_none() && self.storage.connections().find(user, id).await?.is_none() {
                 return Err(ConnectionsError::NotFound);
             }
             Ok(claim)
@@ -124,8 +124,8 @@ impl Connections {
             self.finish_job(claim, Some(next)).await?;
             return Ok(report);
         }
-        let connection = self.storage.find_connection(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let last = self.storage.find_sync(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let connection = self.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let last = self.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.clock.now();
         let history = history(&connection, &last);
         let plan = self.sync_settings.plan(now, history, jitter());
@@ -165,7 +165,7 @@ impl Connections {
             events: &events,
         };
         self.event_buffer.hold_bodies(&prepared, now);
-        let Some(written) = self.storage.finish_sync(claim, &finished).await? else {
+        let Some(written) = self.storage.syncs().finish(claim, &finished).await? else {
             self.event_buffer.evict_bodies(&prepared);
             return Err(ConnectionsError::Busy);
         };
@@ -196,19 +196,19 @@ impl Connections {
         now: Timestamp,
     ) -> Result<(Pulled, RowHasher), ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
-        let key = self.storage.fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let credentials = self.storage.find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let zone = self.storage.find_zone(user).await?.ok_or(ConnectionsError::NotFound)?;
+        let key = self.storage.syncs().fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let credentials = self.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let zone = self.storage.users().find_zone(user).await?.ok_or(ConnectionsError::NotFound)?;
         let hasher = RowHasher::new(key.expose_secret().as_bytes());
         let sequence = sequence(last, plan);
         let pull = Pull {
             provider: self.provider(&connection.provider)?.as_ref(),
             context: &self.call_context_within(SYNC_DEADLINE).past_unreadable_rows(),
             credentials: &credentials,
-            accounts: &self.storage.list_listed_accounts(user, id).await?,
+            accounts: &self.storage.accounts().list_listed(user, id).await?,
             zone: &zone,
             hasher: &hasher,
-            known: &self.storage.list_fingerprints(user, id).await?,
+            known: &self.storage.syncs().list_fingerprints(user, id).await?,
             now,
             date_range: (plan.from, plan.to),
             prune_before: SyncSettings::prune_before(plan.kept_from),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, AccountId, Bound, ContentDigest, Digest, EventType, Fingerprint, DateRange, DateFilter, Trade, Transaction,
+    Account, AccountId, Bound, ContentDigest, DateFilter, DateRange, Digest, EventType, Fingerprint, Trade, Transaction,
 };
 use bellbird_providers::{
     Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, UnreadableRow, sweep,

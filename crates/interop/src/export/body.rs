@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use axum::body::Body;
-use bellbird_domain::Caller;
 use bellbird_api::front::{Access, Problem, Route};
+use bellbird_domain::Caller;
 use bytes::Bytes;
 use futures_util::stream;
 use tracing::{Instrument as _, Span};

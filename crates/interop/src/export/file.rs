@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bellbird_domain::date::day_of;
-use bellbird_domain::{Account, Balance, Bound, Caller, ConnectionStatus, Holding, DateRange, DateFilter, Trade, Transaction};
+use bellbird_domain::{
+    Account, Balance, Bound, Caller, ConnectionStatus, DateFilter, DateRange, Holding, Trade, Transaction,
+};
 use bellbird_reads::{CallContext, ConnectionContext, Patience, ReadError, Reads, TradeWalk, TransactionWalk};
 use bellbird_storage::Storage;
 use jiff::Timestamp;
@@ -100,7 +102,7 @@ impl Export {
         let sources = find_sources(&reads, storage, &caller, category, request.selection).await?;
         let name = name_of(&request, &sources, &caller, now);
         let accounts = if request.format.names_accounts() {
-            let listed = storage.list_accounts(caller.user_id, ACCOUNTS_MAX, 0).await;
+            let listed = storage.accounts().list(caller.user_id, ACCOUNTS_MAX, 0).await;
             listed.map_err(|error| OpenError::Account(error.into()))?.0
         } else {
             Vec::new()

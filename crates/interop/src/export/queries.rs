@@ -1,8 +1,8 @@
 //! The parameters of a file. The OpenAPI document describes them from the same structs.
 
-use bellbird_domain::{AccountId, ConnectionId, DateFilter};
 use bellbird_api::front::Problem;
 use bellbird_api::front::params::{self, DateBound, Id};
+use bellbird_domain::{AccountId, ConnectionId, DateFilter};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use utoipa::IntoParams;

@@ -45,7 +45,7 @@ pub(crate) async fn find_sources(
             accounts.iter().map(|account| account.connection_id).collect()
         }
         (None, None) => {
-            let connections = storage.list_connections(caller.user_id).await;
+            let connections = storage.connections().list(caller.user_id).await;
             of_category(connections.map_err(|error| OpenError::Connection(error.into()))?, category)
         }
     };

@@ -69,7 +69,7 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
 
     fn open(seal: &Seal<'_>, cursor: &str) -> Option<Self> {
         let sealed = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-        let contents = seal.storage.open_cursor(seal.caller.user_id, seal.tool.name(), &sealed)?;
+        let contents = seal.storage.secrets().open_cursor(seal.caller.user_id, seal.tool.name(), &sealed)?;
         serde_json::from_slice(&contents).ok()
     }
 
@@ -87,9 +87,9 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
     /// The cursor of the rest of the answer, from `position` on.
     pub(super) fn cursor(&self, seal: &Seal<'_>, position: P) -> Result<String, String> {
         let rest = Self { asked_us: self.asked_us, arguments: self.arguments.clone(), position };
-        let sealed = serde_json::to_vec(&rest)
-            .ok()
-            .and_then(|contents| seal.storage.seal_cursor(seal.caller.user_id, seal.tool.name(), &contents).ok());
+        let sealed = serde_json::to_vec(&rest).ok().and_then(|contents| {
+            seal.storage.secrets().seal_cursor(seal.caller.user_id, seal.tool.name(), &contents).ok()
+        });
         sealed.map(|sealed| URL_SAFE_NO_PAD.encode(sealed)).ok_or_else(|| "Internal error: try again".to_owned())
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Account, Caller, Connection};
 use bellbird_api::front::extract::ProviderCalls;
 use bellbird_api::front::json::write_json;
 use bellbird_api::front::{Admitted, Problem};
+use bellbird_domain::{Account, Caller, Connection};
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
@@ -64,8 +64,8 @@ async fn select(
     params: Params,
 ) -> Result<(Job, Vec<Finding>), Problem> {
     let storage = server.interop.access.storage();
-    let connections = storage.list_connections(caller.user_id).await?;
-    let (accounts, total) = storage.list_accounts(caller.user_id, ACCOUNTS_MAX, 0).await?;
+    let connections = storage.connections().list(caller.user_id).await?;
+    let (accounts, total) = storage.accounts().list(caller.user_id, ACCOUNTS_MAX, 0).await?;
     let is_cut = total > accounts.len() as u64;
     let names = shown_names(&accounts);
     let mut wanted = params.accounts.clone();
@@ -78,7 +78,7 @@ async fn select(
     // Requested accounts beyond the first ones.
     let others: Vec<_> = wanted.iter().flatten().copied().filter(|_| is_cut).collect();
     if !others.is_empty() {
-        let found = storage.find_accounts(caller.user_id, &others).await?;
+        let found = storage.accounts().find(caller.user_id, &others).await?;
         for account in found {
             wanted.as_mut().map(|wanted| wanted.remove(&account.id));
             let name = account.name.clone();

@@ -4,8 +4,8 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use bellbird_domain::{ApiKey, SetupToken};
 use bellbird_api::front::Problem;
+use bellbird_domain::{ApiKey, SetupToken};
 use bellbird_storage::{SetupTokenClaim, random_base62};
 use http::StatusCode;
 
@@ -32,7 +32,7 @@ async fn access_url(server: &SimpleFin, request: Request) -> Result<String, Prob
     let permit = server.inner.claims.acquire().await.map_err(|_| Problem::Internal)?;
     access.check_failures(&head, now)?;
     let key = ApiKey::from_random(random_base62());
-    let claim = access.storage().claim_setup_token(&token, &key, now).await?;
+    let claim = access.storage().setup_tokens().claim(&token, &key, now).await?;
     drop(permit);
     match claim {
         SetupTokenClaim::Created(record) => {

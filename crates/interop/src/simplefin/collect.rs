@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bellbird_domain::{
-    Account, Balance, Caller, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Holding, Plan, DateFilter,
-};
-use bellbird_reads::{CallContext, ConnectionContext, ReadError};
 use bellbird_api::front::Problem;
 use bellbird_api::front::extract::LivePermit;
 use bellbird_api::front::live::problem_for_category;
+use bellbird_domain::{
+    Account, Balance, Caller, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, DateFilter, Holding, Plan,
+};
+use bellbird_reads::{CallContext, ConnectionContext, ReadError};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use tokio::sync::mpsc;

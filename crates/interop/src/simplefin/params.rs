@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::AccountId;
 use bellbird_api::front::Problem;
+use bellbird_domain::AccountId;
 
 use super::posted::{Window, is_beyond_all_days};
 

@@ -1,7 +1,7 @@
 //! Maps Akahu's wire types to the types of the domain. Pure functions.
 
 use bellbird_domain::{
-    Account, AccountType, Balance, ConnectionStatus, Currency, Decimal, DateRange, MaskedNumber, Transaction,
+    Account, AccountType, Balance, ConnectionStatus, Currency, DateRange, Decimal, MaskedNumber, Transaction,
 };
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bellbird_domain::{
-    Account, AccountId, AccountType, Bound, ConnectionId, Currency, Decimal, DateRange, DateFilter, TradeTime, TradeType,
-    UserId,
+    Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateFilter, DateRange, Decimal, TradeTime,
+    TradeType, UserId,
 };
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};

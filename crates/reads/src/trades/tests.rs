@@ -65,7 +65,13 @@ impl SimulatedBroker {
         rows.into_iter().map(|(_, at, number)| format!("\"{at}.{number}\"")).collect()
     }
 
-    async fn window(&self, map: &Mutex<TradesMap>, span: DateFilter, page: Page, row_cap: u64) -> (Vec<String>, Extent) {
+    async fn window(
+        &self,
+        map: &Mutex<TradesMap>,
+        span: DateFilter,
+        page: Page,
+        row_cap: u64,
+    ) -> (Vec<String>, Extent) {
         let call = CallContext::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH);
         let credentials = SecretString::from("credentials");
         let write: WriteTrade = |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
@@ -218,7 +224,8 @@ async fn far_window_skips_rows_filtered_by_to() {
 #[tokio::test]
 async fn exactly_the_cap_is_not_truncated() {
     let provider = SimulatedBroker::one(5_000);
-    let (_, extent) = provider.window(&provider.map(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    let (_, extent) =
+        provider.window(&provider.map(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert!(extent.has_more);
     assert!(!extent.truncated);
 }
@@ -322,7 +329,8 @@ async fn window_is_served_when_has_more_is_unknown() {
     // The row that would show whether more follow is skipped.
     provider.lists[0][200].1 = Kind::Undated;
     provider.fail_from_call = 1;
-    let (rows, extent) = provider.window(&provider.map(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    let (rows, extent) =
+        provider.window(&provider.map(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert_eq!(rows.len(), 200);
     assert!(extent.has_more);
     assert!(extent.truncated);

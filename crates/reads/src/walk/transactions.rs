@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use bellbird_domain::date::DayFinder;
-use bellbird_domain::{AccountId, Bound, Caller, DateRange, DateFilter, Transaction};
+use bellbird_domain::{AccountId, Bound, Caller, DateFilter, DateRange, Transaction};
 use bellbird_providers::sweep::PAGES_MAX;
 use bellbird_providers::{CallContext, Cursor, Error, PageRequest, TransactionQuery};
 use jiff::Timestamp;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::db::{Row, params, statements};
 use crate::error::{Result, StorageError};
 use crate::jobs::{JobKey, job_kinds};
-use crate::{Storage, UserChange};
+use crate::{Backups, UserChange};
 
 /// Long enough for the few statements of a removal.
 const REMOVAL_LEASE: SignedDuration = SignedDuration::from_mins(5);
@@ -68,7 +68,7 @@ pub struct PresentState {
     provider_users: HashMap<(UserId, String), Option<String>>,
 }
 
-/// Counts of what [`Storage::carry_over`] repeated. Serialized as `bellbird restore --json` prints it.
+/// Counts of what `storage.backups().carry_over` repeated. Serialized as `bellbird restore --json` prints it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CarriedOver {
@@ -98,12 +98,12 @@ pub struct LostSince {
     pub endpoints: u64,
 }
 
-impl Storage {
-    /// Reads what [`Self::carry_over`] compares with, from the database of which `restored` is a backup.
+impl Backups<'_> {
+    /// Reads what `storage.backups().carry_over` compares with, from the database of which `restored` is a backup.
     ///
     /// # Errors
     /// [`StorageError::Backup`] if it is another database, or itself awaits a decision after a restore.
-    pub async fn state_for(&self, restored: &Self) -> Result<PresentState> {
+    pub async fn state_for(self, restored: Self) -> Result<PresentState> {
         if self.created_at().await? != restored.created_at().await? {
             return Err(StorageError::Backup("it is another database, of which this is no backup".to_owned()));
         }
@@ -115,8 +115,8 @@ impl Storage {
         self.present_state().await
     }
 
-    async fn present_state(&self) -> Result<PresentState> {
-        let users = self.db.all(LIST_USERS, params![], |row| Ok((row.id(0)?, row.word(1, "a plan")?))).await?;
+    async fn present_state(self) -> Result<PresentState> {
+        let users = self.0.db.all(LIST_USERS, params![], |row| Ok((row.id(0)?, row.word(1, "a plan")?))).await?;
         let key =
             |row: &Row<'_>| Ok((row.id(0)?, KeyState { expires_at: row.opt_time(1)?, revoked_at: row.opt_time(2)? }));
         let connection = |row: &Row<'_>| {
@@ -136,17 +136,17 @@ impl Storage {
             |row: &Row<'_>| Ok(((row.id(0)?, row.text(1)?.to_owned()), row.opt_text(2)?.map(str::to_owned)));
         Ok(PresentState {
             users: users.into_iter().collect(),
-            keys: self.db.all(LIST_KEYS, params![], key).await?.into_iter().collect(),
-            connections: self.db.all(LIST_CONNECTIONS, params![], connection).await?.into_iter().collect(),
-            endpoints: self.db.all(LIST_ENDPOINTS, params![], endpoint).await?.into_iter().collect(),
-            provider_users: self.db.all(LIST_PROVIDER_USERS, params![], provider_user).await?.into_iter().collect(),
+            keys: self.0.db.all(LIST_KEYS, params![], key).await?.into_iter().collect(),
+            connections: self.0.db.all(LIST_CONNECTIONS, params![], connection).await?.into_iter().collect(),
+            endpoints: self.0.db.all(LIST_ENDPOINTS, params![], endpoint).await?.into_iter().collect(),
+            provider_users: self.0.db.all(LIST_PROVIDER_USERS, params![], provider_user).await?.into_iter().collect(),
         })
     }
 
     /// Revokes and removes in this restored database what was revoked and removed in the previous one. Idempotent, so
     /// an interrupted call is repeated. No provider is called: the consents of removed connections are withdrawn
     /// already, or a removal that had begun continues.
-    pub async fn carry_over(&self, previous: &PresentState, now: Timestamp) -> Result<(CarriedOver, LostSince)> {
+    pub async fn carry_over(self, previous: &PresentState, now: Timestamp) -> Result<(CarriedOver, LostSince)> {
         let restored = self.present_state().await?;
         let lost = lost(&restored, previous);
         let mut done = CarriedOver::default();
@@ -158,7 +158,7 @@ impl Storage {
                 }
                 Some(present) if present.is_hidden && !connection.is_hidden => {
                     // Without a lease, so the removal is due at once.
-                    self.begin_removal(connection.user, *id, now, now).await?;
+                    self.0.removals().begin(connection.user, *id, now, now).await?;
                     done.removals_continued += 1;
                 }
                 Some(_) => {}
@@ -172,14 +172,14 @@ impl Storage {
     }
 
     async fn carry_over_registrations(
-        &self,
+        self,
         restored: &PresentState,
         previous: &PresentState,
         done: &mut CarriedOver,
     ) -> Result<()> {
         for (key @ (user, provider), digest) in &restored.provider_users {
             if previous.provider_users.get(key) != Some(digest) {
-                self.delete_provider_user(*user, provider).await?;
+                self.0.provider_users().delete(*user, provider).await?;
                 done.registrations_removed += 1;
             }
         }
@@ -187,7 +187,7 @@ impl Storage {
     }
 
     async fn carry_over_endpoints(
-        &self,
+        self,
         restored: &PresentState,
         previous: &PresentState,
         now: Timestamp,
@@ -195,18 +195,18 @@ impl Storage {
     ) -> Result<()> {
         for (id, endpoint) in &restored.endpoints {
             let Some(present) = previous.endpoints.get(id) else {
-                self.delete_endpoint(endpoint.user, *id).await?;
+                self.0.endpoints().delete(endpoint.user, *id).await?;
                 done.endpoints_removed += 1;
                 continue;
             };
             if (&present.url, &present.event_types) != (&endpoint.url, &endpoint.event_types) {
                 let values = params![endpoint.user, *id, present.url.as_str(), present.event_types.as_str()];
-                self.db.run(CHANGE_ENDPOINT, values).await?;
+                self.0.db.run(CHANGE_ENDPOINT, values).await?;
                 done.endpoints_changed += 1;
             }
             if present.status == EndpointStatus::Disabled && endpoint.status != EndpointStatus::Disabled {
                 let reason = present.disabled_reason.as_deref().unwrap_or("disabled before the restore");
-                self.disable_endpoint(endpoint.user, *id, reason, now).await?;
+                self.0.endpoints().disable(endpoint.user, *id, reason, now).await?;
                 done.endpoints_disabled += 1;
             }
         }
@@ -214,7 +214,7 @@ impl Storage {
     }
 
     async fn carry_over_users(
-        &self,
+        self,
         restored: &PresentState,
         previous: &PresentState,
         done: &mut CarriedOver,
@@ -222,11 +222,11 @@ impl Storage {
         for (id, plan) in &restored.users {
             match previous.users.get(id) {
                 None => {
-                    self.delete_user(*id).await?;
+                    self.0.users().delete(*id).await?;
                     done.users_removed += 1;
                 }
                 Some(present) if present != plan => {
-                    self.update_user(*id, &UserChange { plan: Some(*present), ..UserChange::default() }).await?;
+                    self.0.users().update(*id, &UserChange { plan: Some(*present), ..UserChange::default() }).await?;
                     done.plans_changed += 1;
                 }
                 Some(_) => {}
@@ -236,7 +236,7 @@ impl Storage {
     }
 
     async fn carry_over_keys(
-        &self,
+        self,
         restored: &PresentState,
         previous: &PresentState,
         now: Timestamp,
@@ -245,7 +245,7 @@ impl Storage {
         for (id, key) in restored.keys.iter().filter(|(_, key)| key.revoked_at.is_none()) {
             let revoked_at = previous.keys.get(id).map_or(Some(now), |present| present.revoked_at);
             if let Some(revoked_at) = revoked_at {
-                match self.revoke_key(*id, revoked_at).await {
+                match self.0.keys().revoke(*id, revoked_at).await {
                     Ok(_) => done.keys_revoked += 1,
                     // Deleted with its user.
                     Err(StorageError::NotFound(_)) => {}
@@ -254,7 +254,7 @@ impl Storage {
             } else if let Some(expires_at) = previous.keys.get(id).and_then(|present| present.expires_at)
                 && key.expires_at.is_none_or(|at| expires_at < at)
             {
-                self.expire_key(*id, expires_at).await?;
+                self.0.keys().expire(*id, expires_at).await?;
                 done.keys_shortened += 1;
             }
         }
@@ -262,25 +262,25 @@ impl Storage {
     }
 
     /// Deletes a connection whose consent is withdrawn already.
-    async fn remove_locally(&self, user: UserId, id: ConnectionId, now: Timestamp) -> Result<()> {
+    async fn remove_locally(self, user: UserId, id: ConnectionId, now: Timestamp) -> Result<()> {
         let lease_until = now.plus(REMOVAL_LEASE);
-        let claim = match self.begin_removal(user, id, now, lease_until).await? {
+        let claim = match self.0.removals().begin(user, id, now, lease_until).await? {
             Some(claim) => Some(claim),
             // Its removal had begun when the backup was made.
-            None => self.claim_job(&JobKey::new(job_kinds::REMOVAL, user, id), now, lease_until).await?,
+            None => self.0.jobs().claim(&JobKey::new(job_kinds::REMOVAL, user, id), now, lease_until).await?,
         };
         let Some(claim) = claim else {
             return Err(StorageError::Backup(
                 "a removal was running when the backup was made: try again in a few minutes".to_owned(),
             ));
         };
-        while self.delete_removed_webhook_events(&claim, EVENTS_BATCH).await? == Some(EVENTS_BATCH) {}
-        self.finish_removal(&claim, "removed", now).await.map(|_| ())
+        while self.0.removals().delete_webhook_events(&claim, EVENTS_BATCH).await? == Some(EVENTS_BATCH) {}
+        self.0.removals().finish(&claim, "removed", now).await.map(|_| ())
     }
 
     /// Revokes every API key. Returns their number.
-    pub async fn revoke_all_keys(&self, now: Timestamp) -> Result<u64> {
-        self.db.run(REVOKE_ALL, params![now]).await
+    pub async fn revoke_all_keys(self, now: Timestamp) -> Result<u64> {
+        self.0.db.run(REVOKE_ALL, params![now]).await
     }
 }
 

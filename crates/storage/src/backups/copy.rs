@@ -66,16 +66,16 @@ impl Storage {
     }
 
     async fn mark_and_check(&self) -> Result<BackupContents> {
-        self.set_copy().await?;
+        self.backups().set_copy().await?;
         // They run on the original.
-        self.delete_all_instances().await?;
+        self.instances().delete_all().await?;
         self.check_backup().await?;
         let count = async |sql| self.db.one(sql, params![], |row| row.number(0, "a count")).await;
         Ok(BackupContents {
             bytes: 0,
             users: count(COUNT_USERS).await?.unwrap_or(0),
             connections: count(COUNT_CONNECTIONS).await?.unwrap_or(0),
-            secrets: self.sealed_secrets().await?,
+            secrets: self.secrets().sealed().await?,
         })
     }
 
@@ -164,9 +164,9 @@ impl StagedBackup {
             }
         }
         if is_decided {
-            storage.set_restore_decided().await?;
+            storage.backups().set_restore_decided().await?;
         } else {
-            storage.set_copy().await?;
+            storage.backups().set_copy().await?;
         }
         storage.close().await;
         leave_wal(copy.to_path_buf()).await?;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::db::{params, statements};
 use crate::error::Result;
-use crate::{Storage, StorageError};
+use crate::{Backups, StorageError};
 
 /// Counts all rows, and those that were written here.
 macro_rules! count_origins {
@@ -38,26 +38,26 @@ statements! {
     FIND_CREATED_AT = "SELECT applied_at FROM schema_migrations ORDER BY version LIMIT 1";
 }
 
-impl Storage {
+impl Backups<'_> {
     /// Whether this database was restored from a backup, and the operator has not decided yet what stays revoked.
-    pub async fn awaits_restore_decision(&self) -> Result<bool> {
-        let counts = self.db.one(COUNT_ORIGINS, params![], |row| Ok((row.int(0)?, row.int(1)?))).await?;
+    pub async fn awaits_restore_decision(self) -> Result<bool> {
+        let counts = self.0.db.one(COUNT_ORIGINS, params![], |row| Ok((row.int(0)?, row.int(1)?))).await?;
         Ok(counts != Some((1, 1)))
     }
 
     /// Ends the wait for a decision. Link URLs and setup tokens of the backup never work again.
-    pub async fn set_restore_decided(&self) -> Result<()> {
+    pub async fn set_restore_decided(self) -> Result<()> {
         self.write_origin(true).await
     }
 
     /// Makes the database wait for a decision.
-    pub(crate) async fn set_copy(&self) -> Result<()> {
+    pub(crate) async fn set_copy(self) -> Result<()> {
         self.write_origin(false).await
     }
 
-    async fn write_origin(&self, is_original: bool) -> Result<()> {
+    async fn write_origin(self, is_original: bool) -> Result<()> {
         let insert = if is_original { INSERT_ORIGINAL } else { INSERT_COPY };
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         tx.run(DELETE_ORIGIN, params![]).await?;
         tx.run(insert, params![]).await?;
         if is_original {
@@ -68,8 +68,8 @@ impl Storage {
     }
 
     /// When the database was first created. Its backups have the same time.
-    pub(crate) async fn created_at(&self) -> Result<Timestamp> {
-        let created_at = self.db.one(FIND_CREATED_AT, params![], |row| row.time(0)).await?;
+    pub(crate) async fn created_at(self) -> Result<Timestamp> {
+        let created_at = self.0.db.one(FIND_CREATED_AT, params![], |row| row.time(0)).await?;
         created_at.ok_or_else(StorageError::migration_needed)
     }
 }

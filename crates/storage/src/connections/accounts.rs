@@ -10,7 +10,7 @@ use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, M
 use crate::db::{Param, Row, params, statements};
 use crate::error::Result;
 use crate::locks::bump_revision_if_exists;
-use crate::{Storage, StorageError};
+use crate::{Accounts, StorageError};
 
 /// Placeholders for ids in [`FIND_FEW`].
 const FIND_FEW_MAX: usize = 8;
@@ -70,20 +70,20 @@ pub struct NewAccount<'a> {
     pub known_as: Option<AccountId>,
 }
 
-impl Storage {
+impl Accounts<'_> {
     /// Returns a page of the user's accounts by name (code points), then id, and the total count. Skips hidden
     /// accounts, and accounts of connections that are being deleted.
     ///
     /// One indexed statement reads the page. A second one counts, but only if the page does not show where the list
     /// ends.
-    pub async fn list_accounts(&self, user: UserId, limit: u32, offset: u64) -> Result<(Vec<Account>, u64)> {
+    pub async fn list(self, user: UserId, limit: u32, offset: u64) -> Result<(Vec<Account>, u64)> {
         let skipped = i64::try_from(offset).unwrap_or(i64::MAX);
-        let page = self.db.all(LIST, params![user, i64::from(limit), skipped], account).await?;
+        let page = self.0.db.all(LIST, params![user, i64::from(limit), skipped], account).await?;
         let end = offset.saturating_add(page.len() as u64);
         if page.len() < limit as usize && (offset == 0 || !page.is_empty()) {
             return Ok((page, end));
         }
-        let counted = self.db.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
+        let counted = self.0.db.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
         // An account may be deleted between the statements. The count is never lower than what the page shows.
         let seen = if page.is_empty() { 0 } else { end };
         Ok((page, u64::try_from(counted).unwrap_or(0).max(seen)))
@@ -91,25 +91,25 @@ impl Storage {
 
     /// The visible accounts of one connection, by name, then id. Empty if the connection belongs to another user or is
     /// being deleted.
-    pub async fn list_connection_accounts(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
-        self.db.all(LIST_OF_CONNECTION, params![user, connection], account).await.map(sorted)
+    pub async fn list_of_connection(self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
+        self.0.db.all(LIST_OF_CONNECTION, params![user, connection], account).await.map(sorted)
     }
 
     /// The number of visible accounts of each connection that has some, of all users. For the command line.
-    pub async fn count_accounts(&self) -> Result<BTreeMap<ConnectionId, u64>> {
+    pub async fn count(self) -> Result<BTreeMap<ConnectionId, u64>> {
         let count = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count of accounts")?));
-        Ok(self.db.all(COUNT_OF_CONNECTIONS, params![], count).await?.into_iter().collect())
+        Ok(self.0.db.all(COUNT_OF_CONNECTIONS, params![], count).await?.into_iter().collect())
     }
 
-    /// As [`Self::list_connection_accounts`], without those that the provider's last list lacks. It may reject a query
+    /// As `storage.accounts().list_of_connection`, without those that the provider's last list lacks. It may reject a query
     /// that names one of these.
-    pub async fn list_listed_accounts(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
-        self.db.all(LIST_LISTED, params![user, connection], account).await.map(sorted)
+    pub async fn list_listed(self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
+        self.0.db.all(LIST_LISTED, params![user, connection], account).await.map(sorted)
     }
 
-    /// As [`Self::list_connection_accounts`], and the hidden ones, which a found account may match.
-    pub async fn list_accounts_with_hidden(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
-        self.db.all(LIST_WITH_HIDDEN, params![user, connection], account).await.map(sorted)
+    /// As `storage.accounts().list_of_connection`, and the hidden ones, which a found account may match.
+    pub async fn list_with_hidden(self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
+        self.0.db.all(LIST_WITH_HIDDEN, params![user, connection], account).await.map(sorted)
     }
 
     /// Finds the user's accounts with these ids, each once, by name, then id. Skips hidden accounts, and accounts of
@@ -118,7 +118,7 @@ impl Storage {
     /// Up to eight ids take one statement with eight lookups. More ids read all accounts of the user, because the
     /// databases have no common syntax for a list of values. A caller with more than eight ids rarely has many more
     /// accounts.
-    pub async fn find_accounts(&self, user: UserId, ids: &[AccountId]) -> Result<Vec<Account>> {
+    pub async fn find(self, user: UserId, ids: &[AccountId]) -> Result<Vec<Account>> {
         let Some(last) = ids.last() else { return Ok(Vec::new()) };
         if ids.len() <= FIND_FEW_MAX {
             let mut values = [Param::from(*last); FIND_FEW_MAX + 1];
@@ -126,20 +126,20 @@ impl Storage {
             for (value, id) in values[1..].iter_mut().zip(ids) {
                 *value = Param::from(*id);
             }
-            return self.db.all(FIND_FEW, &values, account).await.map(sorted);
+            return self.0.db.all(FIND_FEW, &values, account).await.map(sorted);
         }
-        let mut accounts = self.db.all(LIST_ALL, params![user], account).await?;
+        let mut accounts = self.0.db.all(LIST_ALL, params![user], account).await?;
         accounts.retain(|account| ids.contains(&account.id));
         Ok(accounts)
     }
 
     /// Stores the currency of an account whose currency is unknown. Keeps a known one. Does nothing if the account is
     /// gone.
-    pub async fn set_account_currency(&self, user: UserId, account: AccountId, currency: Currency) -> Result<()> {
+    pub async fn set_currency(self, user: UserId, account: AccountId, currency: Currency) -> Result<()> {
         if currency == Currency::UNKNOWN {
             return Ok(());
         }
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if bump_revision_if_exists(&mut tx, user).await?
             && tx.run(SET_UNKNOWN_CURRENCY, params![user, account, &currency]).await? > 0
         {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::Storage;
+use crate::Connections;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::error::Result;
 
@@ -36,16 +36,16 @@ pub struct AuditRow {
     pub cause: String,
 }
 
-impl Storage {
+impl Connections<'_> {
     /// Lists the status changes of any user's connection, oldest first, even after its deletion. For the command line.
-    pub async fn list_audit(&self, connection: ConnectionId) -> Result<Vec<AuditRow>> {
-        self.db.all(LIST, params![connection], audit_row).await
+    pub async fn list_audit(self, connection: ConnectionId) -> Result<Vec<AuditRow>> {
+        self.0.db.all(LIST, params![connection], audit_row).await
     }
 
     /// Lists the connections that were hidden or deleted since `since`, each once. It shows an instance what other
     /// instances and the command line removed.
-    pub async fn list_ended_connections(&self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>> {
-        self.db.all(LIST_ENDS, params![since], |row| Ok((row.id(0)?, row.id(1)?))).await
+    pub async fn list_ended(self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>> {
+        self.0.db.all(LIST_ENDS, params![since], |row| Ok((row.id(0)?, row.id(1)?))).await
     }
 }
 

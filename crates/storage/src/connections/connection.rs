@@ -2,13 +2,13 @@
 //! status.
 //!
 //! A connection that is being deleted is hidden from its user. Its removal, the command line and
-//! [`Storage::find_credentials`] still find it. Until it is deleted, its consent cannot be imported and its user cannot
+//! `storage.secrets().find_credentials` still find it. Until it is deleted, its consent cannot be imported and its user cannot
 //! be deleted.
 
 use bellbird_domain::{Connection, ConnectionId, UserId};
 use jiff::Timestamp;
 
-use crate::Storage;
+use crate::Connections;
 use crate::db::{Row, Tx, params, statements};
 use crate::error::Result;
 use crate::locks::bump_revision_if_exists;
@@ -39,28 +39,28 @@ statements! {
         WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
 }
 
-impl Storage {
-    pub async fn list_connections(&self, user: UserId) -> Result<Vec<Connection>> {
-        self.db.all(LIST, params![user], connection).await
+impl Connections<'_> {
+    pub async fn list(self, user: UserId) -> Result<Vec<Connection>> {
+        self.0.db.all(LIST, params![user], connection).await
     }
 
     /// All users' connections, newest first, including those being deleted. For the command line.
-    pub async fn list_all_connections(&self) -> Result<Vec<Connection>> {
-        self.db.all(LIST_ALL, params![], connection).await
+    pub async fn list_all(self) -> Result<Vec<Connection>> {
+        self.0.db.all(LIST_ALL, params![], connection).await
     }
 
-    pub async fn find_connection(&self, user: UserId, id: ConnectionId) -> Result<Option<Connection>> {
-        self.db.one(FIND, params![user, id], connection).await
+    pub async fn find(self, user: UserId, id: ConnectionId) -> Result<Option<Connection>> {
+        self.0.db.one(FIND, params![user, id], connection).await
     }
 
     /// Finds a connection of any user, even one being deleted. For the command line.
-    pub async fn find_connection_any(&self, id: ConnectionId) -> Result<Option<Connection>> {
-        self.db.one(FIND_ANY, params![id], connection).await
+    pub async fn find_any(self, id: ConnectionId) -> Result<Option<Connection>> {
+        self.0.db.one(FIND_ANY, params![id], connection).await
     }
 
     /// Records that the provider answered with data. Does nothing if the connection is gone.
-    pub async fn set_last_refreshed_at(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
-        let mut tx = self.db.begin().await?;
+    pub async fn set_last_refreshed_at(self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
+        let mut tx = self.0.db.begin().await?;
         if bump_revision_if_exists(&mut tx, user).await?
             && tx.run(SET_LAST_REFRESHED_AT, params![user, connection, now]).await? > 0
         {
@@ -71,7 +71,7 @@ impl Storage {
     }
 }
 
-/// As [`Storage::set_last_refreshed_at`], in a transaction. The caller holds the lock on the user's row.
+/// As `storage.connections().set_last_refreshed_at`, in a transaction. The caller holds the lock on the user's row.
 pub(crate) async fn write_last_refreshed_at(
     tx: &mut Tx,
     user: UserId,

@@ -11,7 +11,7 @@ use crate::db::{Tx, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 use crate::secrets::store::SecretSlot;
-use crate::{Storage, StorageError, random_bytes};
+use crate::{StorageError, Syncs, random_bytes};
 
 /// Version of the stored form, its first byte.
 const VERSION: u8 = 1;
@@ -29,23 +29,23 @@ statements! {
     HAS_CONNECTION = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
 }
 
-impl Storage {
+impl Syncs<'_> {
     /// The fingerprints of the user's connection, sorted.
-    pub async fn list_fingerprints(&self, user: UserId, connection: ConnectionId) -> Result<Vec<Fingerprint>> {
-        Ok(self.db.one(LIST, params![user, connection], |row| decode(row.blob(0)?)).await?.unwrap_or_default())
+    pub async fn list_fingerprints(self, user: UserId, connection: ConnectionId) -> Result<Vec<Fingerprint>> {
+        Ok(self.0.db.one(LIST, params![user, connection], |row| decode(row.blob(0)?)).await?.unwrap_or_default())
     }
 
     /// Returns the key of a connection's fingerprints: 32 random bytes in base64. The first call generates and seals
     /// it. None if the user has no such connection, or it is being deleted.
-    pub async fn fingerprint_key(&self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
+    pub async fn fingerprint_key(self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
         let slot = SecretSlot::fingerprint_key(user, connection);
-        if self.db.one(HAS_CONNECTION, params![user, connection], |_| Ok(())).await?.is_none() {
+        if self.0.db.one(HAS_CONNECTION, params![user, connection], |_| Ok(())).await?.is_none() {
             return Ok(None);
         }
-        if let Some(key) = self.find_secret(&slot).await? {
+        if let Some(key) = self.0.secrets().find(&slot).await? {
             return Ok(Some(key));
         }
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
             || tx.one(HAS_CONNECTION, params![user, connection], |_| Ok(())).await?.is_none()
         {
@@ -53,12 +53,12 @@ impl Storage {
             return Ok(None);
         }
         // Another task may have stored a key meanwhile.
-        if let Some(key) = self.find_secret_in(&mut tx, &slot).await? {
+        if let Some(key) = self.0.secrets().find_in(&mut tx, &slot).await? {
             tx.rollback().await;
             return Ok(Some(key));
         }
         let key = SecretString::from(STANDARD.encode(*random_bytes::<KEY_BYTES>()));
-        self.store_secret(&mut tx, &slot, &key).await?;
+        self.0.secrets().store(&mut tx, &slot, &key).await?;
         tx.commit().await?;
         Ok(Some(key))
     }

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
 use crate::locks::bump_revision;
 use crate::secrets::store::SecretSlot;
-use crate::{Storage, StorageError};
+use crate::{Connections, StorageError};
 
 statements! {
     FIND = select_connections!("WHERE user_id = $1 AND id = $2 AND status <> 'deleting'");
@@ -79,7 +79,7 @@ pub struct NewConnection<'a> {
 /// A stored connection, with the change of its status, if there was one.
 type Upserted<'a> = (ConnectionId, Option<StatusChange<'a>>);
 
-impl Storage {
+impl Connections<'_> {
     /// Stores a new connection, or renews the user's connection with the same consent. Renewing replaces the
     /// credentials, institution and accounts, sets the status to `active`, and keeps all ids. One transaction; no
     /// account is deleted. If `accounts` is not empty, `last_refreshed_at` becomes `now`.
@@ -92,17 +92,17 @@ impl Storage {
     /// [`StorageError::Conflict`] if the consent belongs to another user or connection, if its connection is being
     /// deleted, or if the connection to repair is at another provider. [`StorageError::NotFound`] if the user does not
     /// exist.
-    pub async fn import_connection(
-        &self,
+    pub async fn import(
+        self,
         new: &NewConnection<'_>,
         accounts: &[NewAccount<'_>],
         now: Timestamp,
     ) -> Result<Connection> {
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         bump_revision(&mut tx, new.user_id).await?;
         let user = new.user_id;
         let (id, status_change) = self.upsert_connection(&mut tx, new, now).await?;
-        self.store_secret(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
+        self.0.secrets().store(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
         account_merge::merge_accounts(&mut tx, user, id, accounts, None).await?;
         if !accounts.is_empty() {
             write_last_refreshed_at(&mut tx, user, id, now).await?;
@@ -117,8 +117,8 @@ impl Storage {
 
     /// Stores the removal of a consent that no connection has: a hidden connection, whose removal withdraws the
     /// consent. The audit trail records the cause of `new`. Does nothing if a connection has the consent.
-    pub async fn withdraw_unconnected(&self, new: &NewConnection<'_>, now: Timestamp) -> Result<()> {
-        let mut tx = self.db.begin().await?;
+    pub async fn withdraw_unconnected(self, new: &NewConnection<'_>, now: Timestamp) -> Result<()> {
+        let mut tx = self.0.db.begin().await?;
         bump_revision(&mut tx, new.user_id).await?;
         let (user, id) = (new.user_id, ConnectionId::new());
         let (consent, institution) = (strip_nul(new.provider_connection_id), strip_nul(new.institution_id));
@@ -142,7 +142,7 @@ impl Storage {
         ];
         tx.run(INSERT_REPLACED, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
         jobs::insert(&mut tx, &JobKey::new(job_kinds::REMOVAL, user, id), new.provider, Some(now)).await?;
-        self.store_secret(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
+        self.0.secrets().store(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
         let to = Some(ConnectionStatus::Deleting);
         let change = StatusChange { user, connection: id, from: None, to, cause: new.cause };
         audit::record(&mut tx, &change, now).await?;
@@ -150,12 +150,7 @@ impl Storage {
     }
 
     /// Inserts or updates the connection's row, without its credentials.
-    async fn upsert_connection<'a>(
-        &self,
-        tx: &mut Tx,
-        new: &NewConnection<'a>,
-        now: Timestamp,
-    ) -> Result<Upserted<'a>> {
+    async fn upsert_connection<'a>(self, tx: &mut Tx, new: &NewConnection<'a>, now: Timestamp) -> Result<Upserted<'a>> {
         let consent = strip_nul(new.provider_connection_id);
         let existing = tx.one(FIND_BY_CONSENT, params![new.provider, &*consent], connection).await?;
         let broken = match new.repairs {
@@ -172,7 +167,7 @@ impl Storage {
 
     /// Gives a connection another consent, and creates the removal of its former one.
     async fn replace(
-        &self,
+        self,
         tx: &mut Tx,
         broken: &Connection,
         consent: &str,
@@ -201,7 +196,9 @@ impl Storage {
         ];
         tx.run(INSERT_REPLACED, values).await?;
         jobs::insert(tx, &JobKey::new(job_kinds::REMOVAL, user, former_id), &broken.provider, Some(now)).await?;
-        self.copy_secret(tx, &SecretSlot::credentials(user, broken.id), &SecretSlot::credentials(user, former_id))
+        self.0
+            .secrets()
+            .copy(tx, &SecretSlot::credentials(user, broken.id), &SecretSlot::credentials(user, former_id))
             .await?;
         let (from, to) = (Some(broken.status), Some(ConnectionStatus::Deleting));
         audit::record(tx, &StatusChange { user, connection: former_id, from, to, cause: "replaced" }, now).await?;

@@ -3,7 +3,7 @@
 use bellbird_domain::{ConnectionId, ConnectionStatus};
 use jiff::Timestamp;
 
-use crate::Storage;
+use crate::Connections;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
 
@@ -37,15 +37,15 @@ pub struct BrokenConnection {
     pub since: Option<Timestamp>,
 }
 
-impl Storage {
+impl Connections<'_> {
     /// Counts the connections of each provider by status. Reads one index.
-    pub async fn count_connections(&self) -> Result<Vec<ConnectionCount>> {
-        self.db.all(COUNT, params![], counted).await
+    pub async fn count(self) -> Result<Vec<ConnectionCount>> {
+        self.0.db.all(COUNT, params![], counted).await
     }
 
     /// Lists connections that must be reconnected, those that broke last first.
-    pub async fn list_broken_connections(&self, limit: u32) -> Result<Vec<BrokenConnection>> {
-        self.db.all(LIST_BROKEN, params![i64::from(limit)], broken).await
+    pub async fn list_broken(self, limit: u32) -> Result<Vec<BrokenConnection>> {
+        self.0.db.all(LIST_BROKEN, params![i64::from(limit)], broken).await
     }
 }
 

@@ -6,7 +6,7 @@
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
 
-use crate::Storage;
+use crate::Refreshes;
 use crate::connections::account_merge;
 use crate::connections::accounts::NewAccount;
 use crate::connections::audit::StatusChange;
@@ -25,10 +25,10 @@ statements! {
     SET_STATUS = "UPDATE connections SET status = $4 WHERE user_id = $1 AND id = $2 AND status = $3";
 }
 
-impl Storage {
+impl Refreshes<'_> {
     /// Until when the accounts of a connection may still appear. None: all have appeared.
-    pub async fn find_backfill_end(&self, user: UserId, id: ConnectionId) -> Result<Option<Timestamp>> {
-        Ok(self.db.one(FIND_BACKFILL_END, params![user, id], |row| row.opt_time(0)).await?.flatten())
+    pub async fn find_backfill_end(self, user: UserId, id: ConnectionId) -> Result<Option<Timestamp>> {
+        Ok(self.0.db.one(FIND_BACKFILL_END, params![user, id], |row| row.opt_time(0)).await?.flatten())
     }
 
     /// Merges the accounts that a refresh read, and records that the provider answered. The list `is_complete` unless
@@ -37,15 +37,15 @@ impl Storage {
     ///
     /// Returns false, and changes nothing, if the lease was lost: to another task, by an import, or because the
     /// connection is being deleted.
-    pub async fn apply_refresh(
-        &self,
+    pub async fn apply(
+        self,
         claim: &ClaimedJob,
         accounts: &[NewAccount<'_>],
         is_complete: bool,
         now: Timestamp,
     ) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || !jobs::hold(&mut tx, claim).await? {
             tx.rollback().await;
             return Ok(false);
@@ -63,9 +63,9 @@ impl Storage {
     /// attempts are due at `first_attempt_at`.
     ///
     /// Returns false, and changes nothing, if the status is no longer `from`, or the lease was lost as with
-    /// [`Self::apply_refresh`].
-    pub async fn set_status_after_refresh(
-        &self,
+    /// `storage.refreshes().apply`.
+    pub async fn set_status(
+        self,
         claim: &ClaimedJob,
         from: ConnectionStatus,
         to: ConnectionStatus,
@@ -74,7 +74,7 @@ impl Storage {
         first_attempt_at: Timestamp,
     ) -> Result<bool> {
         let (user, connection) = (claim.user_id(), claim.subject_id());
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         let values = params![user, connection, from.as_str(), to.as_str()];
         if !bump_revision_if_exists(&mut tx, user).await?
             || !jobs::hold(&mut tx, claim).await?
@@ -94,9 +94,9 @@ impl Storage {
         Ok(true)
     }
 
-    /// As [`Storage::finish_job`], and clears the end of the backfill in the same transaction.
-    pub async fn finish_backfill(&self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
+    /// As `storage.jobs().finish`, and clears the end of the backfill in the same transaction.
+    pub async fn finish_backfill(self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, claim.user_id()).await? || !jobs::finish(&mut tx, claim, next).await? {
             tx.rollback().await;
             return Ok(false);

@@ -5,7 +5,7 @@ use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::Storage;
+use crate::Removals;
 use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::connection;
 use crate::db::{Row, params, statements};
@@ -43,29 +43,29 @@ pub struct PendingRemoval {
     pub last_error: Option<String>,
 }
 
-impl Storage {
+impl Removals<'_> {
     /// Hides a connection, deletes its deliveries that have not ended, and claims its removal. If the caller is killed,
     /// the removal is due when the lease ends. None if the user has no such connection, or it is hidden already.
-    pub async fn begin_removal(
-        &self,
+    pub async fn begin(
+        self,
         user: UserId,
         id: ConnectionId,
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        self.begin_removal_because("removed", user, id, now, lease_until).await
+        self.begin_because("removed", user, id, now, lease_until).await
     }
 
-    /// As [`Self::begin_removal`], with another cause in the audit trail.
-    pub async fn begin_removal_because(
-        &self,
+    /// As `storage.removals().begin`, with another cause in the audit trail.
+    pub async fn begin_because(
+        self,
         cause: &str,
         user: UserId,
         id: ConnectionId,
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !bump_revision_if_exists(&mut tx, user).await? {
             return Ok(None);
         }
@@ -94,9 +94,9 @@ impl Storage {
     /// Deletes up to `limit` webhook events of a connection that is being removed, with their deliveries: months of
     /// them would take too long for one transaction. Returns their number, which is less than `limit` at the end, or
     /// None if the lease was lost.
-    pub async fn delete_removed_webhook_events(&self, claim: &ClaimedJob, limit: u32) -> Result<Option<u32>> {
+    pub async fn delete_webhook_events(self, claim: &ClaimedJob, limit: u32) -> Result<Option<u32>> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
             return Ok(None);
         }
@@ -112,9 +112,9 @@ impl Storage {
 
     /// Deletes a connection with its credentials, accounts, fingerprints, webhook events, deliveries and repair links.
     /// The audit rows stay, and a last one records `cause`. Returns false, and changes nothing, if the lease was lost.
-    pub async fn finish_removal(&self, claim: &ClaimedJob, cause: &str, now: Timestamp) -> Result<bool> {
+    pub async fn finish(self, claim: &ClaimedJob, cause: &str, now: Timestamp) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !bump_revision_if_exists(&mut tx, user).await? {
             return Ok(false);
         }
@@ -140,8 +140,8 @@ impl Storage {
     }
 
     /// All hidden connections that are not yet deleted, newest first, of all users. For the operator.
-    pub async fn list_removals(&self) -> Result<Vec<PendingRemoval>> {
-        self.db.all(LIST, params![], pending).await
+    pub async fn list(self) -> Result<Vec<PendingRemoval>> {
+        self.0.db.all(LIST, params![], pending).await
     }
 }
 

@@ -5,7 +5,7 @@ use bellbird_domain::{AccountId, ConnectionId, EventType, Fingerprint, SyncRunId
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::Storage;
+use crate::Syncs;
 use crate::connections::fingerprints;
 use crate::db::{Db, Param, Row, params, statements};
 use crate::error::Result;
@@ -181,19 +181,19 @@ pub struct FinishedSync<'a> {
     pub events: &'a [NewWebhookEvent<'a>],
 }
 
-impl Storage {
+impl Syncs<'_> {
     /// The syncs of the user's connection. None if it is gone or being deleted.
-    pub async fn find_sync(&self, user: UserId, connection: ConnectionId) -> Result<Option<SyncState>> {
-        self.db.one(FIND, params![user, connection], state).await
+    pub async fn find(self, user: UserId, connection: ConnectionId) -> Result<Option<SyncState>> {
+        self.0.db.one(FIND, params![user, connection], state).await
     }
 
     /// The connections with rows that their last sync could not read, those with the most first.
-    pub async fn list_degraded_connections(&self, limit: u32) -> Result<Vec<DegradedConnection>> {
+    pub async fn list_degraded(self, limit: u32) -> Result<Vec<DegradedConnection>> {
         let degraded = |row: &Row<'_>| {
             let (id, provider) = (row.id(0)?, row.text(1)?.to_owned());
             Ok(unreadable(row, 2)?.map(|rows| DegradedConnection { id, provider, rows }))
         };
-        Ok(self.db.all(LIST_UNREADABLE, params![i64::from(limit)], degraded).await?.into_iter().flatten().collect())
+        Ok(self.0.db.all(LIST_UNREADABLE, params![i64::from(limit)], degraded).await?.into_iter().flatten().collect())
     }
 
     /// Finishes a successful run of a sync. Fingerprints, webhook events, deliveries and the next time commit in one
@@ -202,14 +202,14 @@ impl Storage {
     /// Returns the number of webhook events written, which is 0 if no endpoint subscribes to them. Returns None, and
     /// changes nothing, if the lease was lost: to another task, by an import, or because the connection is being
     /// deleted.
-    pub async fn finish_sync(&self, claim: &ClaimedJob, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
+    pub async fn finish(self, claim: &ClaimedJob, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
         let FinishedSync { started_at, next_sync_at, .. } = *finished;
         let (user, connection) = (claim.user_id(), claim.subject_id());
         let entries = finished.fingerprints.map(fingerprints::encode);
-        if matches!(self.db, Db::Postgres(_)) {
+        if matches!(self.0.db, Db::Postgres(_)) {
             return self.finish_sync_on_postgres(claim, finished, entries.as_deref()).await;
         }
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !jobs::finish(&mut tx, claim, Some(next_sync_at)).await? {
             tx.rollback().await;
             return Ok(None);
@@ -237,7 +237,7 @@ impl Storage {
     }
 
     async fn finish_sync_on_postgres(
-        &self,
+        self,
         claim: &ClaimedJob,
         finished: &FinishedSync<'_>,
         entries: Option<&[u8]>,
@@ -277,7 +277,7 @@ impl Storage {
         let mut values = values.to_vec();
         values.extend(progress_values(finished.progress));
         values.push(finished.absent_since.into());
-        let answers = self.db.batch(&[(LOCK_USER, params![claim.user_id()]), (FINISH_ON_POSTGRES, &values)]).await?;
+        let answers = self.0.db.batch(&[(LOCK_USER, params![claim.user_id()]), (FINISH_ON_POSTGRES, &values)]).await?;
         Ok(answers.last().copied().flatten().map(|written| u64::try_from(written).unwrap_or(0)))
     }
 }

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::link_sessions::delete_secrets;
 use crate::locks::lock_user_if_exists;
-use crate::{Storage, StorageError};
+use crate::{LinkSessions, StorageError};
 
 /// How long an expired link or link session is kept, so that its user can read why it no longer works.
 const EXPIRED_RETENTION: SignedDuration = SignedDuration::from_hours(24);
@@ -72,14 +72,14 @@ statements! {
             delete_some!("provider_events", "provider, event_hash", "received_at <= $1", " FOR UPDATE SKIP LOCKED");
 }
 
-impl Storage {
+impl LinkSessions<'_> {
     /// Deletes links and link sessions 24 hours after they expire, setup tokens 30 days after that, and provider events
     /// after 30 days. A session stays
     /// while it is leased, or if it has credentials and has not ended. Returns the number of deleted rows, without
     /// secrets.
     ///
     /// It works in small transactions, so the caller may cancel it at any time.
-    pub async fn delete_outdated(&self, now: Timestamp) -> Result<u64> {
+    pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
         let expired = now.saturating_sub(EXPIRED_RETENTION).map_err(StorageError::unavailable)?;
         let received = now.saturating_sub(PROVIDER_EVENT_RETENTION).map_err(StorageError::unavailable)?;
         let token_expired = now.saturating_sub(SETUP_TOKEN_RETENTION).map_err(StorageError::unavailable)?;
@@ -91,10 +91,10 @@ impl Storage {
     }
 
     /// Checks before each step whether a row is left, because a step takes SQLite's one writer.
-    async fn delete_in_steps(&self, has_any: Sql, delete: Sql, until: Timestamp) -> Result<u64> {
+    async fn delete_in_steps(self, has_any: Sql, delete: Sql, until: Timestamp) -> Result<u64> {
         let mut deleted = 0;
-        while self.db.one(has_any, params![until], |_| Ok(())).await?.is_some() {
-            match self.db.run(delete, params![until, DELETE_BATCH_SIZE]).await? {
+        while self.0.db.one(has_any, params![until], |_| Ok(())).await?.is_some() {
+            match self.0.db.run(delete, params![until, DELETE_BATCH_SIZE]).await? {
                 // Another transaction has locked the rows that are left.
                 0 => break,
                 rows => deleted += rows,
@@ -103,11 +103,11 @@ impl Storage {
         Ok(deleted)
     }
 
-    async fn delete_outdated_sessions(&self, expired: Timestamp, now: Timestamp) -> Result<u64> {
+    async fn delete_outdated_sessions(self, expired: Timestamp, now: Timestamp) -> Result<u64> {
         let mut deleted = 0;
         loop {
             let id = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));
-            let outdated = self.db.all(LIST_OUTDATED_SESSIONS, params![expired, DELETE_BATCH_SIZE], id).await?;
+            let outdated = self.0.db.all(LIST_OUTDATED_SESSIONS, params![expired, DELETE_BATCH_SIZE], id).await?;
             let mut by_user: BTreeMap<UserId, Vec<Uuid>> = BTreeMap::new();
             for (user, session) in outdated {
                 by_user.entry(user).or_default().push(session);
@@ -123,8 +123,8 @@ impl Storage {
         }
     }
 
-    async fn delete_sessions_of(&self, user: UserId, sessions: &[Uuid], now: Timestamp) -> Result<u64> {
-        let mut tx = self.db.begin().await?;
+    async fn delete_sessions_of(self, user: UserId, sessions: &[Uuid], now: Timestamp) -> Result<u64> {
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
             tx.rollback().await;
             return Ok(0);

@@ -15,7 +15,7 @@ use crate::jobs::{self, ClaimedJob};
 use crate::linking::link_sessions::{LinkSession, columns, known_consent_digest, session};
 use crate::locks::lock_user_if_exists;
 use crate::secrets::store::delete_secret;
-use crate::{Storage, StorageError};
+use crate::{LinkSessions, StorageError};
 
 statements! {
     FIND = concat!(
@@ -55,26 +55,26 @@ impl ClaimedLinkSession {
     }
 }
 
-impl Storage {
+impl LinkSessions<'_> {
     /// Seals the parameters of the first callback, records whether the user confirmed, and claims the session. Of
     /// several concurrent callers, exactly one gets the claim. None if the state is unknown, the session has expired,
     /// or a callback was received before.
     ///
     /// `browser` is the cookie of the browser that confirms the session, if it is another one than that which started
     /// it. From then on, the session is bound to this browser.
-    pub async fn receive_link_callback(
-        &self,
+    pub async fn receive_callback(
+        self,
         state: &str,
         callback_params: &SecretString,
         (confirmation, browser): (Confirmation, Option<&str>),
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedLinkSession>> {
-        let found = self.find_link_session(state).await?;
+        let found = self.find(state).await?;
         let Some(found) = found.filter(|found| found.phase == LinkPhase::Started && found.expires_at > now) else {
             return Ok(None);
         };
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, found.user_id).await? {
             return Ok(None);
         }
@@ -93,19 +93,19 @@ impl Storage {
             tx.rollback().await;
             return Ok(None);
         };
-        self.store_secret(&mut tx, &session.secret_slot(), callback_params).await?;
+        self.0.secrets().store(&mut tx, &session.secret_slot(), callback_params).await?;
         tx.commit().await?;
         Ok(Some(ClaimedLinkSession { session, secret: Some(callback_params.clone()), job }))
     }
 
     /// The open session of a claimed job. If its secret cannot be opened, it has none, so that the caller can end the
     /// session.
-    pub async fn find_claimed_link_session(&self, job: &ClaimedJob) -> Result<Option<ClaimedLinkSession>> {
+    pub async fn find_claimed(self, job: &ClaimedJob) -> Result<Option<ClaimedLinkSession>> {
         let id = job.subject_id::<Uuid>();
-        let Some(session) = self.db.one(FIND, params![job.user_id(), Param::Id(id)], session).await? else {
+        let Some(session) = self.0.db.one(FIND, params![job.user_id(), Param::Id(id)], session).await? else {
             return Ok(None);
         };
-        let secret = match self.find_secret(&session.secret_slot()).await {
+        let secret = match self.0.secrets().find(&session.secret_slot()).await {
             Err(StorageError::Sealed(error)) => {
                 tracing::warn!(%error, "could not open link session secret");
                 None
@@ -117,15 +117,15 @@ impl Storage {
 
     /// Seals the credentials in place of the callback parameters, and extends the lease. Returns false, and changes
     /// nothing, if the lease was lost.
-    pub async fn store_link_credentials(
-        &self,
+    pub async fn store_credentials(
+        self,
         claim: &ClaimedLinkSession,
         credentials: &SecretString,
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<bool> {
         let LinkSession { user_id, id, .. } = claim.session;
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user_id).await?
             || !jobs::renew(&mut tx, &claim.job, lease_until).await?
             || tx.run(STORE_CREDENTIALS, params![user_id, Param::Id(id), now]).await? == 0
@@ -133,16 +133,16 @@ impl Storage {
             tx.rollback().await;
             return Ok(false);
         }
-        self.store_secret(&mut tx, &claim.session.secret_slot(), credentials).await?;
+        self.0.secrets().store(&mut tx, &claim.session.secret_slot(), credentials).await?;
         tx.commit().await?;
         Ok(true)
     }
 
     /// Ends a session and deletes its secret. `outcome` is one word. The claim's session names the connections that it
     /// created, repaired or renewed, and why it failed. Returns false, and changes nothing, if the lease was lost.
-    pub async fn end_link_session(&self, claim: &ClaimedLinkSession, outcome: &str) -> Result<bool> {
+    pub async fn end(self, claim: &ClaimedLinkSession, outcome: &str) -> Result<bool> {
         let LinkSession { user_id, id, .. } = claim.session;
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user_id).await? || !jobs::delete(&mut tx, &claim.job).await? {
             tx.rollback().await;
             return Ok(false);

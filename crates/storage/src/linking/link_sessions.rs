@@ -6,7 +6,7 @@ use bellbird_domain::{Confirmation, ConnectionId, LinkPhase, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::Storage;
+use crate::LinkSessions;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::{hash, hex};
 use crate::error::Result;
@@ -120,15 +120,11 @@ pub struct OtherLinkSession {
     pub expires_at: Timestamp,
 }
 
-impl Storage {
+impl LinkSessions<'_> {
     /// Lists other link sessions of the same user and provider that were created at `since` or later.
-    pub async fn list_other_link_sessions(
-        &self,
-        session: &LinkSession,
-        since: Timestamp,
-    ) -> Result<Vec<OtherLinkSession>> {
+    pub async fn list_other(self, session: &LinkSession, since: Timestamp) -> Result<Vec<OtherLinkSession>> {
         let values = params![session.user_id, session.provider.as_str(), Param::Id(session.id), since];
-        self.db.all(LIST_OTHERS, values, other_session).await
+        self.0.db.all(LIST_OTHERS, values, other_session).await
     }
 
     /// Stores a session in the phase [`LinkPhase::Started`].
@@ -136,8 +132,8 @@ impl Storage {
     /// # Errors
     /// [`StorageError::NotFound`](crate::StorageError::NotFound) if the user or the connection to repair does not
     /// exist, [`StorageError::Conflict`](crate::StorageError::Conflict) if the state does.
-    pub async fn insert_link_session(&self, new: &NewLinkSession<'_>, now: Timestamp) -> Result<()> {
-        let mut tx = self.db.begin().await?;
+    pub async fn insert(self, new: &NewLinkSession<'_>, now: Timestamp) -> Result<()> {
+        let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
         require_connection(&mut tx, new.user_id, new.connection_id).await?;
         let (id, state, browser) = (Uuid::now_v7(), hash(new.state), hash(new.browser));
@@ -162,31 +158,20 @@ impl Storage {
     }
 
     /// Finds the session with this state, also an ended or expired one until cleanup deletes it.
-    pub async fn find_link_session(&self, state: &str) -> Result<Option<LinkSession>> {
-        self.db.one(FIND, params![hash(state).as_ref()], session).await
+    pub async fn find(self, state: &str) -> Result<Option<LinkSession>> {
+        self.0.db.one(FIND, params![hash(state).as_ref()], session).await
     }
 
     /// Lists the user's sessions that this browser started and that wait: for a callback or a confirmation, or, once
     /// confirmed, for the provider.
-    pub async fn list_unfinished_link_sessions(
-        &self,
-        user: UserId,
-        browser: &str,
-        now: Timestamp,
-    ) -> Result<Vec<LinkSession>> {
-        self.db.all(LIST_UNFINISHED, params![user, hash(browser).as_ref(), now], session).await
+    pub async fn list_unfinished(self, user: UserId, browser: &str, now: Timestamp) -> Result<Vec<LinkSession>> {
+        self.0.db.all(LIST_UNFINISHED, params![user, hash(browser).as_ref(), now], session).await
     }
 
     /// Confirms a session without a callback, and makes it due. Returns its job, or None unless this browser started
     /// the session and it is open.
-    pub async fn confirm_link_session(
-        &self,
-        user: UserId,
-        id: Uuid,
-        browser: &str,
-        now: Timestamp,
-    ) -> Result<Option<JobKey>> {
-        let mut tx = self.db.begin().await?;
+    pub async fn confirm(self, user: UserId, id: Uuid, browser: &str, now: Timestamp) -> Result<Option<JobKey>> {
+        let mut tx = self.0.db.begin().await?;
         let browser = hash(browser);
         if !lock_user_if_exists(&mut tx, user).await?
             || tx.run(CONFIRM, params![user, Param::Id(id), browser.as_ref(), now]).await? == 0
@@ -202,8 +187,8 @@ impl Storage {
 
     /// Denies an open session, and makes it due. The holder of its job loses the lease. Returns false if the session
     /// has ended or was denied before.
-    pub async fn deny_link_session(&self, session: &LinkSession, now: Timestamp) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
+    pub async fn deny(self, session: &LinkSession, now: Timestamp) -> Result<bool> {
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, session.user_id).await?
             || tx.run(DENY, params![session.user_id, Param::Id(session.id)]).await? == 0
         {
@@ -216,8 +201,8 @@ impl Storage {
     }
 
     /// Records that what an ended session connected is withdrawn.
-    pub async fn deny_ended_link_session(&self, session: &LinkSession) -> Result<()> {
-        self.db.run(DENY_ENDED, params![session.user_id, Param::Id(session.id)]).await.map(|_| ())
+    pub async fn deny_ended(self, session: &LinkSession) -> Result<()> {
+        self.0.db.run(DENY_ENDED, params![session.user_id, Param::Id(session.id)]).await.map(|_| ())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::lock_user;
-use crate::{Storage, StorageError};
+use crate::{Links, StorageError};
 
 statements! {
     CONNECTION_EXISTS = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
@@ -56,14 +56,14 @@ pub struct Link {
     pub expires_at: Timestamp,
 }
 
-impl Storage {
+impl Links<'_> {
     /// Stores a link.
     ///
     /// # Errors
     /// [`StorageError::NotFound`] if the user or the connection to repair does not exist, [`StorageError::Conflict`] if
     /// the token does.
-    pub async fn insert_link(&self, link: &NewLink<'_>, now: Timestamp) -> Result<()> {
-        let mut tx = self.db.begin().await?;
+    pub async fn insert(self, link: &NewLink<'_>, now: Timestamp) -> Result<()> {
+        let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, link.user_id).await?;
         require_connection(&mut tx, link.user_id, link.connection_id).await?;
         let (id, token) = (Param::Id(Uuid::now_v7()), hash(link.token));
@@ -73,19 +73,19 @@ impl Storage {
     }
 
     /// Finds the link with this token, also an expired one until cleanup deletes it.
-    pub async fn find_link(&self, token: &str) -> Result<Option<Link>> {
-        self.db.one(FIND, params![hash(token).as_ref()], link).await
+    pub async fn find(self, token: &str) -> Result<Option<Link>> {
+        self.0.db.one(FIND, params![hash(token).as_ref()], link).await
     }
 
     /// Counts one opening of a link. Returns false, and counts nothing, if the link is unknown, has expired, or was
     /// opened `max_opens` times.
-    pub async fn open_link(&self, token: &str, max_opens: u32, now: Timestamp) -> Result<bool> {
+    pub async fn open(self, token: &str, max_opens: u32, now: Timestamp) -> Result<bool> {
         // A read first: made-up tokens must not take SQLite's one writer.
-        if self.find_link(token).await?.is_none() {
+        if self.find(token).await?.is_none() {
             return Ok(false);
         }
         let token = hash(token);
-        Ok(self.db.run(OPEN, params![token.as_ref(), now, i64::from(max_opens)]).await? > 0)
+        Ok(self.0.db.run(OPEN, params![token.as_ref(), now, i64::from(max_opens)]).await? > 0)
     }
 }
 

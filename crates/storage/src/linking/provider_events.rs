@@ -7,7 +7,7 @@ use bellbird_domain::{ConnectionId, UserId};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use crate::Storage;
+use crate::ProviderEvents;
 use crate::db::{Row, params, statements, strip_nul};
 use crate::digest::{hash, provider_user_digest};
 use crate::error::Result;
@@ -49,10 +49,10 @@ pub enum AffectedRef<'a> {
     User(UserId),
 }
 
-impl Storage {
+impl ProviderEvents<'_> {
     /// Finds the affected connections of all users, each once, without those being deleted.
-    pub async fn find_affected_connections(
-        &self,
+    pub async fn find_affected(
+        self,
         provider: &str,
         affected: &[AffectedRef<'_>],
     ) -> Result<Vec<(UserId, ConnectionId)>> {
@@ -60,15 +60,15 @@ impl Storage {
         for affected in affected {
             found.extend(match affected {
                 AffectedRef::Connection(id) => {
-                    self.db.all(FIND_BY_CONNECTION, params![provider, &*strip_nul(id)], ids).await?
+                    self.0.db.all(FIND_BY_CONNECTION, params![provider, &*strip_nul(id)], ids).await?
                 }
                 AffectedRef::Account(id) => {
-                    self.db.all(FIND_BY_ACCOUNT, params![provider, &*strip_nul(id)], ids).await?
+                    self.0.db.all(FIND_BY_ACCOUNT, params![provider, &*strip_nul(id)], ids).await?
                 }
                 AffectedRef::ProviderUser(id) => {
-                    self.db.all(FIND_BY_PROVIDER_USER, params![provider, &*provider_user_digest(id)], ids).await?
+                    self.0.db.all(FIND_BY_PROVIDER_USER, params![provider, &*provider_user_digest(id)], ids).await?
                 }
-                AffectedRef::User(user) => self.db.all(FIND_BY_USER, params![provider, *user], ids).await?,
+                AffectedRef::User(user) => self.0.db.all(FIND_BY_USER, params![provider, *user], ids).await?,
             });
         }
         Ok(found.into_iter().collect())
@@ -76,19 +76,19 @@ impl Storage {
 
     /// Makes link sessions that have not ended at a provider due now: those of users with an affected connection, of
     /// users registered under an affected provider id, and of users named directly.
-    pub async fn wake_link_sessions(&self, provider: &str, affected: &[AffectedRef<'_>], now: Timestamp) -> Result<()> {
+    pub async fn wake_link_sessions(self, provider: &str, affected: &[AffectedRef<'_>], now: Timestamp) -> Result<()> {
         for user in self.find_affected_users(provider, affected).await? {
-            let sessions: Vec<Uuid> = self.db.all(LIST_SESSIONS, params![user, provider], |row| row.id(0)).await?;
+            let sessions: Vec<Uuid> = self.0.db.all(LIST_SESSIONS, params![user, provider], |row| row.id(0)).await?;
             for session in sessions {
                 let job = JobKey::new(job_kinds::LINK_SESSION, user, session);
-                self.request_job(&job, now, SignedDuration::ZERO).await?;
+                self.0.jobs().request(&job, now, SignedDuration::ZERO).await?;
             }
         }
         Ok(())
     }
 
-    async fn find_affected_users(&self, provider: &str, affected: &[AffectedRef<'_>]) -> Result<BTreeSet<UserId>> {
-        let connections = self.find_affected_connections(provider, affected).await?;
+    async fn find_affected_users(self, provider: &str, affected: &[AffectedRef<'_>]) -> Result<BTreeSet<UserId>> {
+        let connections = self.find_affected(provider, affected).await?;
         let mut users: BTreeSet<UserId> = connections.into_iter().map(|(user, _)| user).collect();
         for affected in affected {
             match affected {
@@ -98,7 +98,7 @@ impl Storage {
                 AffectedRef::ProviderUser(id) => {
                     let provider_user = provider_user_digest(id);
                     let found =
-                        self.db.all(FIND_REGISTERED, params![provider, &*provider_user], |row| row.id(0)).await?;
+                        self.0.db.all(FIND_REGISTERED, params![provider, &*provider_user], |row| row.id(0)).await?;
                     users.extend::<Vec<UserId>>(found);
                 }
                 AffectedRef::Connection(_) | AffectedRef::Account(_) => {}
@@ -108,14 +108,14 @@ impl Storage {
     }
 
     /// Whether an event was processed before. `event` identifies it: its provider id, or its body.
-    pub async fn has_provider_event(&self, provider: &str, event: &str) -> Result<bool> {
-        let found = self.db.one(HAS_EVENT, params![provider, hash(event).as_ref()], |_| Ok(())).await?;
+    pub async fn has(self, provider: &str, event: &str) -> Result<bool> {
+        let found = self.0.db.one(HAS_EVENT, params![provider, hash(event).as_ref()], |_| Ok(())).await?;
         Ok(found.is_some())
     }
 
     /// Records a processed event. Idempotent.
-    pub async fn insert_provider_event(&self, provider: &str, event: &str, now: Timestamp) -> Result<()> {
-        self.db.run(INSERT_EVENT, params![provider, hash(event).as_ref(), now]).await.map(|_| ())
+    pub async fn insert(self, provider: &str, event: &str, now: Timestamp) -> Result<()> {
+        self.0.db.run(INSERT_EVENT, params![provider, hash(event).as_ref(), now]).await.map(|_| ())
     }
 }
 

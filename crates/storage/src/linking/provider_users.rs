@@ -9,7 +9,7 @@ use bellbird_domain::UserId;
 use jiff::Timestamp;
 use secrecy::SecretString;
 
-use crate::Storage;
+use crate::ProviderUsers;
 use crate::db::{Row, params, statements};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
@@ -65,21 +65,22 @@ pub struct ProviderUserRecord {
     pub credentials: Option<SecretString>,
 }
 
-impl Storage {
+impl ProviderUsers<'_> {
     /// Returns the user's credentials at a provider, or claims the registration if there are none.
-    pub async fn claim_provider_user(
-        &self,
+    pub async fn claim(
+        self,
         user: UserId,
         provider: &str,
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<ProviderUserState> {
-        if let Some(credentials) = self.find_provider_user_credentials(user, provider).await? {
+        if let Some(credentials) = self.find_credentials(user, provider).await? {
             return Ok(ProviderUserState::Ready(credentials));
         }
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, user).await?;
-        if let Some(credentials) = self.find_secret_in(&mut tx, &SecretSlot::provider_user(user, provider)).await? {
+        if let Some(credentials) = self.0.secrets().find_in(&mut tx, &SecretSlot::provider_user(user, provider)).await?
+        {
             tx.rollback().await;
             return Ok(ProviderUserState::Ready(credentials));
         }
@@ -96,16 +97,16 @@ impl Storage {
     }
 
     /// The reference of an unfinished registration, for its claimed job.
-    pub async fn find_abandoned_reference(&self, job: &ClaimedJob) -> Result<Option<String>> {
+    pub async fn find_abandoned_reference(self, job: &ClaimedJob) -> Result<Option<String>> {
         let values = params![job.user_id(), job.provider.as_str()];
-        Ok(self.db.one(FIND_REFERENCE, values, reference).await?.flatten())
+        Ok(self.0.db.one(FIND_REFERENCE, values, reference).await?.flatten())
     }
 
     /// Stores the reference before the registration is attempted. Returns false, and changes nothing, if the lease was
     /// lost.
-    pub async fn set_provider_user_reference(&self, claim: &ClaimedProviderUser, reference: &str) -> Result<bool> {
+    pub async fn set_reference(self, claim: &ClaimedProviderUser, reference: &str) -> Result<bool> {
         let (user, provider) = (claim.job.user_id(), claim.job.provider.as_str());
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || !jobs::hold(&mut tx, &claim.job).await? {
             tx.rollback().await;
             return Ok(false);
@@ -117,8 +118,8 @@ impl Storage {
 
     /// Deletes an unfinished registration, which does not exist at the provider. Returns false, and changes nothing, if
     /// the lease was lost.
-    pub async fn delete_unfinished_provider_user(&self, job: &ClaimedJob) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
+    pub async fn delete_unfinished(self, job: &ClaimedJob) -> Result<bool> {
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, job.user_id()).await? || !jobs::delete(&mut tx, job).await? {
             tx.rollback().await;
             return Ok(false);
@@ -130,43 +131,43 @@ impl Storage {
 
     /// Completes a registration: seals the credentials and deletes the job. `provider_user_id` is the provider's id
     /// of the user, which provider events name. Returns false, and changes nothing, if the lease was lost.
-    pub async fn finish_provider_user(
-        &self,
+    pub async fn finish(
+        self,
         claim: &ClaimedProviderUser,
         provider_user_id: Option<&str>,
         credentials: &SecretString,
     ) -> Result<bool> {
         let (user, provider) = (claim.job.user_id(), claim.job.provider.as_str());
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || !jobs::delete(&mut tx, &claim.job).await? {
             tx.rollback().await;
             return Ok(false);
         }
         let provider_user_id = provider_user_id.map(provider_user_digest);
         tx.run(FINISH, params![user, provider, provider_user_id.as_deref()]).await?;
-        self.store_secret(&mut tx, &SecretSlot::provider_user(user, provider), credentials).await?;
+        self.0.secrets().store(&mut tx, &SecretSlot::provider_user(user, provider), credentials).await?;
         tx.commit().await?;
         Ok(true)
     }
 
     /// The credentials of a user whom we registered at a provider.
-    pub async fn find_provider_user_credentials(&self, user: UserId, provider: &str) -> Result<Option<SecretString>> {
-        self.find_secret(&SecretSlot::provider_user(user, provider)).await
+    pub async fn find_credentials(self, user: UserId, provider: &str) -> Result<Option<SecretString>> {
+        self.0.secrets().find(&SecretSlot::provider_user(user, provider)).await
     }
 
     /// All registrations of a user, by provider, including incomplete ones.
-    pub async fn list_provider_users(&self, user: UserId) -> Result<Vec<ProviderUserRecord>> {
-        let mut records = self.db.all(LIST, params![user], record).await?;
+    pub async fn list(self, user: UserId) -> Result<Vec<ProviderUserRecord>> {
+        let mut records = self.0.db.all(LIST, params![user], record).await?;
         for record in &mut records {
-            record.credentials = self.find_provider_user_credentials(user, &record.provider).await?;
+            record.credentials = self.find_credentials(user, &record.provider).await?;
         }
         Ok(records)
     }
 
     /// Deletes a registration and its credentials here, not at the provider. Idempotent. A task that holds the claim
     /// loses its lease.
-    pub async fn delete_provider_user(&self, user: UserId, provider: &str) -> Result<()> {
-        let mut tx = self.db.begin().await?;
+    pub async fn delete(self, user: UserId, provider: &str) -> Result<()> {
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
             return Ok(());
         }
@@ -176,11 +177,11 @@ impl Storage {
         tx.commit().await
     }
 
-    /// As [`Self::delete_provider_user`], but only if the user is registered under this provider id. Otherwise returns
+    /// As `storage.provider_users().delete`, but only if the user is registered under this provider id. Otherwise returns
     /// false and changes nothing.
-    pub async fn delete_provider_user_of(&self, user: UserId, provider: &str, provider_user_id: &str) -> Result<bool> {
+    pub async fn delete_of(self, user: UserId, provider: &str, provider_user_id: &str) -> Result<bool> {
         let digest = provider_user_digest(provider_user_id);
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
             || tx.run(DELETE_REGISTERED, params![user, provider, digest.as_str()]).await? == 0
         {

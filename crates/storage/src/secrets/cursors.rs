@@ -3,18 +3,18 @@
 use bellbird_domain::UserId;
 use zeroize::Zeroizing;
 
-use crate::{SealError, SealedFor, Storage};
+use crate::{SealError, SealedFor, Secrets};
 
 const PURPOSE: &str = "cursor";
 
-impl Storage {
+impl Secrets<'_> {
     /// Seals a position in a list of one user. It opens for this user and list only.
-    pub fn seal_cursor(&self, user: UserId, list: &str, position: &[u8]) -> Result<Vec<u8>, SealError> {
-        self.sealer.seal(SealedFor { purpose: PURPOSE, row: &[&user.to_string(), list] }, position)
+    pub fn seal_cursor(self, user: UserId, list: &str, position: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.0.sealer.seal(SealedFor { purpose: PURPOSE, row: &[&user.to_string(), list] }, position)
     }
 
-    /// Opens what [`Self::seal_cursor`] sealed. `None` for anything else.
-    pub fn open_cursor(&self, user: UserId, list: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        self.sealer.open(SealedFor { purpose: PURPOSE, row: &[&user.to_string(), list] }, sealed).ok()
+    /// Opens what `storage.secrets().seal_cursor` sealed. `None` for anything else.
+    pub fn open_cursor(self, user: UserId, list: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.0.sealer.open(SealedFor { purpose: PURPOSE, row: &[&user.to_string(), list] }, sealed).ok()
     }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::db::{Db, Param, Row, Tx, params, statements};
 use crate::error::Result;
-use crate::{SealError, SealedFor, Storage, key_id_of};
+use crate::{SealError, SealedFor, Secrets, key_id_of};
 
 /// Secrets sealed again in one transaction: few enough that other writers hardly wait.
 const RESEAL_BATCH_SIZE: i64 = 50;
@@ -104,7 +104,7 @@ pub struct UnopenableSecret {
 #[derive(Debug, Clone)]
 pub struct SecretCursor(SecretSlot);
 
-/// The result of [`Storage::reseal_batch`].
+/// The result of `storage.secrets().reseal_batch`.
 #[derive(Debug, Default)]
 pub struct ResealedBatch {
     /// Now sealed with the first key.
@@ -133,18 +133,18 @@ struct Stored {
     sealed: Vec<u8>,
 }
 
-impl Storage {
+impl<'s> Secrets<'s> {
     /// Opens the credentials of the user's connection, even of one being deleted.
-    pub async fn find_credentials(&self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
-        self.find_secret(&SecretSlot::credentials(user, connection)).await
+    pub async fn find_credentials(self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
+        self.find(&SecretSlot::credentials(user, connection)).await
     }
 
     /// Counts secrets by key, and lists those that cannot be opened.
-    pub async fn sealed_secrets(&self) -> Result<SealedSecrets> {
+    pub async fn sealed(self) -> Result<SealedSecrets> {
         let mut found = SealedSecrets::default();
         let mut after = None;
         loop {
-            let secrets = self.db.all(LIST, &list_params(after.as_ref(), SCAN_BATCH_SIZE), stored).await?;
+            let secrets = self.0.db.all(LIST, &list_params(after.as_ref(), SCAN_BATCH_SIZE), stored).await?;
             let Some(last) = secrets.last() else { return Ok(found) };
             after = Some(SecretCursor(last.slot.clone()));
             for Stored { slot, sealed } in secrets {
@@ -162,20 +162,20 @@ impl Storage {
     }
 
     /// The id of the key that seals.
-    pub fn sealing_key_id(&self) -> &str {
-        self.sealer.key_ids().next().unwrap_or_default()
+    pub fn sealing_key_id(self) -> &'s str {
+        self.0.sealer.key_ids().next().unwrap_or_default()
     }
 
-    pub async fn count_secrets(&self) -> Result<u64> {
-        Ok(self.db.one(COUNT, params![], |row| row.number(0, "a count")).await?.unwrap_or(0))
+    pub async fn count(self) -> Result<u64> {
+        Ok(self.0.db.one(COUNT, params![], |row| row.number(0, "a count")).await?.unwrap_or(0))
     }
 
     /// Seals the next few secrets with the first key, in one transaction. Secrets already under that key are skipped,
     /// so an interrupted walk can start again. A secret that changes meanwhile is not lost: its new value is sealed. A
     /// secret that cannot be opened is counted, not an error.
-    pub async fn reseal_batch(&self, after: Option<SecretCursor>) -> Result<ResealedBatch> {
+    pub async fn reseal_batch(self, after: Option<SecretCursor>) -> Result<ResealedBatch> {
         let mut batch = ResealedBatch::default();
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         let secrets = tx.all(LIST, &list_params(after.as_ref(), RESEAL_BATCH_SIZE), stored).await?;
         batch.next = secrets.last().map(|last| SecretCursor(last.slot.clone()));
         for secret in secrets {
@@ -189,7 +189,7 @@ impl Storage {
         Ok(batch)
     }
 
-    async fn reseal(&self, tx: &mut Tx, secret: Stored, batch: &mut ResealedBatch) -> Result<()> {
+    async fn reseal(self, tx: &mut Tx, secret: Stored, batch: &mut ResealedBatch) -> Result<()> {
         let Stored { slot, sealed: mut before } = secret;
         let [user, purpose, subject] = slot.params();
         loop {
@@ -214,39 +214,39 @@ impl Storage {
     }
 
     /// Erases old sealed values from the database files, as far as Bellbird can. Call it after the last
-    /// [`Self::reseal_batch`], even if that changed nothing: an earlier walk may have been interrupted before this
+    /// `storage.secrets().reseal_batch`, even if that changed nothing: an earlier walk may have been interrupted before this
     /// step.
     ///
     /// # Errors
     /// [`StorageError::Unavailable`](crate::StorageError::Unavailable) also if another process writes to the SQLite
     /// file for several seconds.
-    pub async fn erase_leftovers(&self) -> Result<Leftovers> {
-        match &self.db {
+    pub async fn erase_leftovers(self) -> Result<Leftovers> {
+        match &self.0.db {
             Db::Sqlite(db) => Ok(if db.compact().await? { Leftovers::None } else { Leftovers::InWal }),
             Db::Postgres(_) => Ok(Leftovers::ServerManaged),
         }
     }
 
     /// Seals a secret and stores it, replacing the old one.
-    pub(crate) async fn store_secret(&self, tx: &mut Tx, slot: &SecretSlot, secret: &SecretString) -> Result<()> {
+    pub(crate) async fn store(self, tx: &mut Tx, slot: &SecretSlot, secret: &SecretString) -> Result<()> {
         store_sealed(tx, slot, &self.seal_secret(slot, secret)?).await
     }
 
     /// Opens the secret of a slot, if there is one.
-    pub(crate) async fn find_secret(&self, slot: &SecretSlot) -> Result<Option<SecretString>> {
-        let sealed = self.db.one(FIND, &slot.params(), sealed).await?;
+    pub(crate) async fn find(self, slot: &SecretSlot) -> Result<Option<SecretString>> {
+        let sealed = self.0.db.one(FIND, &slot.params(), sealed).await?;
         Ok(sealed.map(|sealed| self.open_secret(slot, &sealed)).transpose()?)
     }
 
-    /// As [`Self::find_secret`], in a transaction.
-    pub(crate) async fn find_secret_in(&self, tx: &mut Tx, slot: &SecretSlot) -> Result<Option<SecretString>> {
+    /// As `storage.secrets().find`, in a transaction.
+    pub(crate) async fn find_in(self, tx: &mut Tx, slot: &SecretSlot) -> Result<Option<SecretString>> {
         let sealed = tx.one(FIND, &slot.params(), sealed).await?;
         Ok(sealed.map(|sealed| self.open_secret(slot, &sealed)).transpose()?)
     }
 
     /// Copies a secret to another slot. A secret that cannot be opened is copied as it is: it cannot be opened there
     /// either, and a later read reports that.
-    pub(crate) async fn copy_secret(&self, tx: &mut Tx, from: &SecretSlot, to: &SecretSlot) -> Result<()> {
+    pub(crate) async fn copy(self, tx: &mut Tx, from: &SecretSlot, to: &SecretSlot) -> Result<()> {
         let Some(held) = tx.one(FIND, &from.params(), sealed).await? else { return Ok(()) };
         let resealed = match self.open_secret(from, &held) {
             Ok(secret) => self.seal_secret(to, &secret)?,
@@ -255,15 +255,15 @@ impl Storage {
         store_sealed(tx, to, &resealed).await
     }
 
-    fn seal_secret(&self, slot: &SecretSlot, secret: &SecretString) -> std::result::Result<Vec<u8>, SealError> {
+    fn seal_secret(self, slot: &SecretSlot, secret: &SecretString) -> std::result::Result<Vec<u8>, SealError> {
         let row = (slot.user.to_string(), slot.subject.as_str());
         let sealed_for = SealedFor { purpose: &slot.purpose, row: &[&row.0, row.1] };
-        self.sealer.seal(sealed_for, secret.expose_secret().as_bytes())
+        self.0.sealer.seal(sealed_for, secret.expose_secret().as_bytes())
     }
 
-    fn open_secret(&self, slot: &SecretSlot, sealed: &[u8]) -> std::result::Result<SecretString, SealError> {
+    fn open_secret(self, slot: &SecretSlot, sealed: &[u8]) -> std::result::Result<SecretString, SealError> {
         let row = (slot.user.to_string(), slot.subject.as_str());
-        let opened = self.sealer.open(SealedFor { purpose: &slot.purpose, row: &[&row.0, row.1] }, sealed)?;
+        let opened = self.0.sealer.open(SealedFor { purpose: &slot.purpose, row: &[&row.0, row.1] }, sealed)?;
         let text = std::str::from_utf8(&opened).map_err(|_| SealError::DoesNotOpen)?;
         Ok(SecretString::from(text))
     }

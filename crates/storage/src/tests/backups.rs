@@ -37,16 +37,16 @@ fn reason<T>(result: Result<T, StorageError>) -> String {
 
 both! {
     async fn only_a_copy_awaits_a_decision(db) {
-        assert!(!db.awaits_restore_decision().await.unwrap(), "new");
-        db.set_copy().await.unwrap();
-        assert!(db.awaits_restore_decision().await.unwrap());
-        db.set_restore_decided().await.unwrap();
-        assert!(!db.reopen().await.awaits_restore_decision().await.unwrap(), "decided");
+        assert!(!db.backups().awaits_restore_decision().await.unwrap(), "new");
+        db.backups().set_copy().await.unwrap();
+        assert!(db.backups().awaits_restore_decision().await.unwrap());
+        db.backups().set_restore_decided().await.unwrap();
+        assert!(!db.reopen().await.backups().awaits_restore_decision().await.unwrap(), "decided");
         // Rows restored into a database that was migrated before.
         db.raw("INSERT INTO database_origin (origin) VALUES ('original')").await;
-        assert!(db.awaits_restore_decision().await.unwrap(), "a second row");
+        assert!(db.backups().awaits_restore_decision().await.unwrap(), "a second row");
         db.raw("DELETE FROM database_origin").await;
-        assert!(db.awaits_restore_decision().await.unwrap(), "no row");
+        assert!(db.backups().awaits_restore_decision().await.unwrap(), "no row");
     }
 }
 
@@ -55,17 +55,17 @@ fn postgres_vacuum_is_no_restore() {
     on_postgres(async |db| {
         for decided in [false, true] {
             if decided {
-                db.set_restore_decided().await.unwrap();
+                db.backups().set_restore_decided().await.unwrap();
             }
             for vacuum in ["VACUUM FREEZE", "VACUUM FULL", "VACUUM (FULL, FREEZE)"] {
                 db.raw(&format!("{vacuum} database_origin")).await;
-                assert!(!db.awaits_restore_decision().await.unwrap(), "{vacuum}");
+                assert!(!db.backups().awaits_restore_decision().await.unwrap(), "{vacuum}");
             }
         }
         // What pg_restore does: the same text in another row.
         db.raw("CREATE TABLE old AS SELECT * FROM database_origin; DELETE FROM database_origin").await;
         db.raw("INSERT INTO database_origin SELECT * FROM old").await;
-        assert!(db.awaits_restore_decision().await.unwrap());
+        assert!(db.backups().awaits_restore_decision().await.unwrap());
     });
 }
 
@@ -133,7 +133,7 @@ fn database_in_use_is_not_replaced() {
         // The test's own handle is open, as that of another command would be.
         let error = reason(stage(db, &file).await);
         assert!(error.contains("test.db open: wait until it ends"), "{error}");
-        assert_eq!(db.list_users().await.unwrap().len(), 1);
+        assert_eq!(db.users().list().await.unwrap().len(), 1);
     });
 }
 
@@ -152,7 +152,7 @@ fn restore_keeps_others_out() {
         let present = staged.open_present().await.unwrap();
         staged.put_in_place(present, true, at(0)).await.unwrap();
         let restored = Storage::open(&url, sealer).await.unwrap();
-        assert_eq!(restored.list_users().await.unwrap().len(), 1);
+        assert_eq!(restored.users().list().await.unwrap().len(), 1);
     });
 }
 
@@ -207,7 +207,7 @@ fn restored_file_is_private_and_decided_or_not() {
             assert_eq!((mode(&database), mode(&aside)), (0o600, 0o640));
             let users = async |file: &Path| {
                 let db = Storage::open(&format!("sqlite:{}", file.display()), sealer.clone()).await.unwrap();
-                (db.list_users().await.unwrap().len(), db.awaits_restore_decision().await.unwrap())
+                (db.users().list().await.unwrap().len(), db.backups().awaits_restore_decision().await.unwrap())
             };
             assert_eq!(users(&database).await, (1, !is_decided));
             assert_eq!(users(&aside).await, (2, false));
@@ -263,12 +263,12 @@ fn another_or_undecided_database_is_not_compared() {
         let other = Storage::open(&format!("sqlite:{}", beside(db, "other.db").display()), db.sealer.clone()).await;
         let other = other.unwrap();
         other.migrate().await.unwrap();
-        assert!(reason(other.state_for(db).await).contains("it is another database"));
+        assert!(reason(other.backups().state_for(db.backups()).await).contains("it is another database"));
         let file = beside(db, "backup.db");
         db.back_up(&file).await.unwrap();
         let copy = Storage::open(&format!("sqlite:{}", file.display()), db.sealer.clone()).await.unwrap();
-        assert!(reason(copy.state_for(db).await).contains("without a decision since"));
-        assert!(db.state_for(&copy).await.is_ok());
+        assert!(reason(copy.backups().state_for(db.backups()).await).contains("without a decision since"));
+        assert!(db.backups().state_for(copy.backups()).await.is_ok());
     });
 }
 
@@ -279,7 +279,7 @@ fn restore_revives_nothing() {
         let mut keys = Vec::new();
         for number in 0..5 {
             let user = [anna, anna, anna, ben, gone][usize::from(number)];
-            keys.push(db.insert_key(user, &key(number), "k", None, at(0)).await.unwrap().id);
+            keys.push(db.keys().insert(user, &key(number), "k", None, at(0)).await.unwrap().id);
         }
         let accounts = [new_account("acc", "Everyday")];
         let mut connections = Vec::new();
@@ -292,38 +292,38 @@ fn restore_revives_nothing() {
         }
         register_provider_user(db, anna, "person", "credentials").await;
         register_provider_user(db, gone, "other person", "credentials").await;
-        db.insert_link(&new_link(anna, "token", at(1_000)), at(0)).await.unwrap();
+        db.links().insert(&new_link(anna, "token", at(1_000)), at(0)).await.unwrap();
         // The backup is made while this removal waits.
-        db.begin_removal(ben, connections[3], at(20), at(20)).await.unwrap().expect("hidden");
+        db.removals().begin(ben, connections[3], at(20), at(20)).await.unwrap().expect("hidden");
 
         let file = beside(db, "backup.db");
         db.back_up(&file).await.unwrap();
         let copy = TestDb::attach(format!("sqlite:{}", file.display()), db.sealer.clone()).await;
 
-        db.revoke_key(keys[1], at(100)).await.unwrap();
-        db.expire_key(keys[2], at(200)).await.unwrap();
+        db.keys().revoke(keys[1], at(100)).await.unwrap();
+        db.keys().expire(keys[2], at(200)).await.unwrap();
         assert!(db.remove(anna, connections[1], at(100)).await);
-        db.begin_removal(ben, connections[2], at(100), at(100)).await.unwrap().expect("hidden");
+        db.removals().begin(ben, connections[2], at(100), at(100)).await.unwrap().expect("hidden");
         let claim = db.claim_removal(ben, connections[3], at(100), at(200)).await.unwrap().expect("claimed");
-        assert!(db.finish_removal(&claim, "removed", at(100)).await.unwrap());
+        assert!(db.removals().finish(&claim, "removed", at(100)).await.unwrap());
         assert!(db.remove(gone, connections[4], at(100)).await);
-        db.delete_provider_user(gone, "fiskil").await.unwrap();
-        db.delete_user(gone).await.unwrap();
-        db.delete_endpoint(anna, endpoints[1]).await.unwrap();
-        db.disable_endpoint(anna, endpoints[2], "address not allowed", at(100)).await.unwrap().expect("disabled");
+        db.provider_users().delete(gone, "fiskil").await.unwrap();
+        db.users().delete(gone).await.unwrap();
+        db.endpoints().delete(anna, endpoints[1]).await.unwrap();
+        db.endpoints().disable(anna, endpoints[2], "address not allowed", at(100)).await.unwrap().expect("disabled");
         db.raw(&format!(
             "UPDATE webhook_endpoints SET url = 'https://new.example', event_types = 'trades.synced' WHERE id = '{}'",
             endpoints[3]
         ))
         .await;
-        db.update_user(ben, &UserChange { plan: Some(Plan::Developer), ..UserChange::default() }).await.unwrap();
+        db.users().update(ben, &UserChange { plan: Some(Plan::Developer), ..UserChange::default() }).await.unwrap();
         // Only here.
         let new_user = db.user("new@x").await.id;
-        db.insert_key(new_user, &key(9), "k", None, at(100)).await.unwrap();
+        db.keys().insert(new_user, &key(9), "k", None, at(100)).await.unwrap();
         db.connection(new_user, "new", &accounts).await;
 
-        let state = db.state_for(&copy).await.unwrap();
-        let (done, lost) = copy.carry_over(&state, at(300)).await.unwrap();
+        let state = db.backups().state_for(copy.backups()).await.unwrap();
+        let (done, lost) = copy.backups().carry_over(&state, at(300)).await.unwrap();
         let expected = CarriedOver {
             keys_revoked: 1,
             keys_shortened: 1,
@@ -337,17 +337,17 @@ fn restore_revives_nothing() {
             registrations_removed: 1,
         };
         assert_eq!((done, lost), (expected, LostSince { users: 1, keys: 1, connections: 1, endpoints: 0 }));
-        let revoked: Vec<_> = copy.list_keys(anna).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
+        let revoked: Vec<_> = copy.keys().list(anna).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
         assert_eq!(revoked, [None, Some(at(100)), None]);
         for (number, works) in [(0, true), (1, false), (2, false), (3, true), (4, false)] {
-            assert_eq!(copy.find_caller(&key(number), at(250)).await.unwrap().is_some(), works, "key {number}");
+            assert_eq!(copy.keys().find_caller(&key(number), at(250)).await.unwrap().is_some(), works, "key {number}");
         }
-        let left = copy.list_all_connections().await.unwrap();
+        let left = copy.connections().list_all().await.unwrap();
         let mut left: Vec<_> = left.iter().map(|connection| (connection.id, connection.status)).collect();
         left.sort_by_key(|(id, _)| connections.iter().position(|other| other == id));
         assert_eq!(left, [(connections[0], ConnectionStatus::Active), (connections[2], ConnectionStatus::Deleting)]);
         assert!(copy.claim_removal(ben, connections[2], at(300), at(400)).await.unwrap().is_some(), "due at once");
-        let left = copy.list_endpoints(anna).await.unwrap();
+        let left = copy.endpoints().list(anna).await.unwrap();
         let left: Vec<_> = left.iter().map(|e| (e.id, e.url.as_str(), e.disabled_reason.as_deref())).collect();
         assert_eq!(
             left,
@@ -357,20 +357,20 @@ fn restore_revives_nothing() {
                 (endpoints[3], "https://new.example", None),
             ]
         );
-        let last = &copy.list_endpoints(anna).await.unwrap()[2];
+        let last = &copy.endpoints().list(anna).await.unwrap()[2];
         assert_eq!(last.event_types, [EventType::TradesSynced]);
-        assert_eq!(copy.find_user(ben).await.unwrap().unwrap().plan, Plan::Developer);
-        assert_eq!(copy.find_user(gone).await.unwrap(), None);
-        assert_eq!(copy.list_provider_users(anna).await.unwrap().len(), 1);
-        copy.set_restore_decided().await.unwrap();
+        assert_eq!(copy.users().find(ben).await.unwrap().unwrap().plan, Plan::Developer);
+        assert_eq!(copy.users().find(gone).await.unwrap(), None);
+        assert_eq!(copy.provider_users().list(anna).await.unwrap().len(), 1);
+        copy.backups().set_restore_decided().await.unwrap();
         assert_eq!(copy.texts("SELECT id FROM links").await, [""; 0]);
         // Secrets of what is left, and no others.
         assert_eq!((copy.secrets_for("credentials").await, copy.secrets_for("webhook").await), (2, 3));
         // A second time, nothing is left to do.
-        let (done, _) = copy.carry_over(&state, at(301)).await.unwrap();
+        let (done, _) = copy.backups().carry_over(&state, at(301)).await.unwrap();
         assert_eq!(done, CarriedOver::default());
         // The previous database has not changed.
-        assert_eq!(db.list_users().await.unwrap().len(), 3);
+        assert_eq!(db.users().list().await.unwrap().len(), 3);
     });
 }
 
@@ -378,15 +378,15 @@ both! {
     async fn revoking_all_keys_keeps_the_first_time(db) {
         let user = db.user("a@x").await.id;
         for number in 0..3 {
-            db.insert_key(user, &key(number), "k", None, at(0)).await.unwrap();
+            db.keys().insert(user, &key(number), "k", None, at(0)).await.unwrap();
         }
-        let first = db.list_keys(user).await.unwrap()[0].id;
-        db.revoke_key(first, at(1)).await.unwrap();
-        db.insert_link(&new_link(user, "token", at(1_000)), at(0)).await.unwrap();
-        assert_eq!(db.revoke_all_keys(at(2)).await.unwrap(), 2);
-        let times: Vec<_> = db.list_keys(user).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
+        let first = db.keys().list(user).await.unwrap()[0].id;
+        db.keys().revoke(first, at(1)).await.unwrap();
+        db.links().insert(&new_link(user, "token", at(1_000)), at(0)).await.unwrap();
+        assert_eq!(db.backups().revoke_all_keys(at(2)).await.unwrap(), 2);
+        let times: Vec<_> = db.keys().list(user).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
         assert_eq!(times, [Some(at(1)), Some(at(2)), Some(at(2))]);
-        db.set_restore_decided().await.unwrap();
+        db.backups().set_restore_decided().await.unwrap();
         assert_eq!(db.texts("SELECT id FROM links").await, [""; 0]);
     }
 }

@@ -21,11 +21,11 @@ both! {
             tasks.spawn(async move {
                 for round in 0..ROUNDS {
                     let key = key_of(task, round);
-                    storage.insert_key(user, &key, "k", None, at(0)).await.unwrap();
-                    assert!(storage.find_caller(&key, at(1)).await.unwrap().is_some(), "its own write is visible");
+                    storage.keys().insert(user, &key, "k", None, at(0)).await.unwrap();
+                    assert!(storage.keys().find_caller(&key, at(1)).await.unwrap().is_some(), "its own write is visible");
                     let consent = format!("{task}-{round}");
                     let new = new_connection_of(user, &consent);
-                    storage.import_connection(&new.as_new(), &[new_account("a", "A")], at(2)).await.unwrap();
+                    storage.connections().import(&new.as_new(), &[new_account("a", "A")], at(2)).await.unwrap();
                 }
             });
         }
@@ -33,8 +33,8 @@ both! {
             done.unwrap();
         }
         let expected = usize::from(TASKS * ROUNDS);
-        assert_eq!(db.list_keys(user).await.unwrap().len(), expected);
-        assert_eq!(db.accounts(user).await.len(), expected);
+        assert_eq!(db.keys().list(user).await.unwrap().len(), expected);
+        assert_eq!(db.visible_accounts(user).await.len(), expected);
         assert_eq!(db.revision(user).await, i64::try_from(expected).unwrap(), "no revision was lost");
     }
 
@@ -46,14 +46,14 @@ both! {
             let new = users.map(|user| new_connection_of(user, &consent));
             let new = new.each_ref().map(OwnedConnection::as_new);
             let (first, second) = tokio::join!(
-                handles[0].import_connection(&new[0], &[], at(1)),
-                handles[1].import_connection(&new[1], &[], at(1)),
+                handles[0].connections().import(&new[0], &[], at(1)),
+                handles[1].connections().import(&new[1], &[], at(1)),
             );
             let (made, rejected): (Vec<_>, Vec<_>) = [first, second].into_iter().partition(Result::is_ok);
             assert_eq!(made.len(), 1);
             assert!(matches!(rejected[0], Err(StorageError::Conflict(_))), "{rejected:?}");
         }
-        assert_eq!(db.list_all_connections().await.unwrap().len(), 8);
+        assert_eq!(db.connections().list_all().await.unwrap().len(), 8);
     }
 
     async fn status_change_is_applied_once(db) {
@@ -64,11 +64,11 @@ both! {
             let id = db.connection(user, &format!("c{round}"), &[]).await.id;
             let claim = db.claim_refresh(user, id, at(1), at(9)).await.unwrap().expect("claimed");
             let (first, second) = tokio::join!(
-                handles[0].set_status_after_refresh(&claim, active, revoked, "refreshed", at(1), at(1)),
-                handles[1].set_status_after_refresh(&claim, active, revoked, "refreshed", at(1), at(1)),
+                handles[0].refreshes().set_status(&claim, active, revoked, "refreshed", at(1), at(1)),
+                handles[1].refreshes().set_status(&claim, active, revoked, "refreshed", at(1), at(1)),
             );
             assert!(first.unwrap() ^ second.unwrap());
-            assert_eq!(db.list_audit(id).await.unwrap().len(), 2);
+            assert_eq!(db.connections().list_audit(id).await.unwrap().len(), 2);
         }
     }
 
@@ -77,9 +77,9 @@ both! {
         let handles = [db.reopen().await, db.reopen().await];
         let plan = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
         let zone = UserChange { timezone: Some(Some("Asia/Tokyo")), ..UserChange::default() };
-        let (first, second) = tokio::join!(handles[0].update_user(user, &plan), handles[1].update_user(user, &zone));
+        let (first, second) = tokio::join!(handles[0].users().update(user, &plan), handles[1].users().update(user, &zone));
         assert!(first.is_ok() && second.is_ok());
-        let now = db.find_user(user).await.unwrap().unwrap();
+        let now = db.users().find(user).await.unwrap().unwrap();
         assert_eq!((now.plan, now.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
         assert_eq!(db.revision(user).await, 2);
     }

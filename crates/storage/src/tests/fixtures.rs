@@ -38,8 +38,9 @@ pub(crate) fn secret(text: &str) -> SecretString {
 
 /// A link session whose callback was received, with a lease from 10 to 40.
 pub(crate) async fn session_with_callback(db: &Storage, user: UserId, state: &str) -> ClaimedLinkSession {
-    db.insert_link_session(&new_session(user, state), at(0)).await.unwrap();
-    db.receive_link_callback(state, &secret("code=answer"), (Confirmation::Confirmed, None), at(10), at(40))
+    db.link_sessions().insert(&new_session(user, state), at(0)).await.unwrap();
+    db.link_sessions()
+        .receive_callback(state, &secret("code=answer"), (Confirmation::Confirmed, None), at(10), at(40))
         .await
         .unwrap()
         .expect("in time")
@@ -54,12 +55,12 @@ pub(crate) fn new_link(user_id: UserId, token: &str, expires_at: Timestamp) -> N
 pub(crate) async fn insert_setup_token(db: &Storage, user_id: UserId, number: u8, expires_at: Timestamp) {
     let token = setup_token(number);
     let new = NewSetupToken { user_id, token: &token, name: "Actual", expires_at };
-    db.insert_setup_token(&new, at(0)).await.unwrap();
+    db.setup_tokens().insert(&new, at(0)).await.unwrap();
 }
 
 /// Claims the registration of a user who is not registered at the provider.
 pub(crate) async fn claimed_registration(db: &Storage, user: UserId, now: i64) -> ClaimedProviderUser {
-    match db.claim_provider_user(user, "fiskil", at(now), at(now + 30)).await.unwrap() {
+    match db.provider_users().claim(user, "fiskil", at(now), at(now + 30)).await.unwrap() {
         ProviderUserState::Claimed(claim) => claim,
         other => panic!("{other:?}"),
     }
@@ -68,8 +69,8 @@ pub(crate) async fn claimed_registration(db: &Storage, user: UserId, now: i64) -
 /// Registers a user at the provider.
 pub(crate) async fn register_provider_user(db: &Storage, user: UserId, provider_user_id: &str, credentials: &str) {
     let claim = claimed_registration(db, user, 0).await;
-    assert!(db.set_provider_user_reference(&claim, "ref").await.unwrap());
-    assert!(db.finish_provider_user(&claim, Some(provider_user_id), &secret(credentials)).await.unwrap());
+    assert!(db.provider_users().set_reference(&claim, "ref").await.unwrap());
+    assert!(db.provider_users().finish(&claim, Some(provider_user_id), &secret(credentials)).await.unwrap());
 }
 
 pub(crate) const SECRET: &str = "whsec_that_must_not_leak";
@@ -78,7 +79,7 @@ pub(crate) const SECRET: &str = "whsec_that_must_not_leak";
 pub(crate) async fn endpoint(db: &Storage, user: UserId, events: &[EventType]) -> EndpointId {
     let secret = secret(SECRET);
     let new = NewEndpoint { user_id: user, url: "https://hooks.example.com/x", event_types: events, secret: &secret };
-    db.insert_endpoint(&new, 20, at(0)).await.unwrap().id
+    db.endpoints().insert(&new, 20, at(0)).await.unwrap().id
 }
 
 pub(crate) fn digest(number: u8) -> Digest {
@@ -95,7 +96,7 @@ pub(crate) fn fingerprint(row: u8, occurrence: u32, content: u8) -> Fingerprint 
 pub(crate) async fn connection_to_sync(db: &Storage, user: UserId, consent: &str, next_sync_at: i64) -> ConnectionId {
     let credentials = credentials();
     let new = NewConnection { next_sync_at: at(next_sync_at), ..new_connection(user, consent, &credentials) };
-    db.import_connection(&new, &[], at(0)).await.unwrap().id
+    db.connections().import(&new, &[], at(0)).await.unwrap().id
 }
 
 pub(crate) async fn start_sync(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> ClaimedJob {
@@ -145,17 +146,17 @@ pub(crate) async fn finish_sync_with(
 ) -> (SyncRunId, u64) {
     let claim = start_sync(db, user, id, now).await;
     let finished = FinishedSync { events, ..empty_sync(now) };
-    (finished.run, db.finish_sync(&claim, &finished).await.unwrap().expect("finished"))
+    (finished.run, db.syncs().finish(&claim, &finished).await.unwrap().expect("finished"))
 }
 
 /// Claims the endpoint. Claims of other endpoints are released.
 pub(crate) async fn claimed_endpoint(db: &Storage, id: EndpointId, now: i64) -> ClaimedEndpoint {
     let mut found = None;
-    for claim in db.claim_due_endpoints(at(now), at(now + 30), 8, false).await.unwrap() {
+    for claim in db.deliveries().claim_endpoints(at(now), at(now + 30), 8, false).await.unwrap() {
         if claim.endpoint_id == id {
             found = Some(claim);
         } else {
-            assert!(db.release_endpoint(&claim, at(now)).await.unwrap());
+            assert!(db.deliveries().release_endpoint(&claim, at(now)).await.unwrap());
         }
     }
     found.expect("something is due for it")
@@ -188,7 +189,7 @@ pub(crate) fn finished_attempt(
 
 /// The states of the endpoint's deliveries, oldest event first.
 pub(crate) async fn states(db: &TestDb, user: UserId, endpoint: EndpointId) -> Vec<DeliveryState> {
-    let mut deliveries = db.list_deliveries(user, endpoint, None, 99).await.unwrap();
+    let mut deliveries = db.deliveries().list(user, endpoint, None, 99).await.unwrap();
     deliveries.reverse();
     deliveries.into_iter().map(|delivery| delivery.state).collect()
 }
@@ -217,7 +218,7 @@ pub(crate) async fn with_keys(db: &TestDb, numbers: &[u8]) -> Storage {
 pub(crate) async fn rotate(storage: &Storage) -> ResealedBatch {
     let mut all = ResealedBatch::default();
     loop {
-        let batch = storage.reseal_batch(all.next.take()).await.unwrap();
+        let batch = storage.secrets().reseal_batch(all.next.take()).await.unwrap();
         all.resealed += batch.resealed;
         all.already_current += batch.already_current;
         all.unopenable += batch.unopenable;

@@ -20,7 +20,7 @@ fn new_instance(number: u128) -> NewInstance {
 
 /// The machines of the instances that are alive.
 async fn hosts(db: &Storage, now: Timestamp) -> Vec<String> {
-    db.list_instances(now).await.unwrap().into_iter().map(|instance| instance.host).collect()
+    db.instances().list(now).await.unwrap().into_iter().map(|instance| instance.host).collect()
 }
 
 async fn with_keys(db: &TestDb, ids: &[&str]) -> Storage {
@@ -32,9 +32,9 @@ async fn with_keys(db: &TestDb, ids: &[&str]) -> Storage {
 both! {
     async fn instance_is_alive_until_it_stops(db) {
         let (first, second) = (new_instance(1), new_instance(2));
-        with_keys(db, &["2027", "2026"]).await.renew_instance(&first, at(0)).await.unwrap();
-        db.renew_instance(&second, at(5)).await.unwrap();
-        let listed = db.list_instances(at(6)).await.unwrap();
+        with_keys(db, &["2027", "2026"]).await.instances().renew(&first, at(0)).await.unwrap();
+        db.instances().renew(&second, at(5)).await.unwrap();
+        let listed = db.instances().list(at(6)).await.unwrap();
         assert_eq!(listed.len(), 2);
         let NewInstance { id, version, host, api_url, console_url, settings, started_at } = first.clone();
         let stored = &listed[0];
@@ -43,29 +43,29 @@ both! {
         assert_eq!((&stored.settings, stored.started_at, stored.last_seen_at), (&settings, started_at, at(0)));
         assert_eq!(stored.key_ids, ["2027", "2026"]);
         assert_eq!(listed[1].last_seen_at, at(5));
-        db.delete_instance(first.id).await.unwrap();
-        db.delete_instance(first.id).await.unwrap();
+        db.instances().delete(first.id).await.unwrap();
+        db.instances().delete(first.id).await.unwrap();
         assert_eq!(hosts(db, at(6)).await, ["web-2"]);
     }
 
     async fn killed_instance_is_dead_after_its_timeout(db) {
-        db.renew_instance(&new_instance(1), at(0)).await.unwrap();
-        db.renew_instance(&new_instance(2), at(0)).await.unwrap();
-        db.renew_instance(&new_instance(2), at(10)).await.unwrap();
-        assert_eq!(db.delete_dead_instances(at(29)).await.unwrap(), 0);
+        db.instances().renew(&new_instance(1), at(0)).await.unwrap();
+        db.instances().renew(&new_instance(2), at(0)).await.unwrap();
+        db.instances().renew(&new_instance(2), at(10)).await.unwrap();
+        assert_eq!(db.instances().delete_dead(at(29)).await.unwrap(), 0);
         assert_eq!(hosts(db, at(29)).await, ["web-1", "web-2"]);
         assert_eq!(hosts(db, at(30)).await, ["web-2"]);
-        assert_eq!(db.delete_dead_instances(at(30)).await.unwrap(), 1);
+        assert_eq!(db.instances().delete_dead(at(30)).await.unwrap(), 1);
         // It was not killed, only cut off from the database.
-        db.renew_instance(&new_instance(1), at(31)).await.unwrap();
+        db.instances().renew(&new_instance(1), at(31)).await.unwrap();
         assert_eq!(hosts(db, at(32)).await, ["web-1", "web-2"]);
-        assert_eq!(db.delete_all_instances().await.unwrap(), 2);
+        assert_eq!(db.instances().delete_all().await.unwrap(), 2);
         assert_eq!(hosts(db, at(32)).await, [""; 0]);
     }
 
     async fn all_instances_use_one_clock(db) {
         let (before, wrong) = (Timestamp::now(), at(0));
-        let time = db.database_time(wrong).await.unwrap();
+        let time = db.instances().database_time(wrong).await.unwrap();
         if db.kind() == "sqlite" {
             assert_eq!(time, wrong);
         } else {

@@ -27,7 +27,7 @@ impl Storage {
     ) -> Result<Vec<ClaimedJob>> {
         let mut claims = Vec::new();
         while claims.len() < limit {
-            let Some(claim) = self.claim_due_job(kind, "akahu", now, lease_until).await? else { break };
+            let Some(claim) = self.jobs().claim_due(kind, "akahu", now, lease_until).await? else { break };
             claims.push(claim);
         }
         Ok(claims)
@@ -70,16 +70,16 @@ impl Storage {
         let mut claims = Vec::new();
         for provider in ["akahu", "fiskil", "other"] {
             while claims.len() < limit {
-                let claim = self.claim_due_job(job_kinds::LINK_SESSION, provider, now, lease_until).await?;
+                let claim = self.jobs().claim_due(job_kinds::LINK_SESSION, provider, now, lease_until).await?;
                 let Some(claim) = claim else { break };
-                claims.extend(self.find_claimed_link_session(&claim).await?);
+                claims.extend(self.link_sessions().find_claimed(&claim).await?);
             }
         }
         Ok(claims)
     }
 
     pub(crate) async fn postpone_link_session(&self, claim: &ClaimedLinkSession, until: Timestamp) -> Result<bool> {
-        self.postpone_job(&claim.job, until).await
+        self.jobs().postpone(&claim.job, until).await
     }
 
     pub(crate) async fn claim_refresh(
@@ -89,7 +89,7 @@ impl Storage {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        self.claim_job(&JobKey::new(job_kinds::REFRESH, user, id), now, lease_until).await
+        self.jobs().claim(&JobKey::new(job_kinds::REFRESH, user, id), now, lease_until).await
     }
 
     pub(crate) async fn claim_sync(
@@ -99,7 +99,7 @@ impl Storage {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        self.claim_job(&JobKey::new(job_kinds::SYNC, user, id), now, lease_until).await
+        self.jobs().claim(&JobKey::new(job_kinds::SYNC, user, id), now, lease_until).await
     }
 
     pub(crate) async fn claim_removal(
@@ -109,7 +109,7 @@ impl Storage {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        self.claim_job(&JobKey::new(job_kinds::REMOVAL, user, id), now, lease_until).await
+        self.jobs().claim(&JobKey::new(job_kinds::REMOVAL, user, id), now, lease_until).await
     }
 
     pub(crate) async fn request_refresh(
@@ -119,7 +119,7 @@ impl Storage {
         now: Timestamp,
         at_most_every: SignedDuration,
     ) -> Result<bool> {
-        self.request_job(&JobKey::new(job_kinds::REFRESH, user, id), now, at_most_every).await
+        self.jobs().request(&JobKey::new(job_kinds::REFRESH, user, id), now, at_most_every).await
     }
 
     pub(crate) async fn request_sync(
@@ -129,6 +129,6 @@ impl Storage {
         now: Timestamp,
         at_most_every: SignedDuration,
     ) -> Result<bool> {
-        self.request_job(&JobKey::new(job_kinds::SYNC, user, id), now, at_most_every).await
+        self.jobs().request(&JobKey::new(job_kinds::SYNC, user, id), now, at_most_every).await
     }
 }

@@ -81,7 +81,7 @@ async fn print_claim_time(db: &TestDb, connections: u32) {
     let mut times = Vec::new();
     for _ in 0..30 {
         let start = std::time::Instant::now();
-        assert!(db.claim_due_job("sync", "akahu", at(0), at(99)).await.unwrap().is_some());
+        assert!(db.jobs().claim_due("sync", "akahu", at(0), at(99)).await.unwrap().is_some());
         times.push(start.elapsed());
     }
     times.sort_unstable();

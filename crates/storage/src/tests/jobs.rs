@@ -103,8 +103,8 @@ async fn play(db: &TestDb, steps: &[Step]) {
     let mut model = Model::default();
     for subject in 0..SUBJECTS {
         let run_at = i64::try_from(subject).unwrap() * 7;
-        db.insert_job(&key(subject), "", at(run_at)).await.unwrap();
-        db.insert_job(&key(subject), "", at(-99)).await.unwrap();
+        db.jobs().insert(&key(subject), "", at(run_at)).await.unwrap();
+        db.jobs().insert(&key(subject), "", at(-99)).await.unwrap();
         model.jobs[subject].planned = Some(run_at);
     }
     for step in steps {
@@ -128,7 +128,7 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
         Step::Wait(seconds) => model.now += seconds,
         Step::ClaimDue => {
             let earliest = model.jobs.iter().filter_map(Job::due_at).filter(|due| *due <= now).min();
-            match (db.claim_due_job(KIND, "", at(now), lease).await.unwrap(), earliest) {
+            match (db.jobs().claim_due(KIND, "", at(now), lease).await.unwrap(), earliest) {
                 (None, None) => {}
                 (Some(claim), Some(earliest)) => {
                     let subject: usize = claim.key.subject.parse().unwrap();
@@ -140,7 +140,7 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
         }
         Step::Claim(subject) => {
             let free = model.jobs[subject].holder.is_none_or(|(_, until)| until <= now);
-            let claim = db.claim_job(&key(subject), at(now), lease).await.unwrap();
+            let claim = db.jobs().claim(&key(subject), at(now), lease).await.unwrap();
             assert_eq!(claim.is_some(), free, "one holder at a time");
             if let Some(claim) = claim {
                 model.start(subject, claim);
@@ -148,7 +148,7 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
         }
         Step::Renew(number) => {
             let Some((subject, claim, holds)) = model.holder(number) else { return };
-            assert_eq!(db.renew_job(&claim, lease).await.unwrap(), holds);
+            assert_eq!(db.jobs().renew(&claim, lease).await.unwrap(), holds);
             if let Some((_, until)) = model.jobs[subject].holder.as_mut().filter(|_| holds) {
                 *until = now + LEASE;
             }
@@ -156,7 +156,7 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
         Step::Finish(number, next) => {
             let Some((subject, claim, holds)) = model.holder(number) else { return };
             let next = next.map(|after| now + after);
-            assert_eq!(db.finish_job(&claim, next.map(at)).await.unwrap(), holds);
+            assert_eq!(db.jobs().finish(&claim, next.map(at)).await.unwrap(), holds);
             if holds {
                 model.jobs[subject].release(next);
                 model.jobs[subject].attempts = 0;
@@ -164,7 +164,7 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
         }
         Step::Fail(number, after) => {
             let Some((subject, claim, holds)) = model.holder(number) else { return };
-            assert_eq!(db.fail_job(&claim, "error", at(now + after)).await.unwrap(), holds);
+            assert_eq!(db.jobs().fail(&claim, "error", at(now + after)).await.unwrap(), holds);
             if holds {
                 model.jobs[subject].release(Some(now + after));
                 model.jobs[subject].attempts += 1;
@@ -172,7 +172,7 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
         }
         Step::Request(subject, behind, every) => {
             let asked_at = now - behind;
-            assert!(db.request_job(&key(subject), at(asked_at), SignedDuration::from_secs(every)).await.unwrap());
+            assert!(db.jobs().request(&key(subject), at(asked_at), SignedDuration::from_secs(every)).await.unwrap());
             let job = &mut model.jobs[subject];
             // A run that starts after the request fulfils it. Not sooner than allowed after the last start.
             let allowed = job.started.filter(|started| asked_at - every < *started).map_or(asked_at, |at| at + every);
@@ -239,35 +239,35 @@ both! {
         consistent().await;
         let credentials = credentials();
         let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
-        db.import_connection(&repair, &[], at(20)).await.unwrap();
+        db.connections().import(&repair, &[], at(20)).await.unwrap();
         consistent().await;
         let sync = db.claim_sync(user, id, at(21), at(90)).await.unwrap().expect("claimed");
-        let removal = db.begin_removal(user, id, at(30), at(60)).await.unwrap().expect("hidden");
+        let removal = db.removals().begin(user, id, at(30), at(60)).await.unwrap().expect("hidden");
         consistent().await;
-        assert!(!db.finish_job(&sync, Some(at(40))).await.unwrap());
-        assert!(!db.request_job(&sync.key, at(40), SignedDuration::ZERO).await.unwrap());
+        assert!(!db.jobs().finish(&sync, Some(at(40))).await.unwrap());
+        assert!(!db.jobs().request(&sync.key, at(40), SignedDuration::ZERO).await.unwrap());
         consistent().await;
-        assert!(db.finish_removal(&removal, "deleted", at(50)).await.unwrap());
-        assert!(!db.fail_job(&removal, "late", at(60)).await.unwrap());
+        assert!(db.removals().finish(&removal, "deleted", at(50)).await.unwrap());
+        assert!(!db.jobs().fail(&removal, "late", at(60)).await.unwrap());
         consistent().await;
-        db.insert_link_session(&new_session(user, "expires"), at(0)).await.unwrap();
+        db.link_sessions().insert(&new_session(user, "expires"), at(0)).await.unwrap();
         let session = session_with_callback(db, user, "ends").await;
         let registration = claimed_registration(db, user, 0).await;
         consistent().await;
-        assert!(db.end_link_session(&session, "linked").await.unwrap());
-        assert!(!db.postpone_job(&session.job, at(60)).await.unwrap());
+        assert!(db.link_sessions().end(&session, "linked").await.unwrap());
+        assert!(!db.jobs().postpone(&session.job, at(60)).await.unwrap());
         consistent().await;
-        assert_eq!(db.delete_outdated(at(9_999_999)).await.unwrap(), 2);
+        assert_eq!(db.link_sessions().delete_outdated(at(9_999_999)).await.unwrap(), 2);
         consistent().await;
-        assert!(db.finish_provider_user(&registration, None, &secret("credentials")).await.unwrap());
-        assert!(!db.fail_job(&registration.job, "late", at(60)).await.unwrap());
+        assert!(db.provider_users().finish(&registration, None, &secret("credentials")).await.unwrap());
+        assert!(!db.jobs().fail(&registration.job, "late", at(60)).await.unwrap());
         consistent().await;
         let leaving = db.user("b@x").await.id;
-        db.insert_link_session(&new_session(leaving, "open"), at(0)).await.unwrap();
-        db.delete_user(leaving).await.unwrap();
+        db.link_sessions().insert(&new_session(leaving, "open"), at(0)).await.unwrap();
+        db.users().delete(leaving).await.unwrap();
         consistent().await;
-        let other = db.list_connections(user).await.unwrap()[0].id;
-        db.begin_removal(user, other, at(70), at(90)).await.unwrap().expect("hidden");
+        let other = db.connections().list(user).await.unwrap()[0].id;
+        db.removals().begin(user, other, at(70), at(90)).await.unwrap().expect("hidden");
         consistent().await;
         db.raw("DELETE FROM jobs WHERE kind = 'removal'").await;
         assert_eq!(db.texts(INCONSISTENT).await, ["no job: deleting"; 2], "the search works");

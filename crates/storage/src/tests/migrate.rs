@@ -96,7 +96,7 @@ both! {
         assert_eq!(db.pending_migrations().await.unwrap(), [""; 0]);
         assert_eq!(db.migrate().await.unwrap(), [""; 0]);
         let user = db.user("a@x").await;
-        assert_eq!(newer.find_user(user.id).await.unwrap(), Some(user));
+        assert_eq!(newer.users().find(user.id).await.unwrap(), Some(user));
         assert_eq!(newer.pending_of(&migrations).await.unwrap(), [""; 0]);
     }
 
@@ -131,13 +131,13 @@ both! {
         let migrations = [MIGRATIONS, &[later(2, "0002_second")]].concat();
         assert_eq!(migrate_to(db, &migrations).await.unwrap(), ["0002_second"]);
         assert_eq!(migrate_to(db, &migrations).await.unwrap(), [""; 0]);
-        assert_eq!(db.find_user(user.id).await.unwrap(), Some(user));
+        assert_eq!(db.users().find(user.id).await.unwrap(), Some(user));
         assert_eq!(db.texts("SELECT id FROM later").await, [""; 0]);
     }
 
     async fn missing_column_asks_for_migration(db) {
         db.raw("ALTER TABLE users DROP COLUMN timezone").await;
-        assert!(matches!(db.list_users().await, Err(StorageError::Schema(_))));
+        assert!(matches!(db.users().list().await, Err(StorageError::Schema(_))));
     }
 }
 

@@ -29,44 +29,51 @@ fn file_holds_no_plain_secrets() {
     on_sqlite(async |db| {
         let user = db.user("a@x").await;
         let key = key(7);
-        db.insert_key(user.id, &key, "laptop", None, at(0)).await.unwrap();
-        assert!(db.find_caller(&key, at(1)).await.unwrap().is_some());
+        db.keys().insert(user.id, &key, "laptop", None, at(0)).await.unwrap();
+        assert!(db.keys().find_caller(&key, at(1)).await.unwrap().is_some());
         let connection = db.connection(user.id, "consent", &[new_account("acc", "Everyday")]).await.id;
         // Renewed a few times, so that the WAL also has older pages.
         for second in 0..5 {
-            db.import_connection(&new_connection(user.id, "consent", &credentials()), &[], at(second)).await.unwrap();
+            db.connections()
+                .import(&new_connection(user.id, "consent", &credentials()), &[], at(second))
+                .await
+                .unwrap();
         }
-        assert!(db.find_credentials(user.id, connection).await.unwrap().is_some());
+        assert!(db.secrets().find_credentials(user.id, connection).await.unwrap().is_some());
         // A link, a link session in each phase before its end, and a registered user.
-        db.insert_link(&new_link(user.id, "token_that_must_not_leak", at(60)), at(0)).await.unwrap();
+        db.links().insert(&new_link(user.id, "token_that_must_not_leak", at(60)), at(0)).await.unwrap();
         insert_setup_token(db, user.id, 6, at(60)).await;
         let known_consents = ["consent_that_must_not_leak"];
         let new = NewLinkSession {
             known_consents: &known_consents,
             ..new_session(user.id, "started_state_that_must_not_leak")
         };
-        db.insert_link_session(&new, at(0)).await.unwrap();
+        db.link_sessions().insert(&new, at(0)).await.unwrap();
         session_with_callback(db, user.id, "state_that_must_not_leak").await;
         let claim = session_with_callback(db, user.id, "another_state").await;
         assert!(
-            db.store_link_credentials(&claim, &secret("link_credentials_that_must_not_leak"), at(20), at(40))
+            db.link_sessions()
+                .store_credentials(&claim, &secret("link_credentials_that_must_not_leak"), at(20), at(40))
                 .await
                 .unwrap()
         );
         register_provider_user(db, user.id, "provider_user_id_that_must_not_leak", "credentials_that_must_not_leak")
             .await;
-        db.insert_provider_event("akahu", "event_that_must_not_leak", at(0)).await.unwrap();
+        db.provider_events().insert("akahu", "event_that_must_not_leak", at(0)).await.unwrap();
         // A sync that stores a fingerprint and an event, for an endpoint with two secrets.
-        let fingerprint_key = db.fingerprint_key(user.id, connection).await.unwrap().expect("made");
+        let fingerprint_key = db.syncs().fingerprint_key(user.id, connection).await.unwrap().expect("made");
         let endpoint = endpoint(db, user.id, &[EventType::TransactionsSynced]).await;
         assert!(
-            db.rotate_endpoint_secret(user.id, endpoint, &secret("whsec_2_that_must_not_leak"), at(99)).await.unwrap()
+            db.endpoints()
+                .rotate_secret(user.id, endpoint, &secret("whsec_2_that_must_not_leak"), at(99))
+                .await
+                .unwrap()
         );
         let claim = start_sync(db, user.id, connection, 30).await;
         let (fingerprints, rows, events) = ([fingerprint(0x6b, 0, 0x6a)], [digest(0x6b)], [chunk(1, 1)]);
         let events = events.map(|event| NewWebhookEvent { rows: &rows, ..event });
         let finished = FinishedSync { fingerprints: Some(&fingerprints), events: &events, ..empty_sync(30) };
-        assert_eq!(db.finish_sync(&claim, &finished).await.unwrap(), Some(1));
+        assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), Some(1));
         let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
         let provider_user = provider_user_digest("provider_user_id_that_must_not_leak");
         let check = |when: &str| {
@@ -127,7 +134,7 @@ fn old_key_opens_nothing_after_rotation() {
         let mut ids = Vec::new();
         for consent in &consents {
             ids.push(
-                old.import_connection(&new_connection(user, consent, &credentials()), &[], at(1)).await.unwrap().id,
+                old.connections().import(&new_connection(user, consent, &credentials()), &[], at(1)).await.unwrap().id,
             );
         }
         let mut sealed = all_sealed(&file);
@@ -142,9 +149,11 @@ fn old_key_opens_nothing_after_rotation() {
         )
         .unwrap();
         for consent in &consents {
-            old.import_connection(&new_connection(user, consent, &credentials()), &[], at(2)).await.unwrap();
+            old.connections().import(&new_connection(user, consent, &credentials()), &[], at(2)).await.unwrap();
         }
-        assert!(old.store_link_credentials(&claim, &secret("link credentials"), at(20), at(40)).await.unwrap());
+        assert!(
+            old.link_sessions().store_credentials(&claim, &secret("link credentials"), at(20), at(40)).await.unwrap()
+        );
         sealed.extend(all_sealed(&file).into_iter().filter(|value| !sealed.contains(value)).collect::<Vec<_>>());
         drop(file);
         assert_eq!(sealed.len(), 123);
@@ -152,18 +161,18 @@ fn old_key_opens_nothing_after_rotation() {
 
         // A service with both keys keeps running beside the command.
         let (service, command) = (with_keys(db, &[2, 1]).await, with_keys(db, &[2, 1]).await);
-        assert!(service.find_credentials(user, ids[0]).await.unwrap().is_some());
+        assert!(service.secrets().find_credentials(user, ids[0]).await.unwrap().is_some());
         assert_eq!(rotate(&command).await.resealed, 62);
-        assert_eq!(command.erase_leftovers().await.unwrap(), Leftovers::None);
+        assert_eq!(command.secrets().erase_leftovers().await.unwrap(), Leftovers::None);
         assert_eq!(count_present(&sealed, &bytes(folder)), 0, "no value of the old key is left");
         // The service writes again and closes.
-        service.import_connection(&new_connection(user, "c0", &credentials()), &[], at(3)).await.unwrap();
+        service.connections().import(&new_connection(user, "c0", &credentials()), &[], at(3)).await.unwrap();
         service.close().await;
         assert_eq!(count_present(&sealed, &bytes(folder)), 0);
-        let error = old.find_provider_user_credentials(user, "fiskil").await.unwrap_err();
+        let error = old.provider_users().find_credentials(user, "fiskil").await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));
         for id in ids {
-            let error = old.find_credentials(user, id).await.unwrap_err();
+            let error = old.secrets().find_credentials(user, id).await.unwrap_err();
             assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));
         }
     });
@@ -192,7 +201,7 @@ fn removed_connection_leaves_no_bytes() {
 fn missing_table_error_names_the_remedy() {
     on_sqlite(async |db| {
         db.raw("DROP TABLE api_keys").await;
-        let error = db.find_caller(&key(1), at(0)).await.unwrap_err();
+        let error = db.keys().find_caller(&key(1), at(0)).await.unwrap_err();
         assert!(matches!(&error, StorageError::Schema(text) if text.contains("bellbird migrate")), "{error:?}");
     });
 }

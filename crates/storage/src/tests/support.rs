@@ -102,18 +102,19 @@ impl TestDb {
 
     pub(crate) async fn user(&self, email: &str) -> User {
         let new = NewUser { email, plan: Plan::Professional, timezone: None };
-        self.insert_user(&new, at(0)).await.expect("a user")
+        self.users().insert(&new, at(0)).await.expect("a user")
     }
 
     pub(crate) async fn connection(&self, user: UserId, consent: &str, accounts: &[NewAccount<'_>]) -> Connection {
         let credentials = credentials();
-        self.import_connection(&new_connection(user, consent, &credentials), accounts, at(10))
+        self.connections()
+            .import(&new_connection(user, consent, &credentials), accounts, at(10))
             .await
             .expect("a connection")
     }
 
-    pub(crate) async fn accounts(&self, user: UserId) -> Vec<Account> {
-        self.list_accounts(user, 1000, 0).await.expect("accounts").0
+    pub(crate) async fn visible_accounts(&self, user: UserId) -> Vec<Account> {
+        self.accounts().list(user, 1000, 0).await.expect("accounts").0
     }
 
     /// Changes a status as a refresh does. Returns false also if the refresh cannot be claimed.
@@ -126,8 +127,8 @@ impl TestDb {
     ) -> bool {
         let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
-        let changed = self.set_status_after_refresh(&claim, from, to, "refreshed", now, now).await.expect("set");
-        assert!(self.finish_job(&claim, None).await.expect("finished"));
+        let changed = self.refreshes().set_status(&claim, from, to, "refreshed", now, now).await.expect("set");
+        assert!(self.jobs().finish(&claim, None).await.expect("finished"));
         changed
     }
 
@@ -141,14 +142,16 @@ impl TestDb {
     ) -> bool {
         let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
-        assert!(self.apply_refresh(&claim, accounts, is_complete, now).await.expect("refreshed"));
-        self.finish_job(&claim, None).await.expect("finished")
+        assert!(self.refreshes().apply(&claim, accounts, is_complete, now).await.expect("refreshed"));
+        self.jobs().finish(&claim, None).await.expect("finished")
     }
 
     /// Hides and deletes a connection.
     pub(crate) async fn remove(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> bool {
-        let Some(claim) = self.begin_removal(user, connection, now, now).await.expect("hidden") else { return false };
-        self.finish_removal(&claim, "deleted", now).await.expect("gone")
+        let Some(claim) = self.removals().begin(user, connection, now, now).await.expect("hidden") else {
+            return false;
+        };
+        self.removals().finish(&claim, "deleted", now).await.expect("gone")
     }
 
     /// One column of a connection's row, as text. Empty for NULL.

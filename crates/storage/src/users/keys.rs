@@ -10,7 +10,7 @@ use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::users::user::parse_timezone;
-use crate::{Storage, StorageError};
+use crate::{Keys, StorageError};
 
 statements! {
     /// Inserts nothing if the user does not exist.
@@ -53,7 +53,7 @@ pub struct KeyRecord {
     /// The first characters of the key, to recognise it in a list.
     pub prefix: String,
     pub created_at: Timestamp,
-    /// The last use that [`Storage::touch_key`] recorded.
+    /// The last use that `storage.keys().touch` recorded.
     pub last_used_at: Option<Timestamp>,
     /// The key works before this time.
     pub expires_at: Option<Timestamp>,
@@ -64,24 +64,24 @@ pub struct KeyRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundCaller {
     pub caller: Caller,
-    /// The recorded last use. It lets the caller decide whether to call [`Storage::touch_key`].
+    /// The recorded last use. It lets the caller decide whether to call `storage.keys().touch`.
     pub last_used_at: Option<Timestamp>,
 }
 
-impl Storage {
+impl Keys<'_> {
     /// Stores the key's hash, prefix and name.
     ///
     /// # Errors
     /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the key does.
-    pub async fn insert_key(
-        &self,
+    pub async fn insert(
+        self,
         user: UserId,
         key: &ApiKey,
         name: &str,
         expires_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<KeyRecord> {
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         let record = insert(&mut tx, user, key, name, expires_at, now).await?;
         tx.commit().await?;
         Ok(record)
@@ -92,43 +92,43 @@ impl Storage {
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] if this program does not know the user's plan or timezone.
-    pub async fn find_caller(&self, key: &ApiKey, now: Timestamp) -> Result<Option<FoundCaller>> {
-        self.db.one(FIND_CALLER, params![hash(key.expose()).as_ref(), now], found_caller).await
+    pub async fn find_caller(self, key: &ApiKey, now: Timestamp) -> Result<Option<FoundCaller>> {
+        self.0.db.one(FIND_CALLER, params![hash(key.expose()).as_ref(), now], found_caller).await
     }
 
-    /// As [`Storage::find_caller`], for a key that was found before: a long answer checks it again.
-    pub async fn find_caller_by_id(&self, user: UserId, key: KeyId, now: Timestamp) -> Result<Option<FoundCaller>> {
-        self.db.one(FIND_CALLER_BY_ID, params![user, key, now], found_caller).await
+    /// As `storage.keys().find_caller`, for a key that was found before: a long answer checks it again.
+    pub async fn find_caller_by_id(self, user: UserId, key: KeyId, now: Timestamp) -> Result<Option<FoundCaller>> {
+        self.0.db.one(FIND_CALLER_BY_ID, params![user, key, now], found_caller).await
     }
 
     /// Records the last use of a key, unless a later one is recorded. Does nothing if the key is gone. The revision
     /// stays the same.
-    pub async fn touch_key(&self, user: UserId, key: KeyId, now: Timestamp) -> Result<()> {
-        self.db.run(TOUCH, params![user, key, now]).await.map(|_| ())
+    pub async fn touch(self, user: UserId, key: KeyId, now: Timestamp) -> Result<()> {
+        self.0.db.run(TOUCH, params![user, key, now]).await.map(|_| ())
     }
 
     /// All keys of a user, oldest first, including revoked and expired ones.
-    pub async fn list_keys(&self, user: UserId) -> Result<Vec<KeyRecord>> {
-        self.db.all(LIST, params![user], record).await
+    pub async fn list(self, user: UserId) -> Result<Vec<KeyRecord>> {
+        self.0.db.all(LIST, params![user], record).await
     }
 
     /// Finds a key of any user, for the command line.
-    pub async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>> {
-        self.db.one(FIND, params![id], record).await
+    pub async fn find(self, id: KeyId) -> Result<Option<KeyRecord>> {
+        self.0.db.one(FIND, params![id], record).await
     }
 
     /// Revokes a key. Revoking it again keeps the first time.
-    pub async fn revoke_key(&self, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
-        self.db.write_one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("key"))
+    pub async fn revoke(self, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
+        self.0.db.write_one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("key"))
     }
 
     /// Makes a key expire at `at`, or at its own expiry if that is earlier.
-    pub async fn expire_key(&self, id: KeyId, at: Timestamp) -> Result<KeyRecord> {
-        self.db.write_one(EXPIRE, params![id, at], record).await?.ok_or(StorageError::NotFound("key"))
+    pub async fn expire(self, id: KeyId, at: Timestamp) -> Result<KeyRecord> {
+        self.0.db.write_one(EXPIRE, params![id, at], record).await?.ok_or(StorageError::NotFound("key"))
     }
 }
 
-/// As [`Storage::insert_key`], in a transaction.
+/// As `storage.keys().insert`, in a transaction.
 pub(crate) async fn insert(
     tx: &mut Tx,
     user: UserId,

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::Storage;
+use crate::SetupTokens;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
@@ -72,14 +72,14 @@ struct StoredToken {
     key: Option<KeyId>,
 }
 
-impl Storage {
+impl SetupTokens<'_> {
     /// Stores a setup token.
     ///
     /// # Errors
     /// [`crate::StorageError::NotFound`] if the user does not exist, and [`crate::StorageError::Conflict`] if the token
     /// does.
-    pub async fn insert_setup_token(&self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<()> {
-        let mut tx = self.db.begin().await?;
+    pub async fn insert(self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<()> {
+        let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
         let (id, hash) = (Param::Id(Uuid::now_v7()), hash(new.token.expose()));
         let values = params![new.user_id, id, hash.as_ref(), new.name, now, new.expires_at];
@@ -88,13 +88,13 @@ impl Storage {
     }
 
     /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds.
-    pub async fn claim_setup_token(&self, token: &SetupToken, key: &ApiKey, now: Timestamp) -> Result<SetupTokenClaim> {
+    pub async fn claim(self, token: &SetupToken, key: &ApiKey, now: Timestamp) -> Result<SetupTokenClaim> {
         let hash = hash(token.expose());
         // A read first: made-up tokens must not take SQLite's one writer.
-        let Some(found) = self.db.one(FIND, params![hash.as_ref()], stored_token).await? else {
+        let Some(found) = self.0.db.one(FIND, params![hash.as_ref()], stored_token).await? else {
             return Ok(SetupTokenClaim::Unknown);
         };
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, found.user).await? {
             tx.rollback().await;
             return Ok(SetupTokenClaim::Unknown);
@@ -120,9 +120,9 @@ impl Storage {
     }
 
     /// Lists how a key was created with a setup token, and rejected claims of that token. Oldest first.
-    pub async fn list_key_audit(&self, user: UserId, key: KeyId) -> Result<Vec<KeyAuditRow>> {
+    pub async fn list_key_audit(self, user: UserId, key: KeyId) -> Result<Vec<KeyAuditRow>> {
         let row = |row: &Row<'_>| Ok(KeyAuditRow { at: row.time(0)?, event: row.text(1)?.to_owned() });
-        self.db.all(LIST_AUDIT, params![user, key], row).await
+        self.0.db.all(LIST_AUDIT, params![user, key], row).await
     }
 }
 

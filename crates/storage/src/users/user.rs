@@ -11,7 +11,7 @@ use crate::jobs;
 use crate::linking::{link_sessions, links};
 use crate::locks::lock_user;
 use crate::webhooks::endpoints;
-use crate::{Storage, StorageError};
+use crate::{StorageError, Users};
 
 statements! {
     INSERT = "INSERT INTO users (id, email, email_folded, plan, timezone, revision, created_at)
@@ -62,13 +62,13 @@ pub struct UserChange<'a> {
     pub timezone: Option<Option<&'a str>>,
 }
 
-impl Storage {
+impl Users<'_> {
     /// Adds a user. [`StorageError::Conflict`] if the e-mail address is in use, in any case.
-    pub async fn insert_user(&self, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
+    pub async fn insert(self, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
         let id = UserId::new();
         let folded = fold(user.email);
         let values = params![id, user.email, folded.as_str(), user.plan.as_str(), user.timezone, now];
-        self.db.run(INSERT, values).await.map_err(|error| error.or_conflict("a user with this e-mail address"))?;
+        self.0.db.run(INSERT, values).await.map_err(|error| error.or_conflict("a user with this e-mail address"))?;
         Ok(User {
             id,
             email: user.email.to_owned(),
@@ -78,30 +78,30 @@ impl Storage {
         })
     }
 
-    pub async fn find_user(&self, id: UserId) -> Result<Option<User>> {
-        self.db.one(FIND, params![id], user).await
+    pub async fn find(self, id: UserId) -> Result<Option<User>> {
+        self.0.db.one(FIND, params![id], user).await
     }
 
     /// The timezone in which the user's days begin and end. None if the user does not exist.
-    pub async fn find_zone(&self, id: UserId) -> Result<Option<TimeZone>> {
-        let user = self.find_user(id).await?;
+    pub async fn find_zone(self, id: UserId) -> Result<Option<TimeZone>> {
+        let user = self.find(id).await?;
         user.map(|user| parse_timezone(user.timezone.as_deref())).transpose()
     }
 
     /// Finds the user with this e-mail address, without regard to case.
-    pub async fn find_user_by_email(&self, email: &str) -> Result<Option<User>> {
-        self.db.one(FIND_BY_EMAIL, params![fold(email).as_str()], user).await
+    pub async fn find_by_email(self, email: &str) -> Result<Option<User>> {
+        self.0.db.one(FIND_BY_EMAIL, params![fold(email).as_str()], user).await
     }
 
     /// All users, by e-mail address.
-    pub async fn list_users(&self) -> Result<Vec<User>> {
-        self.db.all(LIST, params![], user).await
+    pub async fn list(self) -> Result<Vec<User>> {
+        self.0.db.all(LIST, params![], user).await
     }
 
     /// Changes a user's e-mail address, plan or timezone, and returns the result. The revision grows only if a value
     /// changes. [`StorageError::Conflict`] if another user has the e-mail address.
-    pub async fn update_user(&self, id: UserId, change: &UserChange<'_>) -> Result<User> {
-        let mut tx = self.db.begin().await?;
+    pub async fn update(self, id: UserId, change: &UserChange<'_>) -> Result<User> {
+        let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, id).await?;
         let before = tx.one(FIND, params![id], user).await?.ok_or(StorageError::NotFound("user"))?;
         let mut after = before.clone();
@@ -130,8 +130,8 @@ impl Storage {
     /// [`StorageError::Conflict`] while the user has connections, including those being deleted: their consents must be
     /// withdrawn first. The same while the user is registered at a provider, because that registration must be deleted
     /// there. [`StorageError::NotFound`] if the user does not exist.
-    pub async fn delete_user(&self, id: UserId) -> Result<()> {
-        let mut tx = self.db.begin().await?;
+    pub async fn delete(self, id: UserId) -> Result<()> {
+        let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, id).await?;
         if tx.one(HAS_CONNECTIONS, params![id], |_| Ok(())).await?.is_some() {
             return Err(StorageError::Conflict(STILL_CONNECTED));

@@ -8,7 +8,7 @@ use bellbird_domain::{ApiVersion, EndpointId, EventId, SyncRunId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::Storage;
+use crate::Deliveries;
 use crate::db::{Db, Param, Row, Sql, Tx, params, statements};
 use crate::error::Result;
 use crate::webhooks::endpoints::fail_unfinished_deliveries;
@@ -224,12 +224,12 @@ pub struct FinishedAttempt {
     pub outcome: AttemptOutcome,
 }
 
-impl Storage {
+impl Deliveries<'_> {
     /// Claims up to `limit` endpoints with due deliveries and no lease, the longest due first. `failing` selects
     /// the endpoints whose exchanges have failed for a minute or longer, otherwise the rest. So endpoints that are dead
     /// do not delay the others, and a single failure does not put an endpoint behind them.
-    pub async fn claim_due_endpoints(
-        &self,
+    pub async fn claim_endpoints(
+        self,
         now: Timestamp,
         lease_until: Timestamp,
         limit: u32,
@@ -237,39 +237,34 @@ impl Storage {
     ) -> Result<Vec<ClaimedEndpoint>> {
         let statements: (Sql, Sql) =
             if failing { (IS_FAILING_DUE, CLAIM_FAILING) } else { (IS_HEALTHY_DUE, CLAIM_HEALTHY) };
-        self.db.claim_due(statements, now, lease_until, limit, claimed).await
+        self.0.db.claim_due(statements, now, lease_until, limit, claimed).await
     }
 
     /// Lists due deliveries of a claimed endpoint, the longest due first, then in the order of their events. Empty if
     /// the lease was lost or the endpoint is disabled.
-    pub async fn list_due_deliveries(
-        &self,
-        claim: &ClaimedEndpoint,
-        now: Timestamp,
-        limit: u32,
-    ) -> Result<Vec<DueDelivery>> {
+    pub async fn list_due(self, claim: &ClaimedEndpoint, now: Timestamp, limit: u32) -> Result<Vec<DueDelivery>> {
         let values = params![claim.user_id, claim.endpoint_id, claim.fence, now, i64::from(limit)];
-        self.db.all(LIST_DUE, values, due_delivery).await
+        self.0.db.all(LIST_DUE, values, due_delivery).await
     }
 
-    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of [`Self::list_due_deliveries`]. Empty
+    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of `storage.deliveries().list_due`. Empty
     /// if the lease was lost or ends before `lease_after`. Costs less than listing the deliveries.
     pub async fn list_due_ids(
-        &self,
+        self,
         claim: &ClaimedEndpoint,
         now: Timestamp,
         lease_after: Timestamp,
         limit: u32,
     ) -> Result<Vec<EventId>> {
         let values = params![claim.user_id, claim.endpoint_id, claim.fence, now, lease_after, i64::from(limit)];
-        self.db.all(LIST_DUE_IDS, values, |row| row.id(0)).await
+        self.0.db.all(LIST_DUE_IDS, values, |row| row.id(0)).await
     }
 
     /// Records attempts in one transaction. When a chunk has ended, the next chunk of its run becomes due. Skips events
     /// that were deleted, are no longer pending, or were redelivered since the attempt was due. Returns false, and
     /// changes nothing, if the lease was lost or the endpoint is disabled.
     pub async fn finish_attempts(
-        &self,
+        self,
         claim: &ClaimedEndpoint,
         attempts: &[FinishedAttempt],
         now: Timestamp,
@@ -285,10 +280,10 @@ impl Storage {
             || attempts.iter().filter(|finished| finished.exchange_failed).map(|finished| finished.at);
         let (first, last) = (failed_exchanges().min(), failed_exchanges().max());
         let health: &[Param<'_>] = params![user, endpoint, claim.fence, delivered, failed, first, last];
-        if matches!(self.db, Db::Postgres(_)) {
+        if matches!(self.0.db, Db::Postgres(_)) {
             return self.finish_attempts_on_postgres(claim, attempts, now, health).await;
         }
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if tx.one(UPDATE_HEALTH, health, |_| Ok(())).await?.is_none() {
             tx.rollback().await;
             return Ok(false);
@@ -301,7 +296,7 @@ impl Storage {
     }
 
     async fn finish_attempts_on_postgres(
-        &self,
+        self,
         claim: &ClaimedEndpoint,
         attempts: &[FinishedAttempt],
         now: Timestamp,
@@ -339,18 +334,13 @@ impl Storage {
             .collect();
         let mut statements: Vec<(Sql, &[Param<'_>])> = vec![(UPDATE_HEALTH, health), (FINISH_ON_POSTGRES, &values)];
         statements.extend(unblocks.iter().map(|values| (UNBLOCK_NEXT, values.as_slice())));
-        Ok(self.db.batch(&statements).await?[0].is_some())
+        Ok(self.0.db.batch(&statements).await?[0].is_some())
     }
 
-    /// As [`Storage::disable_endpoint`], for the holder of a claim. Returns false as [`Self::finish_attempts`] does.
-    pub async fn disable_claimed_endpoint(
-        &self,
-        claim: &ClaimedEndpoint,
-        reason: &str,
-        now: Timestamp,
-    ) -> Result<bool> {
+    /// As `storage.endpoints().disable`, for the holder of a claim. Returns false as `storage.deliveries().finish_attempts` does.
+    pub async fn disable_endpoint(self, claim: &ClaimedEndpoint, reason: &str, now: Timestamp) -> Result<bool> {
         let (user, endpoint) = (claim.user_id, claim.endpoint_id);
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if tx.run(DISABLE, params![user, endpoint, claim.fence, reason]).await? == 0 {
             tx.rollback().await;
             return Ok(false);
@@ -360,12 +350,12 @@ impl Storage {
         Ok(true)
     }
 
-    /// Releases the claim. Returns false as [`Self::finish_attempts`] does.
-    pub async fn release_endpoint(&self, claim: &ClaimedEndpoint, now: Timestamp) -> Result<bool> {
+    /// Releases the claim. Returns false as `storage.deliveries().finish_attempts` does.
+    pub async fn release_endpoint(self, claim: &ClaimedEndpoint, now: Timestamp) -> Result<bool> {
         let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
         let lock: &[Param<'_>] = params![user, endpoint, fence];
         let release: &[Param<'_>] = params![user, endpoint, fence, now];
-        let answers = self.db.batch(&[(LOCK_CLAIMED, lock), (RELEASE, release)]).await?;
+        let answers = self.0.db.batch(&[(LOCK_CLAIMED, lock), (RELEASE, release)]).await?;
         Ok(answers[1].is_some())
     }
 }

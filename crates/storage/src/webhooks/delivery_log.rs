@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::Storage;
+use crate::Deliveries;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
 
@@ -102,37 +102,32 @@ pub struct DeliveryOverview {
     pub failing: u64,
 }
 
-impl Storage {
+impl Deliveries<'_> {
     /// Lists deliveries to the user's endpoint, newest event first, in one state or in all.
-    pub async fn list_deliveries(
-        &self,
+    pub async fn list(
+        self,
         user: UserId,
         endpoint: EndpointId,
         state: Option<DeliveryState>,
         limit: u32,
     ) -> Result<Vec<DeliveryRecord>> {
         let values = params![user, endpoint, state.map(DeliveryState::as_str), i64::from(limit)];
-        self.db.all(LIST, values, delivery).await
+        self.0.db.all(LIST, values, delivery).await
     }
 
     /// Lists the attempts to deliver an event to the user's endpoint, oldest first.
-    pub async fn list_attempts(
-        &self,
-        user: UserId,
-        endpoint: EndpointId,
-        event: EventId,
-    ) -> Result<Vec<AttemptRecord>> {
-        let mut attempts = self.db.all(LIST_ATTEMPTS, params![user, endpoint, event], attempt).await?;
+    pub async fn list_attempts(self, user: UserId, endpoint: EndpointId, event: EventId) -> Result<Vec<AttemptRecord>> {
+        let mut attempts = self.0.db.all(LIST_ATTEMPTS, params![user, endpoint, event], attempt).await?;
         attempts.sort_unstable_by_key(|(id, _)| *id);
         // The stored number starts again with a redelivery.
         let numbered = (1..).zip(attempts).map(|(number, (_, attempt))| AttemptRecord { attempt: number, ..attempt });
         Ok(numbered.collect())
     }
 
-    pub async fn delivery_overview(&self, now: Timestamp) -> Result<DeliveryOverview> {
-        let counted = self.db.one(COUNT, params![now], overview).await?.unwrap_or_default();
+    pub async fn overview(self, now: Timestamp) -> Result<DeliveryOverview> {
+        let counted = self.0.db.one(COUNT, params![now], overview).await?.unwrap_or_default();
         let endpoints = |row: &Row<'_>| Ok((row.number(0, "a count")?, row.number(1, "a count")?));
-        let (disabled, failing) = self.db.one(COUNT_ENDPOINTS, params![], endpoints).await?.unwrap_or_default();
+        let (disabled, failing) = self.0.db.one(COUNT_ENDPOINTS, params![], endpoints).await?.unwrap_or_default();
         Ok(DeliveryOverview { disabled, failing, ..counted })
     }
 }

@@ -13,7 +13,7 @@ use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
 use crate::secrets::store::{SecretSlot, delete_secret};
-use crate::{Storage, StorageError};
+use crate::{Endpoints, StorageError};
 
 /// The columns that [`endpoint`] expects, in its order.
 macro_rules! select_endpoints {
@@ -129,15 +129,15 @@ pub struct EndpointSecrets {
     pub old: Option<SecretString>,
 }
 
-impl Storage {
+impl Endpoints<'_> {
     /// Adds an enabled endpoint with the current API version.
     ///
     /// # Errors
     /// [`StorageError::Conflict`] if the user has `max` endpoints, [`StorageError::NotFound`] if the user does not
     /// exist.
-    pub async fn insert_endpoint(&self, new: &NewEndpoint<'_>, max: u32, now: Timestamp) -> Result<Endpoint> {
+    pub async fn insert(self, new: &NewEndpoint<'_>, max: u32, now: Timestamp) -> Result<Endpoint> {
         let (user, id) = (new.user_id, EndpointId::new());
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, user).await?;
         let count = tx.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
         if count >= i64::from(max) {
@@ -148,7 +148,7 @@ impl Storage {
         let event_types = joined(new.event_types);
         let values = params![user, id, new.url, event_types.as_str(), api_version.as_str(), status.as_str(), now];
         tx.run(INSERT, values).await?;
-        self.store_secret(&mut tx, &SecretSlot::webhook(user, id), new.secret).await?;
+        self.0.secrets().store(&mut tx, &SecretSlot::webhook(user, id), new.secret).await?;
         tx.commit().await?;
         Ok(Endpoint {
             user_id: user,
@@ -165,35 +165,35 @@ impl Storage {
     }
 
     /// The user's endpoints, oldest first.
-    pub async fn list_endpoints(&self, user: UserId) -> Result<Vec<Endpoint>> {
-        self.db.all(LIST, params![user], endpoint).await
+    pub async fn list(self, user: UserId) -> Result<Vec<Endpoint>> {
+        self.0.db.all(LIST, params![user], endpoint).await
     }
 
     /// All users' endpoints, oldest first. For the command line.
-    pub async fn list_all_endpoints(&self) -> Result<Vec<Endpoint>> {
-        self.db.all(LIST_ALL, params![], endpoint).await
+    pub async fn list_all(self) -> Result<Vec<Endpoint>> {
+        self.0.db.all(LIST_ALL, params![], endpoint).await
     }
 
     /// Finds an endpoint of any user. For the command line.
-    pub async fn find_endpoint_any(&self, id: EndpointId) -> Result<Option<Endpoint>> {
-        self.db.one(FIND_ANY, params![id], endpoint).await
+    pub async fn find_any(self, id: EndpointId) -> Result<Option<Endpoint>> {
+        self.0.db.one(FIND_ANY, params![id], endpoint).await
     }
 
     /// Replaces an endpoint's secret. The old one also signs until `old_until`, but is dropped at once if it cannot be
     /// opened. Returns false if the user has no such endpoint.
-    pub async fn rotate_endpoint_secret(
-        &self,
+    pub async fn rotate_secret(
+        self,
         user: UserId,
         id: EndpointId,
         new: &SecretString,
         old_until: Timestamp,
     ) -> Result<bool> {
         let (slot, old_slot) = (SecretSlot::webhook(user, id), SecretSlot::old_webhook(user, id));
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
             return Ok(false);
         }
-        let old = match self.find_secret_in(&mut tx, &slot).await {
+        let old = match self.0.secrets().find_in(&mut tx, &slot).await {
             Err(StorageError::Sealed(_)) => None,
             other => other?,
         };
@@ -203,26 +203,21 @@ impl Storage {
             return Ok(false);
         }
         match &old {
-            Some(old) => self.store_secret(&mut tx, &old_slot, old).await?,
+            Some(old) => self.0.secrets().store(&mut tx, &old_slot, old).await?,
             None => delete_secret(&mut tx, &old_slot).await?,
         }
-        self.store_secret(&mut tx, &slot, new).await?;
+        self.0.secrets().store(&mut tx, &slot, new).await?;
         tx.commit().await?;
         Ok(true)
     }
 
     /// The secrets of the user's endpoint, without an old one that does not open. None if there is no such endpoint.
-    pub async fn endpoint_secrets(
-        &self,
-        user: UserId,
-        id: EndpointId,
-        now: Timestamp,
-    ) -> Result<Option<EndpointSecrets>> {
-        let until = self.db.one(FIND_OLD_SECRET_EXPIRES_AT, params![user, id], |row| row.opt_time(0)).await?;
+    pub async fn secrets(self, user: UserId, id: EndpointId, now: Timestamp) -> Result<Option<EndpointSecrets>> {
+        let until = self.0.db.one(FIND_OLD_SECRET_EXPIRES_AT, params![user, id], |row| row.opt_time(0)).await?;
         let Some(until) = until else { return Ok(None) };
-        let Some(current) = self.find_secret(&SecretSlot::webhook(user, id)).await? else { return Ok(None) };
+        let Some(current) = self.0.secrets().find(&SecretSlot::webhook(user, id)).await? else { return Ok(None) };
         let old = match until.filter(|until| *until > now) {
-            Some(_) => match self.find_secret(&SecretSlot::old_webhook(user, id)).await {
+            Some(_) => match self.0.secrets().find(&SecretSlot::old_webhook(user, id)).await {
                 Err(StorageError::Sealed(_)) => None,
                 found => found?,
             },
@@ -233,32 +228,20 @@ impl Storage {
 
     /// Changes where an endpoint is and which events it gets. The caller has checked the URL. Returns false if the user
     /// has no such endpoint.
-    pub async fn update_endpoint(
-        &self,
-        user: UserId,
-        id: EndpointId,
-        url: &str,
-        event_types: &[EventType],
-    ) -> Result<bool> {
-        Ok(self.db.run(UPDATE, params![user, id, url, joined(event_types).as_str()]).await? > 0)
+    pub async fn update(self, user: UserId, id: EndpointId, url: &str, event_types: &[EventType]) -> Result<bool> {
+        Ok(self.0.db.run(UPDATE, params![user, id, url, joined(event_types).as_str()]).await? > 0)
     }
 
     /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if the user has no
     /// such endpoint.
-    pub async fn enable_endpoint(&self, user: UserId, id: EndpointId) -> Result<bool> {
-        Ok(self.db.run(ENABLE, params![user, id]).await? > 0)
+    pub async fn enable(self, user: UserId, id: EndpointId) -> Result<bool> {
+        Ok(self.0.db.run(ENABLE, params![user, id]).await? > 0)
     }
 
     /// Disables an endpoint and fails its unfinished deliveries. `reason` is a few words. Returns the number of those
     /// deliveries, or None if the user has no such endpoint.
-    pub async fn disable_endpoint(
-        &self,
-        user: UserId,
-        id: EndpointId,
-        reason: &str,
-        now: Timestamp,
-    ) -> Result<Option<u64>> {
-        let mut tx = self.db.begin().await?;
+    pub async fn disable(self, user: UserId, id: EndpointId, reason: &str, now: Timestamp) -> Result<Option<u64>> {
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || tx.run(DISABLE, params![user, id, reason]).await? == 0 {
             tx.rollback().await;
             return Ok(None);
@@ -269,13 +252,13 @@ impl Storage {
     }
 
     /// Deletes previous secrets that have expired.
-    pub async fn delete_old_secrets(&self, now: Timestamp) -> Result<u64> {
-        self.db.run(DELETE_OLD_SECRETS, params![now]).await
+    pub async fn delete_old_secrets(self, now: Timestamp) -> Result<u64> {
+        self.0.db.run(DELETE_OLD_SECRETS, params![now]).await
     }
 
     /// Deletes an endpoint with its secrets and deliveries. Returns false if the user has no such endpoint.
-    pub async fn delete_endpoint(&self, user: UserId, id: EndpointId) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
+    pub async fn delete(self, user: UserId, id: EndpointId) -> Result<bool> {
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || tx.run(DELETE, params![user, id]).await? == 0 {
             tx.rollback().await;
             return Ok(false);

@@ -5,7 +5,7 @@ use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::Storage;
+use crate::Deliveries;
 use crate::db::{Param, Tx, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
@@ -99,11 +99,11 @@ pub struct PingResult<'a> {
     pub delivered: bool,
 }
 
-impl Storage {
+impl Deliveries<'_> {
     /// Stores the result of a ping: its event, delivery and only attempt. Returns false if the user has no such
     /// endpoint.
     pub async fn insert_ping(
-        &self,
+        self,
         user: UserId,
         endpoint: EndpointId,
         event: EventId,
@@ -111,7 +111,7 @@ impl Storage {
         result: &PingResult<'_>,
     ) -> Result<bool> {
         let PingResult { at, duration_ms, status, error, delivered } = *result;
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
             || tx.one(LOCK, params![user, endpoint], |_| Ok(())).await?.is_none()
         {
@@ -139,8 +139,8 @@ impl Storage {
 
     /// Makes the delivery of one event due now, whatever its state, with all attempts again. Returns false if there is
     /// no such delivery, it waits for an earlier chunk, the event is a ping, or the endpoint is disabled.
-    pub async fn redeliver(&self, user: UserId, endpoint: EndpointId, event: EventId, now: Timestamp) -> Result<bool> {
-        let mut tx = self.db.begin().await?;
+    pub async fn redeliver(self, user: UserId, endpoint: EndpointId, event: EventId, now: Timestamp) -> Result<bool> {
+        let mut tx = self.0.db.begin().await?;
         let is_enabled = make_due(&mut tx, (user, endpoint), now).await?;
         let attempt_id = Param::Id(Uuid::now_v7());
         tx.run(KEEP_ATTEMPT, params![user, endpoint, event, attempt_id]).await?;
@@ -155,8 +155,8 @@ impl Storage {
     /// Makes all failed deliveries of events created at `since` or later pending again, with all attempts. The lowest
     /// chunk of each run is due now, and the others wait for it. Pings are skipped. Returns the number of
     /// recovered deliveries, which is 0 if the endpoint is disabled.
-    pub async fn recover(&self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
-        let mut tx = self.db.begin().await?;
+    pub async fn recover(self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
+        let mut tx = self.0.db.begin().await?;
         if !make_due(&mut tx, (user, endpoint), now).await? {
             tx.rollback().await;
             return Ok(0);

@@ -14,7 +14,7 @@ use crate::digest::parse_digest;
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 use crate::webhooks::endpoints::{self, ENDPOINT_DISABLED};
-use crate::{Storage, StorageError};
+use crate::{StorageError, WebhookEvents};
 
 /// The columns that [`webhook_event`] expects, in its order.
 macro_rules! webhook_event_columns {
@@ -167,34 +167,34 @@ pub struct ConnectionStatusChange {
     pub last_refreshed_at: Option<Timestamp>,
 }
 
-impl Storage {
-    pub async fn find_webhook_event(&self, user: UserId, id: EventId) -> Result<Option<WebhookEvent>> {
-        self.db.one(FIND, params![user, id], webhook_event).await
+impl WebhookEvents<'_> {
+    pub async fn find(self, user: UserId, id: EventId) -> Result<Option<WebhookEvent>> {
+        self.0.db.one(FIND, params![user, id], webhook_event).await
     }
 
     /// Lists the events of a run that an endpoint gets after a chunk, in their order.
     pub async fn list_waiting_chunks(
-        &self,
+        self,
         (user, endpoint): (UserId, EndpointId),
         run: SyncRunId,
         chunk: u32,
         limit: u32,
     ) -> Result<Vec<WebhookEvent>> {
         let values = params![user, endpoint, run, i64::from(chunk), i64::from(limit)];
-        self.db.all(LIST_WAITING, values, webhook_event).await
+        self.0.db.all(LIST_WAITING, values, webhook_event).await
     }
 
     /// Deletes up to `limit` of the oldest events created before `before`, with their deliveries and attempts. Returns
     /// the number of deleted events, which is less than `limit` at the end.
-    pub async fn delete_outdated_webhook_events(&self, before: Timestamp, limit: u32) -> Result<u64> {
-        let found = self.db.all(LIST_OUTDATED, params![before, i64::from(limit)], ids).await?;
+    pub async fn delete_outdated(self, before: Timestamp, limit: u32) -> Result<u64> {
+        let found = self.0.db.all(LIST_OUTDATED, params![before, i64::from(limit)], ids).await?;
         let mut events_by_user: BTreeMap<UserId, Vec<EventId>> = BTreeMap::new();
         for (user, event) in found {
             events_by_user.entry(user).or_default().push(event);
         }
         let mut deleted = 0;
         for (user, events) in events_by_user {
-            let mut tx = self.db.begin().await?;
+            let mut tx = self.0.db.begin().await?;
             if lock_user_if_exists(&mut tx, user).await? {
                 endpoints::lock_endpoints(&mut tx, user).await?;
                 for event in events {

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use bellbird_api::views::{AccountView, ConnectionView};
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{Account, Connection, ConnectionId};
-use bellbird_api::views::{AccountView, ConnectionView};
 use bellbird_storage::{PendingRemoval, Storage};
 use clap::Args;
 use serde::Serialize;
@@ -70,7 +70,7 @@ struct RemovedConnection<'a> {
 pub(super) async fn run(storage: &Storage, connections: &Connections, args: &RemoveArgs) -> anyhow::Result<ExitCode> {
     let connection = find(storage, args.id).await?;
     let user = email_of(storage, connection.user_id).await?;
-    let accounts = storage.list_connection_accounts(connection.user_id, connection.id).await?;
+    let accounts = storage.accounts().list_of_connection(connection.user_id, connection.id).await?;
     let description = describe(&connection, &user, &accounts, args.local_only);
     if args.removal.dry_run {
         let view = PlannedRemoval {
@@ -120,7 +120,9 @@ async fn remove(
     let removed = outcome == Removal::Done;
     let pending = match &outcome {
         Removal::Done => None,
-        Removal::Waiting { .. } => storage.list_removals().await?.into_iter().find(|one| one.connection.id == args.id),
+        Removal::Waiting { .. } => {
+            storage.removals().list().await?.into_iter().find(|one| one.connection.id == args.id)
+        }
     };
     let name = &connection.institution_name;
     let error = match &outcome {

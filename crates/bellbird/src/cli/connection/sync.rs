@@ -64,8 +64,8 @@ struct FailedSync<'a> {
 pub(super) async fn run(storage: &Storage, connections: &Connections, args: &SyncArgs) -> anyhow::Result<ExitCode> {
     let targets = match (args.id, &args.user) {
         (Some(id), _) => vec![find(storage, id).await?],
-        (None, Some(user)) => storage.list_connections(find_user(storage, user).await?.id).await?,
-        (None, None) => storage.list_all_connections().await?,
+        (None, Some(user)) => storage.connections().list(find_user(storage, user).await?.id).await?,
+        (None, None) => storage.connections().list_all().await?,
     };
     if let (Some(id), [one]) = (args.id, &targets[..])
         && one.status == ConnectionStatus::Deleting

@@ -18,7 +18,7 @@ pub(super) async fn check(checks: &mut Checks, storage: &Storage) {
 
 async fn check_statuses(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {
     let (mut active, mut broken) = (0, 0);
-    for counted in storage.count_connections().await? {
+    for counted in storage.connections().count().await? {
         match counted.status {
             ConnectionStatus::Active => active += counted.count,
             ConnectionStatus::Deleting => {}
@@ -28,7 +28,7 @@ async fn check_statuses(checks: &mut Checks, storage: &Storage) -> Result<(), St
         }
     }
     for BrokenConnection { id, user_email, institution_name, status, since, .. } in
-        storage.list_broken_connections(SHOWN_MAX).await?
+        storage.connections().list_broken(SHOWN_MAX).await?
     {
         let since = output::format_instant(since);
         let detail = format!(

@@ -29,7 +29,7 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, storage: &St
 /// Reports connections whose last sync could not read all rows.
 async fn check_unreadable_rows(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {
     const NAME: &str = "rows";
-    let degraded = storage.list_degraded_connections(SHOWN_MAX + 1).await?;
+    let degraded = storage.syncs().list_degraded(SHOWN_MAX + 1).await?;
     for DegradedConnection { id, provider, rows } in degraded.iter().take(SHOWN_MAX as usize) {
         let detail = format!("connection {id} at {provider}: could not read {}", unreadable(rows));
         checks.add(NAME, Verdict::Note, detail);
@@ -46,10 +46,10 @@ async fn check_jobs(checks: &mut Checks, settings: &Settings, storage: &Storage)
         checks.add(NAME, Verdict::Note, "sync.enabled is false: only `bellbird connection sync` syncs");
     }
     let now = Timestamp::now();
-    let mut counts = storage.count_jobs(now).await?;
+    let mut counts = storage.jobs().count(now).await?;
     counts.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
     // Most failures first, so the first job that is not shown has the worst verdict of the rest.
-    let failing = storage.list_failing_jobs(SHOWN_MAX + 1).await?;
+    let failing = storage.jobs().list_failing(SHOWN_MAX + 1).await?;
     for job in failing.iter().take(SHOWN_MAX as usize) {
         let FailingJob { kind, subject, provider, attempts, last_error, next_attempt_at } = job;
         let next = output::format_instant(*next_attempt_at);
@@ -88,7 +88,7 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
         checks.add(NAME, Verdict::Note, detail);
     }
     let now = Timestamp::now();
-    let overview = match storage.delivery_overview(now).await {
+    let overview = match storage.deliveries().overview(now).await {
         Ok(overview) => overview,
         Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
     };

@@ -26,7 +26,7 @@ impl KeyRef {
     pub(super) async fn find(&self, storage: &Storage) -> anyhow::Result<KeyRecord> {
         let name = self.key.trim();
         if let Ok(id) = name.parse::<KeyId>() {
-            let found = storage.find_key(id).await?;
+            let found = storage.keys().find(id).await?;
             let missing = || Failure::not_found(format!("there is no key {id}: `bellbird key list` shows the ids"));
             let found = found.ok_or_else(missing)?;
             let user = match &self.user {
@@ -37,11 +37,11 @@ impl KeyRef {
         }
         let users = match &self.user {
             Some(user) => vec![find_user(storage, user).await?],
-            None => storage.list_users().await?,
+            None => storage.users().list().await?,
         };
         let mut named = Vec::new();
         for user in users {
-            let keys = storage.list_keys(user.id).await?.into_iter().filter(|key| key.name == name);
+            let keys = storage.keys().list(user.id).await?.into_iter().filter(|key| key.name == name);
             named.extend(keys.map(|key| (user.email.clone(), key)));
         }
         let now = Timestamp::now();

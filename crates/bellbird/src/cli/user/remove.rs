@@ -52,8 +52,9 @@ struct PlannedRemoval<'a> {
 
 pub(super) async fn run(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
-    let being_removed = storage.list_removals().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
-    if being_removed || !storage.list_connections(user.id).await?.is_empty() {
+    let being_removed =
+        storage.removals().list().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
+    if being_removed || !storage.connections().list(user.id).await?.is_empty() {
         return Err(still_connected(&user));
     }
     let plan = plan(storage, &user, args.local_only).await?;
@@ -67,11 +68,11 @@ pub(super) async fn run(settings: &Settings, storage: &Storage, args: &RemoveArg
 }
 
 async fn plan<'a>(storage: &Storage, user: &'a User, local_only: bool) -> anyhow::Result<PlannedRemoval<'a>> {
-    let registered = if local_only { Vec::new() } else { storage.list_provider_users(user.id).await? };
+    let registered = if local_only { Vec::new() } else { storage.provider_users().list(user.id).await? };
     Ok(PlannedRemoval {
         user,
-        keys: storage.list_keys(user.id).await?.len(),
-        endpoints: storage.list_endpoints(user.id).await?.len(),
+        keys: storage.keys().list(user.id).await?.len(),
+        endpoints: storage.endpoints().list(user.id).await?.len(),
         registrations: registered.into_iter().map(|registration| registration.provider).collect(),
         dry_run: true,
     })
@@ -99,7 +100,7 @@ async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs, user:
             user.email
         )
     })?;
-    match storage.delete_user(user.id).await {
+    match storage.users().delete(user.id).await {
         // A connection was made meanwhile.
         Err(StorageError::Conflict(_)) => Err(still_connected(user)),
         other => Ok(other?),

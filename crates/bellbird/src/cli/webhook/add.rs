@@ -86,7 +86,7 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
     let events = in_order(&args.events);
     let secret = new_secret();
     let new = NewEndpoint { user_id: user.id, url: &url, event_types: &events, secret: &secret };
-    let endpoint = match storage.insert_endpoint(&new, ENDPOINTS_MAX, Timestamp::now()).await {
+    let endpoint = match storage.endpoints().insert(&new, ENDPOINTS_MAX, Timestamp::now()).await {
         Err(StorageError::Conflict(_)) => bail!(
             "{0} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list --user {0}` shows \
              them, and `bellbird webhook remove ID` removes one",

@@ -50,7 +50,7 @@ pub(super) fn rejections(running: &[Instance], id: EndpointId, url: &str) -> Vec
 pub(in super::super) async fn obstacles(storage: &Storage, user: UserId) -> anyhow::Result<Vec<String>> {
     let running = instances::running(storage).await?;
     let mut found = Vec::new();
-    for endpoint in storage.list_endpoints(user).await? {
+    for endpoint in storage.endpoints().list(user).await? {
         match disabled(&endpoint) {
             Some(text) => found.push(text),
             None => found.extend(rejections(&running, endpoint.id, &endpoint.url)),

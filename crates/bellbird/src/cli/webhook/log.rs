@@ -69,7 +69,7 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
     if let Some(event) = args.event {
         return attempts(storage, args.format, &endpoint, event).await;
     }
-    let records = storage.list_deliveries(endpoint.user_id, endpoint.id, args.state, args.limit).await?;
+    let records = storage.deliveries().list(endpoint.user_id, endpoint.id, args.state, args.limit).await?;
     output::print(args.format, &records, |records| {
         let text = match (records.is_empty(), args.state) {
             (true, None) => "No deliveries yet.".to_owned(),
@@ -81,8 +81,8 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
 }
 
 async fn attempts(storage: &Storage, format: JsonFlag, endpoint: &Endpoint, event: EventId) -> anyhow::Result<()> {
-    let records = storage.list_attempts(endpoint.user_id, endpoint.id, event).await?;
-    if records.is_empty() && storage.find_webhook_event(endpoint.user_id, event).await?.is_none() {
+    let records = storage.deliveries().list_attempts(endpoint.user_id, endpoint.id, event).await?;
+    if records.is_empty() && storage.webhook_events().find(endpoint.user_id, event).await?.is_none() {
         return Err(event_not_found(endpoint.id, event));
     }
     output::print(format, &records, |records| {

@@ -97,18 +97,18 @@ struct RecoveryView {
 pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
     let (user, event) = (endpoint.user_id, args.event);
-    let Some(found) = storage.find_webhook_event(user, event).await? else {
+    let Some(found) = storage.webhook_events().find(user, event).await? else {
         return Err(event_not_found(endpoint.id, event));
     };
     if found.event_type == EventType::Ping {
         bail!("a ping cannot be redelivered: send another with `bellbird webhook ping {}`", endpoint.id);
     }
     check_enabled(&endpoint)?;
-    if !storage.redeliver(user, endpoint.id, event, Timestamp::now()).await? {
+    if !storage.deliveries().redeliver(user, endpoint.id, event, Timestamp::now()).await? {
         // The endpoint may have been disabled meanwhile.
         check_enabled(&find(storage, args.id).await?)?;
         let waiting = Some(DeliveryState::Waiting);
-        let waiting = storage.list_deliveries(user, endpoint.id, waiting, SCANNED_MAX).await?;
+        let waiting = storage.deliveries().list(user, endpoint.id, waiting, SCANNED_MAX).await?;
         if waiting.iter().any(|one| one.event_id == event) {
             bail!("the event waits for an earlier event of the same sync: redeliver that one instead");
         }
@@ -123,7 +123,7 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     check_enabled(&endpoint)?;
     let now = Timestamp::now();
     let since = args.since.instant(now)?;
-    let recovered = storage.recover(endpoint.user_id, endpoint.id, since, now).await?;
+    let recovered = storage.deliveries().recover(endpoint.user_id, endpoint.id, since, now).await?;
     if recovered == 0 {
         // The endpoint may have been disabled meanwhile.
         check_enabled(&find(storage, args.id).await?)?;

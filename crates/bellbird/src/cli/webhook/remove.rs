@@ -48,10 +48,10 @@ struct RemovedEndpoint {
 
 pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
-    let user = storage.find_user(endpoint.user_id).await?.map(|user| user.email);
+    let user = storage.users().find(endpoint.user_id).await?.map(|user| user.email);
     let mut cancelled_deliveries = 0;
     for state in [DeliveryState::Pending, DeliveryState::Waiting] {
-        let deliveries = storage.list_deliveries(endpoint.user_id, endpoint.id, Some(state), SCANNED_MAX).await?;
+        let deliveries = storage.deliveries().list(endpoint.user_id, endpoint.id, Some(state), SCANNED_MAX).await?;
         cancelled_deliveries += deliveries.len();
     }
     let cancels = output::details(&[("cancels", format!("pending deliveries: {cancelled_deliveries}"))]);
@@ -61,7 +61,7 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
         return output::print(args.format, &view, |_| dry_run_text(&description));
     }
     args.removal.confirm(args.format, &description)?;
-    if !storage.delete_endpoint(endpoint.user_id, endpoint.id).await? {
+    if !storage.endpoints().delete(endpoint.user_id, endpoint.id).await? {
         return Err(endpoint_not_found(args.id));
     }
     let view = RemovedEndpoint { id: args.id, removed: true };

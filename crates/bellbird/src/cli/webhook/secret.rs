@@ -37,10 +37,10 @@ pub(super) async fn rotate(storage: &Storage, args: &EndpointArgs) -> anyhow::Re
     let endpoint = find(storage, args.id).await?;
     let (secret, now) = (new_secret(), Timestamp::now());
     let until = now.checked_add(OLD_SECRET_LIFE)?;
-    if !storage.rotate_endpoint_secret(endpoint.user_id, endpoint.id, &secret, until).await? {
+    if !storage.endpoints().rotate_secret(endpoint.user_id, endpoint.id, &secret, until).await? {
         return Err(endpoint_not_found(args.id));
     }
-    let secrets = storage.endpoint_secrets(endpoint.user_id, endpoint.id, now).await?;
+    let secrets = storage.endpoints().secrets(endpoint.user_id, endpoint.id, now).await?;
     let old_secret_expires_at = secrets.and_then(|secrets| secrets.old).map(|_| until);
     let view = NewSecretView { id: endpoint.id, secret: secret.expose_secret(), old_secret_expires_at };
     output::print(args.format, &view, NewSecretView::text)

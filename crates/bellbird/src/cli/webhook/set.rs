@@ -42,10 +42,10 @@ pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) 
         None => (before.url.clone(), None),
     };
     let events = args.events.as_deref().map_or_else(|| before.event_types.clone(), in_order);
-    if !storage.update_endpoint(before.user_id, before.id, &url, &events).await? {
+    if !storage.endpoints().update(before.user_id, before.id, &url, &events).await? {
         return Err(endpoint_not_found(args.id));
     }
-    let user = storage.find_user(before.user_id).await?.map(|user| user.email);
+    let user = storage.users().find(before.user_id).await?.map(|user| user.email);
     let endpoint = find(storage, args.id).await?;
     output::print(args.format, &endpoint, |endpoint| format!("Changed.\n\n{}", details(endpoint, user.as_deref())))?;
     if let Some(unresolved) = unresolved {

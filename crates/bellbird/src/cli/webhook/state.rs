@@ -16,14 +16,14 @@ pub(super) const SCANNED_MAX: u32 = 100_000;
 
 pub(super) async fn enable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let before = find(storage, args.id).await?;
-    if !storage.enable_endpoint(before.user_id, before.id).await? {
+    if !storage.endpoints().enable(before.user_id, before.id).await? {
         return Err(endpoint_not_found(args.id));
     }
     let endpoint = find(storage, args.id).await?;
     let was_enabled = before.status == EndpointStatus::Enabled;
     print(args.format, &endpoint, if was_enabled { "Already enabled" } else { "Enabled" })?;
     let failed = Some(DeliveryState::Failed);
-    let failed = storage.list_deliveries(endpoint.user_id, endpoint.id, failed, SCANNED_MAX).await?;
+    let failed = storage.deliveries().list(endpoint.user_id, endpoint.id, failed, SCANNED_MAX).await?;
     if let Some(remark) = missed_remark(&before, &failed) {
         output::note(&remark);
     }
@@ -55,7 +55,7 @@ pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::R
     if before.status == EndpointStatus::Disabled {
         return print(args.format, &before, "Already disabled");
     }
-    let disabled = storage.disable_endpoint(before.user_id, before.id, BY_COMMAND, Timestamp::now()).await?;
+    let disabled = storage.endpoints().disable(before.user_id, before.id, BY_COMMAND, Timestamp::now()).await?;
     let cancelled = disabled.ok_or_else(|| endpoint_not_found(args.id))?;
     print(args.format, &find(storage, args.id).await?, "Disabled")?;
     if cancelled > 0 {

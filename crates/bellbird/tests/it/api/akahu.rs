@@ -25,7 +25,7 @@ async fn account_of(app: &App, person: &Person, kind: &str) -> (Value, String) {
     let shown = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
     let account = shown.into_iter().find(|account| account["type"] == kind).expect(kind);
     for connection in &person.connections {
-        for known in app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap() {
+        for known in app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap() {
             if account["id"] == known.id.to_string() {
                 return (account, known.provider_account_id);
             }
@@ -169,7 +169,7 @@ async fn timezone_never_shifts_a_day() {
     }
     for zone in ["Australia/Sydney", "Pacific/Auckland", "America/Los_Angeles", "Pacific/Kiritimati", "UTC"] {
         let change = UserChange { timezone: Some(Some(zone)), ..UserChange::default() };
-        app.storage.update_user(kiri.user.id, &change).await.unwrap();
+        app.storage.users().update(kiri.user.id, &change).await.unwrap();
         for (date, day) in days {
             let rows = app.get_as(&kiri.key, &path_of(&account, &format!("&from={day}&to={day}"))).await.data();
             let row = rows.iter().find(|row| row["description"] == format!("day {date}"));

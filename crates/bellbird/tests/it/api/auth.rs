@@ -66,23 +66,23 @@ on_both_databases! {
         let path = "/v1/accounts";
         assert_eq!(app.get(path).await.status, 200);
         let id = app.olivia.user.id;
-        app.storage.update_user(id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await.unwrap();
+        app.storage.users().update(id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await.unwrap();
         let answer = app.get(path).await;
         assert!(answer.error(403).contains("Developer or Professional plan"));
         assert!(answer.json()["error"].get("code").is_none());
         let upgrade = UserChange { plan: Some(Plan::Developer), ..UserChange::default() };
-        app.storage.update_user(id, &upgrade).await.unwrap();
+        app.storage.users().update(id, &upgrade).await.unwrap();
         assert_eq!(app.get(path).await.status, 200);
 
-        let key = &app.storage.list_keys(id).await.unwrap()[0];
-        app.storage.expire_key(key.id, app.clock.now() + SignedDuration::from_secs(10)).await.unwrap();
+        let key = &app.storage.keys().list(id).await.unwrap()[0];
+        app.storage.keys().expire(key.id, app.clock.now() + SignedDuration::from_secs(10)).await.unwrap();
         assert_eq!(app.get(path).await.status, 200);
         app.clock.set(app.clock.now() + SignedDuration::from_secs(10));
         app.get(path).await.error(401);
 
-        let key = &app.storage.list_keys(app.ben.user.id).await.unwrap()[0];
+        let key = &app.storage.keys().list(app.ben.user.id).await.unwrap()[0];
         assert_eq!(app.get_as(&app.ben.key, path).await.status, 200);
-        app.storage.revoke_key(key.id, app.clock.now()).await.unwrap();
+        app.storage.keys().revoke(key.id, app.clock.now()).await.unwrap();
         app.get_as(&app.ben.key, path).await.error(401);
     }
 }
@@ -153,7 +153,7 @@ async fn errors_count_and_unknown_paths_count_as_metadata() {
 async fn checks_run_limit_then_plan_then_parameters() {
     let app = App::start(limited()).await;
     let id = app.olivia.user.id;
-    app.storage.update_user(id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await.unwrap();
+    app.storage.users().update(id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await.unwrap();
     app.get("/v1/transactions?limit=x").await.error(403);
     app.get("/v1/transactions?limit=x").await.error(403);
     app.get("/v1/transactions?limit=x").await.error(429);
@@ -242,8 +242,8 @@ async fn revoked_key_is_not_known_any_more() {
     let app = App::start(setup).await;
     let path = "/v1/accounts";
     assert_eq!(app.get(path).await.status, 200);
-    let key = &app.storage.list_keys(app.olivia.user.id).await.unwrap()[0];
-    app.storage.revoke_key(key.id, app.clock.now()).await.unwrap();
+    let key = &app.storage.keys().list(app.olivia.user.id).await.unwrap()[0];
+    app.storage.keys().revoke(key.id, app.clock.now()).await.unwrap();
     app.get(path).await.error(401);
     app.get(path).await.error(429);
 }

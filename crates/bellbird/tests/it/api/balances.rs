@@ -38,7 +38,7 @@ on_both_databases! {
 async fn unusual_digits_are_kept() {
     let app = App::start(Setup::default()).await;
     let id = &ids(&app).await[0];
-    let account = app.storage.find_accounts(app.olivia.user.id, &[id.parse().unwrap()]).await.unwrap().remove(0);
+    let account = app.storage.accounts().find(app.olivia.user.id, &[id.parse().unwrap()]).await.unwrap().remove(0);
     for (sent, shown) in [
         ("-12345678901234567890.1234567890123456789", "-12345678901234567890.1234567890123456789"),
         ("+5.50", "5.50"),
@@ -93,7 +93,7 @@ async fn zero_cache_time_disables_the_cache() {
 async fn concurrent_equal_requests_share_one_call() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].id;
-    let accounts = app.storage.list_connection_accounts(app.olivia.user.id, connection).await.unwrap();
+    let accounts = app.storage.accounts().list_of_connection(app.olivia.user.id, connection).await.unwrap();
     let ids: Vec<String> = accounts.iter().map(|account| account.id.to_string()).collect();
     app.fault(json!({"match": "/v1/banking/balances", "kind": "delay", "delayMs": 300})).await;
     let path = path(&ids);
@@ -112,7 +112,7 @@ async fn request_after_a_change_joins_no_earlier_read() {
     let later = async {
         eventually(async || calls().await > 0).await;
         let change = UserChange { timezone: Some(Some("America/New_York")), ..UserChange::default() };
-        app.storage.update_user(app.olivia.user.id, &change).await.unwrap();
+        app.storage.users().update(app.olivia.user.id, &change).await.unwrap();
         app.get(&path).await
     };
     let (before, after) = tokio::join!(app.get(&path), later);
@@ -139,7 +139,7 @@ async fn invalid_parameters_are_rejected() {
 async fn a_failing_connection_is_confined_to_its_accounts() {
     let app = App::start(Setup { call_timeout: std::time::Duration::from_secs(2), ..Setup::default() }).await;
     let [first, second] = [app.olivia.connections[0].id, app.olivia.connections[1].id];
-    let of = |connection| app.storage.list_connection_accounts(app.olivia.user.id, connection);
+    let of = |connection| app.storage.accounts().list_of_connection(app.olivia.user.id, connection);
     let broken: Vec<String> = of(first).await.unwrap().iter().map(|account| account.id.to_string()).collect();
     let fine: Vec<String> = of(second).await.unwrap().iter().map(|account| account.id.to_string()).collect();
     let consent = app.credentials(0)["arrangementId"].as_str().unwrap().to_owned();

@@ -25,7 +25,7 @@ async fn accounts(app: &App, person: &Person) -> Vec<(Value, String)> {
     let shown = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
     let mut known = Vec::new();
     for connection in &person.connections {
-        known.extend(app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap());
+        known.extend(app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap());
     }
     let id_at_provider = |account: &Value| {
         let found = known.iter().find(|known| account["id"] == known.id.to_string());
@@ -72,13 +72,13 @@ on_both_databases! {
             assert_eq!(answer.json()["error"]["code"], "professional_required");
             for (plan, code) in [(Plan::Developer, json!("professional_required")), (Plan::Saver, Value::Null)] {
                 let change = UserChange { plan: Some(plan), ..UserChange::default() };
-                app.storage.update_user(mia.user.id, &change).await.unwrap();
+                app.storage.users().update(mia.user.id, &change).await.unwrap();
                 let answer = app.get_as(&mia.key, &path).await;
                 answer.error(403);
                 assert_eq!(answer.json()["error"]["code"], code, "{plan}");
             }
             let change = UserChange { plan: Some(Plan::Professional), ..UserChange::default() };
-            app.storage.update_user(mia.user.id, &change).await.unwrap();
+            app.storage.users().update(mia.user.id, &change).await.unwrap();
             // Another user's connection is unknown.
             app.get(&path).await.error(404);
         }
@@ -364,7 +364,7 @@ async fn cache_is_per_timezone_and_key() {
     assert!(has_row(&first));
     assert_eq!(app.get_as(&mia.key, &path).await.header("x-cache"), Some("HIT"));
     let change = UserChange { timezone: Some(Some("America/Los_Angeles")), ..UserChange::default() };
-    app.storage.update_user(mia.user.id, &change).await.unwrap();
+    app.storage.users().update(mia.user.id, &change).await.unwrap();
     let elsewhere = app.get_as(&mia.key, &path).await;
     assert_eq!((elsewhere.header("x-cache"), has_row(&elsewhere)), (Some("MISS"), false));
     // A warm cache serves no other user and no removed connection.

@@ -257,7 +257,7 @@ impl Fixture {
     /// The user's accounts: our id by the provider's id.
     async fn accounts(&self, person: &Person) -> BTreeMap<String, String> {
         let (user, connection) = (person.user.id, person.connections[0].id);
-        let accounts = self.app.storage.list_connection_accounts(user, connection).await.unwrap();
+        let accounts = self.app.storage.accounts().list_of_connection(user, connection).await.unwrap();
         accounts.into_iter().map(|account| (account.provider_account_id, account.id.to_string())).collect()
     }
 

@@ -144,7 +144,7 @@ async fn lost_consent_is_503_and_triggers_a_refresh() {
         assert_reconnect(&app.get_as(&app.ben.key, &path).await, expected.as_str());
         let listed = app.get_as(&app.ben.key, "/v1/connections").await.data();
         assert_eq!(listed[0]["status"], expected.as_str());
-        let audit = app.storage.list_audit(connection).await.unwrap();
+        let audit = app.storage.connections().list_audit(connection).await.unwrap();
         assert_eq!(audit.last().map(|row| row.to), Some(Some(expected)));
 
         app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
@@ -158,8 +158,8 @@ async fn lost_consent_of_a_pending_connection_says_so() {
     let (user, connection, now) = (app.ben.user.id, &app.ben.connections[0], app.clock.now());
     let (from, to) = (ConnectionStatus::Active, ConnectionStatus::PendingMfa);
     let key = JobKey::new(job_kinds::REFRESH, user, connection.id);
-    let claim = app.storage.claim_job(&key, now, now).await.unwrap().expect("claimed");
-    assert!(app.storage.set_status_after_refresh(&claim, from, to, "refreshed", now, now).await.unwrap());
+    let claim = app.storage.jobs().claim(&key, now, now).await.unwrap().expect("claimed");
+    assert!(app.storage.refreshes().set_status(&claim, from, to, "refreshed", now, now).await.unwrap());
     app.set_consent(connection, "revoked").await;
     let path = format!("/v1/transactions?connectionId={}", connection.id);
     assert_reconnect(&app.get_as(&app.ben.key, &path).await, "pending_mfa");
@@ -173,7 +173,7 @@ async fn lost_consent_of_a_pending_connection_says_so() {
 async fn wait_for_status(app: &App, expected: ConnectionStatus) -> ConnectionStatus {
     let mut status = ConnectionStatus::Active;
     for _ in 0..5_000 {
-        let connections = app.storage.list_connections(app.ben.user.id).await.unwrap();
+        let connections = app.storage.connections().list(app.ben.user.id).await.unwrap();
         status = connections[0].status;
         if status == expected {
             break;

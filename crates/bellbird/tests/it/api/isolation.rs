@@ -23,12 +23,12 @@ on_both_databases! {
     async fn ids_of_other_users_are_unknown(app: App) {
         let foreign_connection = app.ben.connections[0].id.to_string();
         let foreign_account =
-            app.storage.list_connection_accounts(app.ben.user.id, app.ben.connections[0].id).await.unwrap()[0]
+            app.storage.accounts().list_of_connection(app.ben.user.id, app.ben.connections[0].id).await.unwrap()[0]
                 .id
                 .to_string();
         let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
         let own_connection = app.olivia.connections[0].id;
-        let own_account = app.storage.list_connection_accounts(app.olivia.user.id, own_connection).await.unwrap()[0].id;
+        let own_account = app.storage.accounts().list_of_connection(app.olivia.user.id, own_connection).await.unwrap()[0].id;
         // Ben reads his own first, so that the caches are warm.
         assert_eq!(app.get_as(&app.ben.key, &format!("/v1/balances?accountIds={foreign_account}")).await.status, 200);
         assert_eq!(
@@ -59,7 +59,7 @@ on_both_databases! {
 on_both_databases! {
     async fn removed_connection_disappears_immediately(app: App) {
         let connection = app.olivia.connections[0].id;
-        let account = app.storage.list_connection_accounts(app.olivia.user.id, connection).await.unwrap()[0].id;
+        let account = app.storage.accounts().list_of_connection(app.olivia.user.id, connection).await.unwrap()[0].id;
         let balances = format!("/v1/balances?accountIds={account}");
         let transactions = format!("/v1/transactions?connectionId={connection}&accountId={account}&limit=5");
         assert_eq!(app.get(&balances).await.header("x-cache"), Some("MISS"));
@@ -106,7 +106,7 @@ async fn broken_consent_is_not_imported() {
         let error = app.connections.import(user.id, "fiskil", &credentials).await.unwrap_err().to_string();
         let word = if state == "revoked" { "revoked" } else { "invalidated" };
         assert!(error.contains(word), "{error}");
-        assert!(app.storage.list_connections(user.id).await.unwrap().is_empty());
+        assert!(app.storage.connections().list(user.id).await.unwrap().is_empty());
     }
     app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
     assert_eq!(app.add_person("late@example.com", Plan::Developer, &[&spare]).await.connections.len(), 1);

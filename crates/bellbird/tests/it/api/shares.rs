@@ -85,7 +85,7 @@ async fn hanging_provider_stops_no_sync_elsewhere() {
     app.add_person("leo@example.com", Plan::Professional, &[&credentials[4]]).await;
     app.fault(json!({"match": "/", "kind": "delay", "delayMs": 600_000})).await;
     let synced_at = async |connection: &Connection| {
-        app.storage.find_sync(connection.user_id, connection.id).await.unwrap().unwrap().synced_at
+        app.storage.syncs().find(connection.user_id, connection.id).await.unwrap().unwrap().synced_at
     };
     assert_eq!(synced_at(&elsewhere.connections[0]).await, None);
     app.clock.set(app.clock.now() + SignedDuration::from_hours(12));

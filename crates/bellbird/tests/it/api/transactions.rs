@@ -157,10 +157,8 @@ async fn days_use_the_users_timezone() {
     assert!(shown(&app, &account, same_instant, &sydney).await.is_some());
 
     app.storage
-        .update_user(
-            app.olivia.user.id,
-            &UserChange { timezone: Some(Some("America/New_York")), ..UserChange::default() },
-        )
+        .users()
+        .update(app.olivia.user.id, &UserChange { timezone: Some(Some("America/New_York")), ..UserChange::default() })
         .await
         .unwrap();
     assert_eq!(shown(&app, &account, from, &sydney).await.unwrap()["date"], "2026-10-03");
@@ -208,7 +206,8 @@ async fn reading_all_accounts_at_once_is_deprecated() {
     assert!(answer.header("link").unwrap().contains("<https://bellbird.example/docs>; rel=\"deprecation\""));
     let own: BTreeSet<String> = app
         .storage
-        .list_connection_accounts(app.olivia.user.id, connection)
+        .accounts()
+        .list_of_connection(app.olivia.user.id, connection)
         .await
         .unwrap()
         .iter()
@@ -350,7 +349,7 @@ async fn changed_timezone_applies_during_a_slow_read() {
     let later = async {
         eventually(async || app.transaction_calls().await > 0).await;
         let change = UserChange { timezone: Some(Some("America/New_York")), ..UserChange::default() };
-        app.storage.update_user(app.olivia.user.id, &change).await.unwrap();
+        app.storage.users().update(app.olivia.user.id, &change).await.unwrap();
         app.get(&path).await.data()
     };
     let (before, during) = tokio::join!(app.get(&path), later);

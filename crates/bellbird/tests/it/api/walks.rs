@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{Bound, Caller, KeyId, DateFilter};
+use bellbird_domain::{Bound, Caller, DateFilter, KeyId};
 use bellbird_reads::MergedWalk;
 use bellbird_reads::merged::Position;
 use jiff::tz::TimeZone;

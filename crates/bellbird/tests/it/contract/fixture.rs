@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellbird_domain::date::day_of;
 use bellbird_domain::{
-    Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateRange, DateFilter, TradeTime, UserId,
+    Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateFilter, DateRange, TradeTime, UserId,
 };
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_providers::{

@@ -151,7 +151,8 @@ impl LinkFlow<'_> {
                 let sealed = SecretString::from(params.query().unwrap_or_default());
                 let now = app.clock.now();
                 app.storage
-                    .receive_link_callback(&state, &sealed, (Confirmation::Confirmed, None), now, now)
+                    .link_sessions()
+                    .receive_callback(&state, &sealed, (Confirmation::Confirmed, None), now, now)
                     .await
                     .unwrap()
                     .expect("the session waits for its callback");
@@ -176,7 +177,7 @@ impl LinkFlow<'_> {
     async fn reload(&self, user: UserId, link_url: &str, callback_url: &Url) {
         let app = self.app;
         // A commit that was sent may still be running. This write waits for it, so that the reads below see it.
-        app.storage.update_user(user, &UserChange::default()).await.unwrap();
+        app.storage.users().update(user, &UserChange::default()).await.unwrap();
         for _ in 0..2 {
             let shown = open(callback_url.as_str()).await;
             assert_eq!(shown.status, 200, "{}", shown.text);
@@ -214,8 +215,15 @@ impl LinkFlow<'_> {
         assert_eq!(connection.status, ConnectionStatus::Active);
         let accounts = app.accounts_of(connection).await;
         assert!(!accounts.is_empty());
-        let steps: Vec<String> =
-            app.storage.list_audit(connection.id).await.unwrap().into_iter().map(|step| step.cause).collect();
+        let steps: Vec<String> = app
+            .storage
+            .connections()
+            .list_audit(connection.id)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|step| step.cause)
+            .collect();
         match broken {
             None => assert_eq!(steps, ["linked"]),
             Some((before, accounts_before)) => {
@@ -242,7 +250,7 @@ impl LinkFlow<'_> {
         app.connections.unregister_provider_users(user, false).await.unwrap();
         app.advance_clock(SignedDuration::from_secs(2)).await;
         assert_eq!(app.registered(self.provider, &person.user.email).await, 0);
-        app.storage.delete_user(user).await.expect("no connection is left");
+        app.storage.users().delete(user).await.expect("no connection is left");
     }
 
     /// Crashes at every call, before and after the provider has carried it out, and at points in between.

@@ -16,7 +16,7 @@ const PARTS: u32 = 16;
 /// Revokes or restores the consent, crashes the refresh that notices it, and runs another one.
 async fn crash_refresh(app: &App, connection: &Connection, hook: &Hook, crash_point: CrashPoint) -> RunOutcome {
     let (user, id) = (connection.user_id, connection.id);
-    let before = app.storage.find_connection(user, id).await.unwrap().unwrap().status;
+    let before = app.storage.connections().find(user, id).await.unwrap().unwrap().status;
     let (state, after) = if before.as_str() == "active" { ("revoked", "revoked") } else { ("active", "active") };
     app.set_consent(connection, state).await;
     let refresh = async move |connections: Connections| {
@@ -33,7 +33,7 @@ async fn crash_refresh(app: &App, connection: &Connection, hook: &Hook, crash_po
         .map(|shown| (shown["previous_status"].clone(), shown["status"].clone()))
         .collect();
     assert_eq!(changes, [(before.as_str().into(), after.into())], "{}", connection.provider);
-    let audit = app.storage.list_audit(id).await.unwrap();
+    let audit = app.storage.connections().list_audit(id).await.unwrap();
     assert_eq!(audit.last().map(|row| (row.from, row.to.map(|to| to.as_str()))), Some((Some(before), Some(after))));
     app.advance_clock(SignedDuration::from_mins(1)).await;
     outcome
@@ -58,7 +58,7 @@ on_both_databases! {
                 crash_refresh(&app, connection, &hook, crash_point).await;
             }
             let events = app.deliveries_to(&hook).await.len();
-            let changes = app.storage.list_audit(connection.id).await.unwrap().len() - 1;
+            let changes = app.storage.connections().list_audit(connection.id).await.unwrap().len() - 1;
             assert_eq!(events, changes, "{provider}: one event for each audit row but that of the new connection");
         }
     }

@@ -101,8 +101,8 @@ async fn transient_failure_in_the_middle_is_tried_again() {
 #[tokio::test]
 async fn revoked_key_ends_a_file() {
     cut_by(async |Case { app, .. }| {
-        let keys = app.storage.list_keys(app.olivia.user.id).await.unwrap();
-        app.storage.revoke_key(keys[0].id, app.clock.now()).await.unwrap();
+        let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
+        app.storage.keys().revoke(keys[0].id, app.clock.now()).await.unwrap();
     })
     .await;
 }
@@ -111,7 +111,7 @@ async fn revoked_key_ends_a_file() {
 async fn lowered_plan_ends_a_file() {
     cut_by(async |Case { app, .. }| {
         let change = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
-        app.storage.update_user(app.olivia.user.id, &change).await.unwrap();
+        app.storage.users().update(app.olivia.user.id, &change).await.unwrap();
     })
     .await;
 }

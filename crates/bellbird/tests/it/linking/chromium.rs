@@ -57,7 +57,7 @@ async fn from_link_to_transactions_at_every_provider() {
     browser.size(1280, 800, false);
     for provider in simulated_providers() {
         let user = app.ben.user.id;
-        let before = app.storage.list_connections(user).await.unwrap();
+        let before = app.storage.connections().list(user).await.unwrap();
         for (action, words) in [
             (UserAction::Cancel, "did not give your consent"),
             (UserAction::Fail, "Nothing was connected"),
@@ -71,7 +71,7 @@ async fn from_link_to_transactions_at_every_provider() {
             complete_consent_pages(&mut browser, &app, provider, action);
             browser.assert_accessible(&format!("{provider}-5-{}", words.replace(' ', "-")));
             assert!(browser.text().contains(words), "{provider}: {}", browser.text());
-            let now = app.storage.list_connections(user).await.unwrap();
+            let now = app.storage.connections().list(user).await.unwrap();
             assert_eq!(
                 now.len(),
                 before.len() + usize::from(action == UserAction::Approve),
@@ -84,7 +84,7 @@ async fn from_link_to_transactions_at_every_provider() {
         browser.open(&url);
         assert_eq!(browser.text(), text);
 
-        let mut connections = app.storage.list_connections(user).await.unwrap();
+        let mut connections = app.storage.connections().list(user).await.unwrap();
         connections.retain(|connection| connection.provider == provider && !before.contains(connection));
         let connection = connections.remove(0);
         let accounts = app.get_as(&app.ben.key, "/v1/accounts?limit=100").await.data();
@@ -121,7 +121,7 @@ async fn another_browser_is_asked_and_can_deny() {
     browser.size(1280, 800, false);
     let user = app.ben.user.id;
     for provider in simulated_providers() {
-        let before = app.storage.list_connections(user).await.unwrap().len();
+        let before = app.storage.connections().list(user).await.unwrap().len();
         for (answer, words) in [("yes", "connected"), ("no", "has no access to your accounts")] {
             let link_url = block(app.link_url(user, LinkTarget::Provider(provider)));
             browser.open(block(app.answer_consent_page(&link_url, "accept")).as_str());
@@ -133,11 +133,11 @@ async fn another_browser_is_asked_and_can_deny() {
             assert!(browser.text().contains("ben@example.com"), "{provider}: {}", browser.text());
             browser.assert_accessible(&format!("{provider}-9-{answer}"));
             if answer == "yes" {
-                assert!(app.storage.list_connections(user).await.unwrap().len() > before, "{provider}");
+                assert!(app.storage.connections().list(user).await.unwrap().len() > before, "{provider}");
                 browser.click("button[name=answer][value=no]");
                 assert!(browser.text().contains("has no access to your accounts"), "{}", browser.text());
             }
-            assert_eq!(app.storage.list_connections(user).await.unwrap().len(), before, "{provider}");
+            assert_eq!(app.storage.connections().list(user).await.unwrap().len(), before, "{provider}");
         }
     }
     // The browser that started a session sees it on the page of its link URL.
@@ -165,8 +165,8 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         browser.assert_accessible(&format!("{provider}-0-one-provider"));
         browser.click("button[name=provider]");
         complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
-        let connection = app.storage.list_connections(user).await.unwrap().remove(0);
-        let accounts = app.storage.list_connection_accounts(user, connection.id).await.unwrap();
+        let connection = app.storage.connections().list(user).await.unwrap().remove(0);
+        let accounts = app.storage.accounts().list_of_connection(user, connection.id).await.unwrap();
         app.set_consent(&connection, "expired").await;
         let status = app.connections.refresh(user, connection.id).await.unwrap();
         assert_eq!(status, ConnectionStatus::Invalidated, "{provider}");
@@ -178,12 +178,12 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         browser.assert_accessible(&format!("{provider}-7-again"));
         assert!(browser.text().contains("again"), "{provider}: {}", browser.text());
         assert!(browser.text().contains("This was not me"), "{provider}: {}", browser.text());
-        let now = app.storage.list_connections(user).await.unwrap();
+        let now = app.storage.connections().list(user).await.unwrap();
         assert_eq!(now.len(), 1, "{provider}");
         assert_eq!(now[0].id, connection.id, "{provider}");
         assert_eq!(now[0].status, ConnectionStatus::Active, "{provider}");
         let ids = |accounts: &[bellbird_domain::Account]| accounts.iter().map(|account| account.id).collect::<Vec<_>>();
-        let after = app.storage.list_connection_accounts(user, connection.id).await.unwrap();
+        let after = app.storage.accounts().list_of_connection(user, connection.id).await.unwrap();
         assert_eq!(ids(&after), ids(&accounts), "{provider}");
     }
     app.control(Method::DELETE, "/faults", json!({})).await;

@@ -25,12 +25,12 @@ async fn callback_of_ben(app: &App, provider: &str) -> Url {
 
 /// Runs the removals. Returns the audit trail's causes of those that were waiting.
 async fn complete_removals(app: &App) -> Vec<String> {
-    let removals = app.storage.list_removals().await.unwrap();
+    let removals = app.storage.removals().list().await.unwrap();
     app.connections.run_due_jobs("removal").await.unwrap();
-    assert_eq!(app.storage.list_removals().await.unwrap().len(), 0);
+    assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
     let mut causes = Vec::new();
     for removal in removals {
-        let audit = app.storage.list_audit(removal.connection.id).await.unwrap();
+        let audit = app.storage.connections().list_audit(removal.connection.id).await.unwrap();
         let hidden = audit.iter().find(|row| row.to.is_some_and(|to| to.as_str() == "deleting"));
         causes.push(hidden.expect("an audit row").cause.clone());
     }
@@ -130,7 +130,7 @@ on_both_databases! {
                 app.advance_clock(SignedDuration::from_mins(7)).await;
                 app.connections.run_due_jobs("link_session").await.unwrap();
                 assert_eq!(count_of(&app, user).await, before, "{provider}: not readable");
-                assert_eq!(app.storage.list_removals().await.unwrap().len(), 0, "{provider}: not withdrawn yet");
+                assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "{provider}: not withdrawn yet");
             }
             app.advance_clock(SignedDuration::from_mins(7)).await;
             app.connections.run_due_jobs("link_session").await.unwrap();
@@ -213,7 +213,7 @@ on_both_databases! {
             let callback_url = app.answer_consent_page(&link_url, "accept").await;
             open(callback_url.as_str()).await.assert_shows(200, DENY_BUTTON);
             answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
-            assert!(app.storage.find_connection(user, linked[0].id).await.unwrap().is_none(), "{provider}");
+            assert!(app.storage.connections().find(user, linked[0].id).await.unwrap().is_none(), "{provider}");
             assert!(complete_removals(&app).await.contains(&"denied".to_owned()), "{provider}");
         }
     }
@@ -233,7 +233,7 @@ async fn user_who_declined_elsewhere_removes_nothing() {
         // The same consent becomes active again while the user declines a new one.
         app.set_consent(&linked[0], "active").await;
         open_elsewhere(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
-        assert!(app.storage.find_connection(user, linked[0].id).await.unwrap().is_some(), "{provider}");
+        assert!(app.storage.connections().find(user, linked[0].id).await.unwrap().is_some(), "{provider}");
     }
 }
 

@@ -197,15 +197,15 @@ on_both_databases! {
             asked.assert_shows(200, &person.user.email);
             let cross_site = post(&link_url, &confirm).header("sec-fetch-site", "cross-site");
             assert_eq!(browse(cross_site).await.status, 403);
-            let still = app.storage.find_connection(user, id).await.unwrap().expect("nothing was removed yet");
+            let still = app.storage.connections().find(user, id).await.unwrap().expect("nothing was removed yet");
             assert_eq!(still.status, ConnectionStatus::Active);
 
             browse(post(&link_url, &confirm)).await.assert_shows(200, &format!("{name} is removed"));
             assert_eq!(app.connections_of(user).await.len(), linked.len() - 1, "{provider}: hidden at once");
             app.connections.run_due_jobs("removal").await.unwrap();
-            assert_eq!(app.storage.list_removals().await.unwrap().len(), 0, "{provider}: withdrawn");
+            assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "{provider}: withdrawn");
             let causes: Vec<String> =
-                app.storage.list_audit(id).await.unwrap().into_iter().map(|row| row.cause).collect();
+                app.storage.connections().list_audit(id).await.unwrap().into_iter().map(|row| row.cause).collect();
             assert_eq!(causes, ["linked", "removed_by_user", "deleted"], "{provider}");
             browse(post(&link_url, &confirm)).await.assert_shows(404, "removed already");
         }
@@ -240,7 +240,7 @@ async fn link_of_a_removed_user_says_so_at_once() {
     let app = App::start(Setup::default()).await;
     let person = app.add_person("leaving@example.com", Plan::Professional, &[]).await;
     let link_url = app.link_url(person.user.id, LinkTarget::UserChoice).await;
-    app.storage.delete_user(person.user.id).await.unwrap();
+    app.storage.users().delete(person.user.id).await.unwrap();
     let page = open(&link_url).await;
     page.assert_shows(404, "This link does not work");
     assert!(!page.text.contains("<button"), "{}", page.text);

@@ -48,7 +48,7 @@ impl App {
     }
 
     async fn status_of(&self, connection: &Connection) -> Option<ConnectionStatus> {
-        let found = self.storage.find_connection(connection.user_id, connection.id).await.unwrap();
+        let found = self.storage.connections().find(connection.user_id, connection.id).await.unwrap();
         found.map(|connection| connection.status)
     }
 
@@ -113,7 +113,7 @@ on_both_databases! {
             let statuses = app.delivered(provider).await;
             assert!(statuses.iter().all(|status| *status == 200), "{provider}: {statuses:?}");
             app.wait_for_status(&connection, ConnectionStatus::Invalidated).await;
-            let audit = app.storage.list_audit(connection.id).await.unwrap();
+            let audit = app.storage.connections().list_audit(connection.id).await.unwrap();
             assert_eq!(audit.len(), 2, "{provider}: {audit:?}");
 
             // The same bytes, one hour later.
@@ -203,10 +203,10 @@ async fn event_about_a_known_account_affects_only_its_connection() {
     let url = format!("{}/webhooks/akahu", app.console_url);
     app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url })).await;
     let next_sync_at = async |connection: &Connection| {
-        let sync = app.storage.find_sync(connection.user_id, connection.id).await.unwrap().unwrap();
+        let sync = app.storage.syncs().find(connection.user_id, connection.id).await.unwrap().unwrap();
         sync.next_at.unwrap()
     };
-    let accounts = app.storage.list_connection_accounts(person.user.id, connections[0].id).await.unwrap();
+    let accounts = app.storage.accounts().list_of_connection(person.user.id, connections[0].id).await.unwrap();
     for (item, all_are_affected) in [(accounts[0].provider_account_id.as_str(), false), ("acc_unknown", true)] {
         app.advance_clock(SignedDuration::from_hours(1)).await;
         app.connections.run_due_jobs("sync").await.unwrap();

@@ -56,15 +56,15 @@ async fn import_again(app: &App) -> Connection {
 
 /// The steps of the audit, from the moment at which the connection was hidden.
 async fn removal_steps(app: &App, id: ConnectionId) -> Vec<String> {
-    let steps = app.storage.list_audit(id).await.unwrap().into_iter().map(|step| step.cause);
+    let steps = app.storage.connections().list_audit(id).await.unwrap().into_iter().map(|step| step.cause);
     steps.skip_while(|cause| cause != "removed").collect()
 }
 
 async fn assert_gone(app: &App, id: ConnectionId) {
-    assert_eq!(app.storage.find_connection_any(id).await.unwrap(), None);
-    assert!(app.storage.find_credentials(app.olivia.user.id, id).await.unwrap().is_none());
+    assert_eq!(app.storage.connections().find_any(id).await.unwrap(), None);
+    assert!(app.storage.secrets().find_credentials(app.olivia.user.id, id).await.unwrap().is_none());
     assert_eq!(removal_steps(app, id).await, ["removed", "deleted"], "each step is recorded once");
-    assert_eq!(app.storage.list_removals().await.unwrap().len(), 0);
+    assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
 }
 
 async fn withdrawals(app: &App) -> u64 {
@@ -82,9 +82,9 @@ on_both_databases! {
             let id = import_again(&app).await.id;
             let done = killed_after(polls, app.connections.remove(id)).await.is_some();
             // A commit that was sent may still be running. This write waits for it, so that the reads below see it.
-            app.storage.update_user(app.olivia.user.id, &UserChange::default()).await.unwrap();
+            app.storage.users().update(app.olivia.user.id, &UserChange::default()).await.unwrap();
             let withdrawn = withdrawals(&app).await;
-            match app.storage.find_connection_any(id).await.unwrap() {
+            match app.storage.connections().find_any(id).await.unwrap() {
                 // The removal had not begun: a second request begins it.
                 Some(found) if found.status.as_str() == "active" => {
                     assert_eq!(withdrawn, 0, "the consent is withdrawn only after the connection is hidden");
@@ -94,7 +94,7 @@ on_both_databases! {
                 Some(_) => withdrawn_only += 1,
                 None => {}
             }
-            assert!(app.storage.find_connection(app.olivia.user.id, id).await.unwrap().is_none(), "it is hidden");
+            assert!(app.storage.connections().find(app.olivia.user.id, id).await.unwrap().is_none(), "it is hidden");
             // The service starts again. At first the crashed instance still holds its lease.
             app.connections.run_due_jobs("removal").await.unwrap();
             advance_clock(&app, PAST_LEASE).await;
@@ -126,7 +126,7 @@ on_both_databases! {
             // PostgreSQL may still hold the row for the last statement of the crashed run, so that a claim skips it.
             eventually(async || {
                 app.connections.run_due_jobs("removal").await.unwrap();
-                app.storage.find_connection_any(id).await.unwrap().is_none()
+                app.storage.connections().find_any(id).await.unwrap().is_none()
             })
             .await;
             assert_gone(&app, id).await;
@@ -148,13 +148,13 @@ on_both_databases! {
         assert!(reason.contains("the provider is unavailable"), "{reason}");
         app.get(&transactions).await.error(404);
         assert_eq!(app.get("/v1/connections").await.data().len(), 1);
-        let pending = app.storage.list_removals().await.unwrap();
+        let pending = app.storage.removals().list().await.unwrap();
         assert_eq!(pending.len(), 1);
         assert_eq!(pending[0].connection.id, id);
         assert_eq!(pending[0].attempts, 1);
         assert_eq!(pending[0].last_error, Some(reason));
         assert_eq!(Some(pending[0].next_attempt_at), next_attempt_at);
-        assert_eq!(app.storage.list_removals().await.unwrap().len(), 1);
+        assert_eq!(app.storage.removals().list().await.unwrap().len(), 1);
 
         app.reset_calls().await;
         app.connections.run_due_jobs("removal").await.unwrap();
@@ -162,10 +162,10 @@ on_both_databases! {
         advance_clock(&app, SignedDuration::from_secs(40)).await;
         app.connections.run_due_jobs("removal").await.unwrap();
         assert!(withdrawals(&app).await > 0);
-        assert_eq!(app.storage.list_removals().await.unwrap()[0].attempts, 2);
+        assert_eq!(app.storage.removals().list().await.unwrap()[0].attempts, 2);
         // A second request does not wait for the schedule.
         assert!(matches!(app.connections.remove(id).await.unwrap(), Removal::Waiting { .. }));
-        assert_eq!(app.storage.list_removals().await.unwrap()[0].attempts, 3);
+        assert_eq!(app.storage.removals().list().await.unwrap()[0].attempts, 3);
         app.clear_faults().await;
         advance_clock(&app, PAST_LEASE).await;
         app.connections.run_due_jobs("removal").await.unwrap();
@@ -188,7 +188,7 @@ async fn already_ended_consent_counts_as_withdrawn() {
         let path = format!("/consents/{}", consent.unwrap());
         app.control_of(name, Method::POST, &path, json!({"state": "revoked"})).await;
         assert_eq!(app.connections.remove(person.connections[0].id).await.unwrap(), Removal::Done, "{name}");
-        app.storage.delete_user(person.user.id).await.expect("no connection is left");
+        app.storage.users().delete(person.user.id).await.expect("no connection is left");
     }
 }
 
@@ -244,7 +244,7 @@ on_both_databases! {
         second.unwrap();
         // The connection was deleted either before the request found it or while it waited.
         assert!(third.map_or_else(|error| error.to_string().contains("not found"), |removal| removal == Removal::Done));
-        assert_eq!(app.storage.list_removals().await.unwrap().len(), 0);
+        assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
         let mut withdrawn = 0;
         for provider in simulated_providers() {
             let calls = app.control_of(provider, Method::GET, "/calls", json!({})).await;

@@ -111,7 +111,7 @@ on_both_databases! {
             let connected = app.connections_of(user).await;
             assert!(connected.len() > before.len(), "{provider}: {} {}", first.text, second.text);
             open(callback_url.as_str()).await.assert_shows(200, "connected");
-            let audit = app.storage.list_audit(connected[0].id).await.unwrap();
+            let audit = app.storage.connections().list_audit(connected[0].id).await.unwrap();
             assert_eq!(audit.len(), 1, "{provider}: connected once");
             assert_eq!(app.connections_of(user).await, connected);
         }
@@ -157,7 +157,7 @@ on_both_databases! {
             app.run_due_jobs().await;
             assert_eq!(app.connections_of(person.user.id).await.len(), linked.len(), "{provider}");
             assert_eq!(app.accounts_of(connection).await, accounts, "{provider}");
-            assert_eq!(app.storage.list_removals().await.unwrap().len(), 0, "{provider}");
+            assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "{provider}");
         }
     }
 }
@@ -323,7 +323,7 @@ on_both_databases! {
         let (linked, _) = app.link_in_browser(person.user.id, LinkTarget::Provider("fiskil")).await;
         let connection = &linked[0];
         let accounts = app.accounts_of(connection).await;
-        let found = app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap();
+        let found = app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap();
         // The bank has renamed all its accounts, so no account can be matched by name.
         for account in &found {
             let path = format!("/accounts/{}", account.provider_account_id);
@@ -344,7 +344,7 @@ on_both_databases! {
         let ids = |accounts: Vec<AccountLabel>| accounts.into_iter().map(|account| account.id).collect::<Vec<_>>();
         let (old, new_ids) = (ids(accounts), ids(app.accounts_of(&new[0]).await));
         assert!(!new_ids.is_empty() && new_ids.iter().all(|id| !old.contains(id)));
-        let now = app.storage.find_connection(person.user.id, connection.id).await.unwrap().unwrap();
+        let now = app.storage.connections().find(person.user.id, connection.id).await.unwrap().unwrap();
         assert_eq!(now.status, ConnectionStatus::Invalidated, "the broken connection stays broken");
     }
 }
@@ -511,11 +511,11 @@ on_both_databases! {
                 let (new, shown) = app.link_in_browser(user.user.id, LinkTarget::Connection(connection.id)).await;
                 assert_eq!(new, [], "{provider} {state} {setting}: {}", shown.text);
                 shown.assert_shows(200, "again");
-                let now = app.storage.find_connection(user.user.id, connection.id).await.unwrap().unwrap();
+                let now = app.storage.connections().find(user.user.id, connection.id).await.unwrap().unwrap();
                 assert_eq!(now.status, ConnectionStatus::Active, "{provider} {state} {setting}");
                 assert_eq!(app.accounts_of(connection).await, accounts, "{provider} {state} {setting}");
                 let steps: Vec<String> =
-                    app.storage.list_audit(connection.id).await.unwrap().into_iter().map(|row| row.cause).collect();
+                    app.storage.connections().list_audit(connection.id).await.unwrap().into_iter().map(|row| row.cause).collect();
                 assert_eq!(steps, ["linked", "refreshed", "reconnected"], "{provider} {state} {setting}");
                 app.run_due_jobs().await;
                 app.advance_clock(SignedDuration::from_mins(11)).await;
@@ -523,7 +523,7 @@ on_both_databases! {
                 let later = app.accounts_of(connection).await;
                 assert_eq!(later, accounts, "{provider} {state} {setting}: after the backfill window");
                 assert_eq!(
-                    app.storage.list_removals().await.unwrap().len(),
+                    app.storage.removals().list().await.unwrap().len(),
                     0,
                     "the replaced consent is withdrawn"
                 );

@@ -56,7 +56,7 @@ fn assert_left_out_to_the_end(answers: &[Value], member: &str, all: &[Value]) {
 /// Fails all calls about the account of this row.
 async fn break_account_of(app: &App, person: &Person, row: &Value) {
     for connection in &person.connections {
-        let accounts = app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap();
+        let accounts = app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap();
         for account in accounts.iter().filter(|account| row["account_id"] == account.id.to_string()) {
             let path = format!("/accounts/{}/", account.provider_account_id);
             app.fault_at("snaptrade", json!({"match": path, "kind": "status", "status": 500, "times": 1000})).await;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bellbird_domain::Plan;
 use bellbird_api::front::AccessSettings;
+use bellbird_domain::Plan;
 use bigdecimal::BigDecimal;
 use serde_json::{Value, json};
 

@@ -119,7 +119,7 @@ on_both_databases! {
             assert!(matches!(open(&link_url).await.status, 404 | 410));
             assert_erased(&app, &connection, names).await;
             app.connections.unregister_provider_users(user, false).await.unwrap();
-            app.storage.delete_user(user).await.unwrap();
+            app.storage.users().delete(user).await.unwrap();
             app.control_of(provider, Method::POST, "/webhooks", json!({"url": null})).await;
         }
     }

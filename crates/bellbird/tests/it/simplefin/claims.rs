@@ -11,7 +11,7 @@ use super::{access_url, ask, ask_as, assert_plain, claim, list, new_token};
 use crate::support::harness::{App, Database, Setup, on_both_databases};
 
 async fn audit(app: &App, key: KeyId) -> Vec<String> {
-    let rows = app.storage.list_key_audit(app.olivia.user.id, key).await.unwrap();
+    let rows = app.storage.setup_tokens().list_key_audit(app.olivia.user.id, key).await.unwrap();
     rows.into_iter().map(|row| row.event).collect()
 }
 
@@ -26,7 +26,7 @@ on_both_databases! {
         let key = key.unwrap();
         assert_eq!(list(&ask_as(&app, key, "").await.json(), "connections").len(), 2);
 
-        let keys = app.storage.list_keys(app.olivia.user.id).await.unwrap();
+        let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
         let created = keys.iter().find(|key| key.name == "Actual").expect("an ordinary key");
         assert!(key.starts_with(&created.prefix));
         assert_eq!(app.get_as(key, "/v1/accounts").await.status, 200);
@@ -35,9 +35,9 @@ on_both_databases! {
         assert_plain(&second, 403);
         assert_eq!(second.text, "Forbidden");
         assert_eq!(audit(&app, created.id).await, ["claimed", "claim_rejected"]);
-        assert_eq!(app.storage.list_keys(app.olivia.user.id).await.unwrap().len(), keys.len());
+        assert_eq!(app.storage.keys().list(app.olivia.user.id).await.unwrap().len(), keys.len());
 
-        app.storage.revoke_key(created.id, app.clock.now()).await.unwrap();
+        app.storage.keys().revoke(created.id, app.clock.now()).await.unwrap();
         let revoked = ask_as(&app, key, "").await;
         assert_plain(&revoked, 403);
         assert_eq!(revoked.text, "Forbidden");
@@ -51,7 +51,7 @@ on_both_databases! {
         let mut statuses: Vec<u16> = answers.iter().map(|answer| answer.status.as_u16()).collect();
         statuses.sort_unstable();
         assert_eq!(statuses, [200, 403, 403, 403, 403, 403, 403, 403]);
-        let keys = app.storage.list_keys(app.olivia.user.id).await.unwrap();
+        let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
         let created = keys.iter().find(|key| key.name == "Actual").unwrap();
         assert_eq!(audit(&app, created.id).await.len(), 8);
     }
@@ -72,7 +72,7 @@ async fn unknown_and_expired_tokens_are_forbidden_without_a_trace() {
     texts.dedup();
     assert_eq!(texts, ["Forbidden"]);
     assert!(app.query("SELECT id FROM key_audit").await.is_empty());
-    assert_eq!(app.storage.list_keys(app.olivia.user.id).await.unwrap().len(), 1);
+    assert_eq!(app.storage.keys().list(app.olivia.user.id).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ async fn every_row_has_the_day_of_v1_in_every_timezone() {
             ["Pacific/Pago_Pago", "America/Los_Angeles", "UTC", "Australia/Sydney", "Pacific/Auckland", "Etc/GMT-13"]
         {
             let change = UserChange { timezone: Some(Some(zone)), ..UserChange::default() };
-            app.storage.update_user(person.user.id, &change).await.unwrap();
+            app.storage.users().update(person.user.id, &change).await.unwrap();
             let expected = days_by_v1(&app, &person).await;
             assert!(expected.len() > 50);
             // With an end far ahead, as /v1 without one would leave out rows that are posted ahead of now.

@@ -180,7 +180,7 @@ async fn broker_shows_holdings_to_professionals_only() {
     assert!(holdings(&set_of(&app, &person, "").await) > 0);
     assert_eq!(holdings(&set_of(&app, &person, "?balances-only=1").await), 0);
     let change = bellbird_storage::UserChange { plan: Some(Plan::Developer), ..Default::default() };
-    app.storage.update_user(person.user.id, &change).await.unwrap();
+    app.storage.users().update(person.user.id, &change).await.unwrap();
     app.reset_calls().await;
     let set = set_of(&app, &person, "").await;
     assert_eq!(holdings(&set), 0);

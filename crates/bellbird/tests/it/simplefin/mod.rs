@@ -23,7 +23,7 @@ async fn new_token(app: &App, user_id: UserId) -> SetupToken {
     let (token, now) = (SetupToken::from_random(random_base62()), app.clock.now());
     let expires_at = now + SignedDuration::from_hours(1);
     let new = NewSetupToken { user_id, token: &token, name: "Actual", expires_at };
-    app.storage.insert_setup_token(&new, now).await.unwrap();
+    app.storage.setup_tokens().insert(&new, now).await.unwrap();
     token
 }
 

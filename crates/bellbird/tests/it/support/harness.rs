@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bellbird::serve::{self, ServeOptions};
+use bellbird_api::front::{Access, AccessSettings};
 use bellbird_api::{ApiSettings, AppState};
 use bellbird_connections::{Connections, SyncSettings};
 use bellbird_console::ConsoleSettings;
+use bellbird_domain::Clock;
 use bellbird_domain::{Connection, Plan, User, UserId};
 use bellbird_interop::{Interop, InteropSettings};
 use bellbird_providers::Registry;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_reads::{Limits, Reads};
-use bellbird_api::front::{Access, AccessSettings};
 use bellbird_sandbox::Sandbox;
-use bellbird_domain::Clock;
 use bellbird_storage::{NewUser, Sealer, Storage};
 use bellbird_webhooks::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
@@ -396,7 +396,7 @@ impl App {
         let mut best: Option<(u64, Value, String)> = None;
         for connection in &self.olivia.connections {
             for account in
-                self.storage.list_connection_accounts(self.olivia.user.id, connection.id).await.expect("accounts")
+                self.storage.accounts().list_of_connection(self.olivia.user.id, connection.id).await.expect("accounts")
             {
                 let path = format!(
                     "/v1/transactions?connectionId={}&accountId={}&from=2000-01-01&limit=1",
@@ -425,11 +425,11 @@ impl App {
     }
 
     pub(crate) async fn connections_of(&self, user: UserId) -> Vec<Connection> {
-        self.storage.list_connections(user).await.unwrap()
+        self.storage.connections().list(user).await.unwrap()
     }
 
     pub(crate) async fn accounts_of(&self, connection: &Connection) -> Vec<AccountLabel> {
-        let accounts = self.storage.list_connection_accounts(connection.user_id, connection.id).await.unwrap();
+        let accounts = self.storage.accounts().list_of_connection(connection.user_id, connection.id).await.unwrap();
         accounts.iter().map(|account| AccountLabel { id: account.id.to_string(), name: account.name.clone() }).collect()
     }
 
@@ -449,7 +449,8 @@ impl App {
     }
 
     pub(crate) async fn set_consent(&self, connection: &Connection, state: &str) {
-        let credentials = self.storage.find_credentials(connection.user_id, connection.id).await.unwrap().unwrap();
+        let credentials =
+            self.storage.secrets().find_credentials(connection.user_id, connection.id).await.unwrap().unwrap();
         let credentials: Value = serde_json::from_str(credentials.expose_secret()).unwrap();
         let id =
             ["arrangementId", "authorisation", "authorizationId"].iter().find_map(|name| credentials[name].as_str());
@@ -477,10 +478,13 @@ async fn person(
     plan: Plan,
     all_credentials: &[&Value],
 ) -> Person {
-    let user =
-        storage.insert_user(&NewUser { email, plan, timezone: Some("Australia/Sydney") }, now).await.expect("a user");
+    let user = storage
+        .users()
+        .insert(&NewUser { email, plan, timezone: Some("Australia/Sydney") }, now)
+        .await
+        .expect("a user");
     let key = bellbird::wiring::new_key();
-    storage.insert_key(user.id, &key, "test", None, now).await.expect("the key is stored");
+    storage.keys().insert(user.id, &key, "test", None, now).await.expect("the key is stored");
     let mut imported = Vec::new();
     for credentials in all_credentials {
         let provider = credentials["provider"].as_str().expect("a provider");

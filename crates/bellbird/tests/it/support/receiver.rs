@@ -228,7 +228,7 @@ impl App {
         let receiver = Receiver::start().await;
         let secret = new_secret();
         let new = NewEndpoint { user_id: user.id, url: &receiver.url, event_types: events, secret: &secret };
-        let endpoint = self.storage.insert_endpoint(&new, 20, self.clock.now()).await.unwrap();
+        let endpoint = self.storage.endpoints().insert(&new, 20, self.clock.now()).await.unwrap();
         Hook { receiver, endpoint, secret }
     }
 
@@ -259,7 +259,7 @@ impl App {
     /// All deliveries to the endpoint, oldest first.
     pub(crate) async fn deliveries_to(&self, hook: &Hook) -> Vec<DeliveryRecord> {
         let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
-        let mut all = self.storage.list_deliveries(user, id, None, 10_000).await.unwrap();
+        let mut all = self.storage.deliveries().list(user, id, None, 10_000).await.unwrap();
         all.reverse();
         all
     }
@@ -270,12 +270,12 @@ impl App {
 
     pub(crate) async fn attempts_of(&self, hook: &Hook, delivery: &DeliveryRecord) -> Vec<AttemptRecord> {
         let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
-        self.storage.list_attempts(user, id, delivery.event_id).await.unwrap()
+        self.storage.deliveries().list_attempts(user, id, delivery.event_id).await.unwrap()
     }
 
     /// The endpoint as it is stored now.
     pub(crate) async fn endpoint_of(&self, hook: &Hook) -> Endpoint {
-        self.storage.find_endpoint_any(hook.endpoint.id).await.unwrap().unwrap()
+        self.storage.endpoints().find_any(hook.endpoint.id).await.unwrap().unwrap()
     }
 
     pub(crate) async fn assert_enabled(&self, hook: &Hook) {

@@ -11,7 +11,7 @@ use crate::support::receiver::ReceivedEvent;
 impl App {
     /// The provider's id of an account of the connection that has rows.
     pub(crate) async fn account_at(&self, connection: &Connection) -> String {
-        let accounts = self.storage.list_connection_accounts(connection.user_id, connection.id).await.unwrap();
+        let accounts = self.storage.accounts().list_of_connection(connection.user_id, connection.id).await.unwrap();
         let found =
             accounts.iter().find(|account| matches!(account.account_type.as_str(), "transaction" | "investment"));
         found.expect("an account").provider_account_id.clone()

@@ -24,7 +24,7 @@ fn texts(received: &[ReceivedEvent]) -> Vec<String> {
 impl App {
     /// Imports the connection's own consent again, which renews the connection.
     async fn renew(&self, person: &Person, connection: &Connection) {
-        let stored = self.storage.find_credentials(person.user.id, connection.id).await.unwrap().unwrap();
+        let stored = self.storage.secrets().find_credentials(person.user.id, connection.id).await.unwrap().unwrap();
         let credentials = SecretString::from(secrecy::ExposeSecret::expose_secret(&stored).to_owned());
         let imported = self.connections.import(person.user.id, &connection.provider, &credentials).await.unwrap();
         assert_eq!(imported.connections[0].id, connection.id);
@@ -76,7 +76,7 @@ async fn day_of_the_newest_row_is_stored() {
         let connection = &person.connections[0];
         app.sync(connection).await;
         let newest_row_at = async || {
-            let state = app.storage.find_sync(person.user.id, connection.id).await.unwrap().unwrap();
+            let state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
             state.newest_row_at.unwrap()
         };
         let at = app.clock.now() - HOUR;

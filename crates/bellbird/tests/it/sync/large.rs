@@ -67,7 +67,7 @@ async fn large_sync_continues_in_later_runs() {
                 let report = instance.sync_one_run(user, connection.id).await.unwrap();
                 runs.insert(report.run);
                 // The next run is due at once.
-                let sync_state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
+                let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
                 assert_eq!(sync_state.next_at == Some(app.clock.now()), !report.is_complete, "{provider}");
                 delivered.extend(app.ids_delivered_to(&hook).await);
                 if report.is_complete {
@@ -78,7 +78,7 @@ async fn large_sync_continues_in_later_runs() {
             }
             assert!(runs.len() > 1, "{provider}: {} runs", runs.len());
             // No time of a row: the start of the date range, or of a day.
-            let sync_state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
+            let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
             let covered_from = sync_state.covered_from.unwrap().as_microsecond();
             let sql = format!("SELECT date_range_from FROM webhook_events WHERE connection_id = '{}'", connection.id);
             for row in app.query(&sql).await {
@@ -124,7 +124,7 @@ async fn limit_of_one_account_keeps_the_rows_of_others() {
         let person = app.person_at("snaptrade").await;
         let (user, connection) = (person.user.id, &person.connections[0]);
         let hook = app.hook(&person.user).await;
-        let mut accounts = app.storage.list_connection_accounts(user, connection.id).await.unwrap();
+        let mut accounts = app.storage.accounts().list_of_connection(user, connection.id).await.unwrap();
         accounts.sort_unstable_by_key(|account| account.id);
         let [before, limited] = [0, 1].map(|number| &accounts[number].provider_account_id);
         for (account, text) in [(before, "BEFORE"), (limited, "AFTER")] {
@@ -136,7 +136,7 @@ async fn limit_of_one_account_keeps_the_rows_of_others() {
 
         let report = app.sync(connection).await;
         assert!(!report.is_complete);
-        let state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
+        let state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
         assert_eq!(state.unread.unwrap().after_account, Some(accounts[0].id));
         let wait = state.next_at.unwrap().duration_since(app.clock.now()).as_secs();
         assert!((30..=36).contains(&wait), "the delay after a failure: {wait} seconds");

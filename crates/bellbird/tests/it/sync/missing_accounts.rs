@@ -83,7 +83,7 @@ async fn missing_account_is_hidden_and_returns_with_its_rows() {
             app.advance_clock(HOUR).await;
             let before = app.shown_accounts(&person).await;
             let missing = app.account_at(connection).await;
-            let accounts = app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap();
+            let accounts = app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap();
             let id = accounts.iter().find(|account| account.provider_account_id == missing).unwrap().id.to_string();
             app.add_row(connection, "BEFORE", app.clock.now() - HOUR).await;
             assert_eq!(app.announced_after(MINUTE, connection, &hook).await, ["BEFORE"]);
@@ -154,7 +154,7 @@ async fn repair_finds_a_hidden_account() {
     app.advance_clock(HOUR).await;
     app.run_due_jobs().await;
     let before = app.accounts_of(connection).await;
-    let stored = app.storage.list_connection_accounts(connection.user_id, connection.id).await.unwrap();
+    let stored = app.storage.accounts().list_of_connection(connection.user_id, connection.id).await.unwrap();
     let hidden = stored.iter().find(|account| account.number.is_some()).unwrap();
     app.unlist("fiskil", &[&hidden.provider_account_id]).await;
     for _ in 0..2 {

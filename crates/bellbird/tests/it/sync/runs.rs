@@ -281,9 +281,9 @@ on_both_databases! {
                 assert_eq!(report.new_count, 0, "{provider}");
                 assert_eq!(report.events, 0, "{provider}");
                 assert_eq!(app.row_calls(provider).await, 0, "{provider}");
-                let stored = app.storage.find_connection(person.user.id, connection.id).await.unwrap().unwrap();
+                let stored = app.storage.connections().find(person.user.id, connection.id).await.unwrap().unwrap();
                 assert_eq!(stored.status, status);
-                let sync_state = app.storage.find_sync(person.user.id, connection.id).await.unwrap().unwrap();
+                let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
                 assert_eq!(sync_state.attempts, 0);
                 assert_eq!(sync_state.last_error, None);
             }
@@ -308,7 +308,7 @@ on_both_databases! {
             app.fault_at(provider, json!({"match": "/", "kind": "status", "status": 503})).await;
             for (failed, least) in [(1, 30), (2, 60), (3, 120)] {
                 assert!(app.connections.sync(user, connection.id).await.is_err());
-                let sync_state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
+                let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
                 assert_eq!(sync_state.attempts, failed);
                 assert!(sync_state.last_error.is_some_and(|last_error| !last_error.is_empty()));
                 let wait = sync_state.next_at.unwrap().duration_since(app.clock.now()).as_secs();
@@ -317,7 +317,7 @@ on_both_databases! {
             }
             app.clear_faults().await;
             app.connections.run_due_jobs("sync").await.unwrap();
-            let sync_state = app.storage.find_sync(user, connection.id).await.unwrap().unwrap();
+            let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
             assert_eq!(sync_state.attempts, 0, "{provider}");
             assert_eq!(sync_state.last_error, None, "{provider}");
             // Ten minutes after the import, as without the failures.
@@ -381,7 +381,8 @@ async fn provider_event_requests_a_sync() {
         let (user, connection) = (&app.olivia.user, &app.olivia.connections[0]);
         let hook = app.hook(user).await;
         app.complete_initial_sync(connection, &hook).await;
-        let next_at = async || app.storage.find_sync(user.id, connection.id).await.unwrap().unwrap().next_at.unwrap();
+        let next_at =
+            async || app.storage.syncs().find(user.id, connection.id).await.unwrap().unwrap().next_at.unwrap();
         // The backfill window has ended, and the next sync is hours away.
         app.advance_clock(HOUR).await;
         app.sync(connection).await;
@@ -456,8 +457,8 @@ on_both_databases! {
         let now = app.clock.now();
         let lease = now + SignedDuration::from_secs(60);
         let job = JobKey::new(job_kinds::SYNC, user, connection.id);
-        assert!(app.storage.claim_job(&job, now, lease).await.unwrap().is_some());
-        let synced_at = async || app.storage.find_sync(user, connection.id).await.unwrap().unwrap().synced_at;
+        assert!(app.storage.jobs().claim(&job, now, lease).await.unwrap().is_some());
+        let synced_at = async || app.storage.syncs().find(user, connection.id).await.unwrap().unwrap().synced_at;
         app.connections.run_due_jobs("sync").await.unwrap();
         assert_eq!(synced_at().await, None);
         app.advance_clock(SignedDuration::from_secs(61)).await;

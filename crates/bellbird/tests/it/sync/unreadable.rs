@@ -49,7 +49,7 @@ async fn unreadable_row_is_announced_once_it_can_be_read() {
         assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
         assert_eq!(texts(&app.delivered_to(&hook).await), ["READABLE"], "{provider}");
 
-        let sync_state = app.storage.find_sync(person.user.id, connection.id).await.unwrap().unwrap();
+        let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
         let unreadable = sync_state.unreadable.unwrap();
         assert_eq!((unreadable.count, unreadable.reason.as_str()), (1, "invalid_amount"), "{provider}");
         assert!(unreadable.since <= at && at.duration_since(unreadable.since) < DAY, "{provider}: the day of the row");
@@ -70,7 +70,7 @@ async fn unreadable_row_is_announced_once_it_can_be_read() {
         let counts = SyncCounts::of(&app.sync(connection).await);
         assert_eq!(counts, SyncCounts { new: 1, updated: 0, events: 1 }, "{provider}");
         assert_eq!(texts(&app.delivered_to(&hook).await), ["UNREADABLE"], "{provider}");
-        let sync_state = app.storage.find_sync(person.user.id, connection.id).await.unwrap().unwrap();
+        let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
         assert_eq!(sync_state.unreadable, None, "{provider}");
         for _ in 0..3 {
             app.advance_clock(3 * DAY).await;
@@ -96,7 +96,7 @@ async fn row_of_another_form_is_announced_once_it_can_be_read() {
             app.advance_clock(days * DAY).await;
             app.sync(connection).await;
             assert_eq!(texts(&app.delivered_to(&hook).await), new, "{provider}");
-            let sync_state = app.storage.find_sync(person.user.id, connection.id).await.unwrap().unwrap();
+            let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
             assert_eq!(sync_state.unreadable.unwrap().reason, "invalid_form", "{provider}");
         }
         app.change_row(connection, &row, json!({"description": "UNREADABLE"})).await;
@@ -117,7 +117,7 @@ async fn row_of_another_form_degrades_its_own_connection_only() {
     app.change_row(own, &row, json!({"description": {"text": "UNREADABLE"}})).await;
     let unreadable = async |connection: &Connection| {
         app.sync(connection).await;
-        app.storage.find_sync(connection.user_id, connection.id).await.unwrap().unwrap().unreadable
+        app.storage.syncs().find(connection.user_id, connection.id).await.unwrap().unwrap().unreadable
     };
     assert_eq!(unreadable(other).await, None);
     let rows = unreadable(own).await.unwrap();

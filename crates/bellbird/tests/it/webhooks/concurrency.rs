@@ -56,7 +56,8 @@ async fn in_flight_result_of_disabled_endpoint_is_ignored() {
         hook.receiver.reply_with(Reply::Never);
         let disable = async || {
             eventually(async || hook.receiver.has_requests()).await;
-            let cancelled = app.storage.disable_endpoint(user, hook.endpoint.id, "by command", app.clock.now()).await;
+            let cancelled =
+                app.storage.endpoints().disable(user, hook.endpoint.id, "by command", app.clock.now()).await;
             assert_eq!(cancelled.unwrap(), Some(1));
         };
         tokio::join!(app.webhooks.run_due_deliveries(), disable());
@@ -68,8 +69,8 @@ async fn in_flight_result_of_disabled_endpoint_is_ignored() {
 
         let first = hook.drain().remove(0);
         hook.receiver.reply_with(Reply::Status(204));
-        assert!(app.storage.enable_endpoint(user, hook.endpoint.id).await.unwrap());
-        assert_eq!(app.storage.recover(user, hook.endpoint.id, before, app.clock.now()).await.unwrap(), 1);
+        assert!(app.storage.endpoints().enable(user, hook.endpoint.id).await.unwrap());
+        assert_eq!(app.storage.deliveries().recover(user, hook.endpoint.id, before, app.clock.now()).await.unwrap(), 1);
         assert_eq!(app.delivered_to(&hook).await[0].id, first.id);
     }
 }

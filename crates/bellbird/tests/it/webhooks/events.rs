@@ -176,7 +176,7 @@ async fn assert_announced_as_shown(app: &App, user: &bellbird_domain::User, key:
     for event in &received {
         assert_envelope(event, event_type, Some(connection.id), app.clock.now().as_second());
     }
-    app.storage.delete_endpoint(user.id, hook.endpoint.id).await.unwrap();
+    app.storage.endpoints().delete(user.id, hook.endpoint.id).await.unwrap();
 }
 
 #[tokio::test]

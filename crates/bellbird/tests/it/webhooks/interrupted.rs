@@ -55,7 +55,7 @@ async fn running_attempt_does_not_undo_a_redelivery() {
         let redelivering = async {
             eventually(async || hook.receiver.has_requests()).await;
             app.clock.set(app.clock.now().plus(Duration::from_secs(1)));
-            assert!(app.storage.redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
+            assert!(app.storage.deliveries().redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
         };
         tokio::join!(app.webhooks.run_due_deliveries(), redelivering);
         assert_eq!(hook.drain().len(), 2, "the redelivery does not wait for a retry");
@@ -79,7 +79,7 @@ async fn attempt_is_not_sent_after_its_lease_was_lost() {
             // As if this one had been paused meanwhile.
             app.clock.set(app.clock.now().checked_add(LEASE_EXPIRED).unwrap());
             let now = app.clock.now();
-            let claims = app.storage.claim_due_endpoints(now, now + HOUR, 9, false).await.unwrap();
+            let claims = app.storage.deliveries().claim_endpoints(now, now + HOUR, 9, false).await.unwrap();
             assert_eq!(claims.len(), 1);
         };
         tokio::join!(app.webhooks.run_due_deliveries(), other_instance);

@@ -19,9 +19,9 @@ const RETRY: SignedDuration = SignedDuration::from_secs(7);
 impl App {
     async fn enable_and_recover(&self, hook: &Hook) -> u64 {
         let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
-        assert!(self.storage.enable_endpoint(user, id).await.unwrap());
+        assert!(self.storage.endpoints().enable(user, id).await.unwrap());
         let now = self.clock.now();
-        self.storage.recover(user, id, now - DAY, now).await.unwrap()
+        self.storage.deliveries().recover(user, id, now - DAY, now).await.unwrap()
     }
 
     /// Redelivers one event. Returns the calls that read rows.
@@ -29,7 +29,7 @@ impl App {
         self.advance_clock(BODY_EXPIRED).await;
         self.reset_calls().await;
         let (user, id, event) = (hook.endpoint.user_id, hook.endpoint.id, event.parse().unwrap());
-        assert!(self.storage.redeliver(user, id, event, self.clock.now()).await.unwrap());
+        assert!(self.storage.deliveries().redeliver(user, id, event, self.clock.now()).await.unwrap());
         self.webhooks.run_due_deliveries().await;
         self.row_calls(&connection.provider).await
     }
@@ -58,7 +58,7 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
         let app = with_long_runs(10_000, if provider == "fiskil" { 500 } else { 100 }).await;
         let (user, connection) = person_with_rows(&app, provider).await;
         let (from_memory, again) = (app.hook(&user).await, app.hook(&user).await);
-        app.storage.disable_endpoint(user.id, again.endpoint.id, "by command", app.clock.now()).await.unwrap();
+        app.storage.endpoints().disable(user.id, again.endpoint.id, "by command", app.clock.now()).await.unwrap();
         app.reset_calls().await;
         let report = app.sync(&connection).await;
         let of_sync = app.row_calls(provider).await;
@@ -203,7 +203,7 @@ async fn hanging_provider_blocks_no_retry_at_another() {
     // More than all rebuilds of a provider wait now.
     let (user, id) = (other.user.id, hook.endpoint.id);
     let event = app.deliveries_to(&hook).await[0].event_id;
-    assert!(app.storage.redeliver(user, id, event, app.clock.now()).await.unwrap());
+    assert!(app.storage.deliveries().redeliver(user, id, event, app.clock.now()).await.unwrap());
     let webhooks = app.webhooks.clone();
     let delivering = tokio::spawn(async move { webhooks.run_due_deliveries().await });
     eventually(async || hook.receiver.has_requests()).await;
@@ -223,7 +223,7 @@ async fn rows_of_a_missing_account_are_waited_for() {
             let hook = app.hook(&person.user).await;
             app.complete_initial_sync(connection, &hook).await;
             app.advance_clock(HOUR).await;
-            let accounts = app.storage.list_connection_accounts(person.user.id, connection.id).await.unwrap();
+            let accounts = app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap();
             let missing = app.account_at(connection).await;
             let other = accounts.iter().map(|account| &account.provider_account_id).find(|id| **id != missing);
             app.add_row_to(connection, other.expect("another account"), "LISTED", app.clock.now() - HOUR).await;

@@ -45,7 +45,7 @@ on_both_databases! {
         // The consent cannot be withdrawn now, so the connection is only hidden.
         app.fault(serde_json::json!({"match": "/v1/consent", "kind": "status", "status": 503})).await;
         let _ = app.connections.remove(connection.id).await;
-        assert!(app.storage.find_connection(app.olivia.user.id, connection.id).await.unwrap().is_none());
+        assert!(app.storage.connections().find(app.olivia.user.id, connection.id).await.unwrap().is_none());
         for _ in 0..3 {
             assert!(app.delivered_to(&hook).await.is_empty());
             app.advance_to_next_attempt(&hook).await;
@@ -70,7 +70,7 @@ on_both_databases! {
             assert_eq!(app.rows_in(table).await, 0, "{table}");
         }
         let (user, now) = (app.olivia.user.id, app.clock.now());
-        assert!(!app.storage.redeliver(user, hook.endpoint.id, event, now).await.unwrap());
+        assert!(!app.storage.deliveries().redeliver(user, hook.endpoint.id, event, now).await.unwrap());
     }
 }
 
@@ -83,7 +83,7 @@ on_both_databases! {
         app.webhooks.run_due_deliveries().await;
         assert_eq!(removed.drain().len(), 1);
         assert_eq!(kept.drain().len(), 1);
-        assert!(app.storage.delete_endpoint(user, removed.endpoint.id).await.unwrap());
+        assert!(app.storage.endpoints().delete(user, removed.endpoint.id).await.unwrap());
         app.advance_clock(DAY).await;
         assert!(app.delivered_to(&removed).await.is_empty() && kept.drain().is_empty());
         assert_eq!(app.rows_in("webhook_deliveries").await, 1);

@@ -160,20 +160,34 @@ async fn missed_events_are_recovered_in_order() {
         let hook = app.hook(&app.olivia.user).await;
         let (user, id) = (app.olivia.user.id, hook.endpoint.id);
         let before = app.clock.now();
-        app.storage.disable_endpoint(user, id, "by command", before).await.unwrap();
+        app.storage.endpoints().disable(user, id, "by command", before).await.unwrap();
         let report = app.sync(connection).await;
         assert!(report.events > 2);
         assert!(app.delivered_to(&hook).await.is_empty());
-        assert!(!app.storage.redeliver(user, id, app.deliveries_to(&hook).await[0].event_id, before).await.unwrap());
+        assert!(
+            !app.storage
+                .deliveries()
+                .redeliver(user, id, app.deliveries_to(&hook).await[0].event_id, before)
+                .await
+                .unwrap()
+        );
 
         app.advance_clock(3 * DAY).await;
         let now = app.clock.now();
-        assert_eq!(app.storage.recover(user, id, before, now).await.unwrap(), 0, "the endpoint is disabled");
-        assert!(app.storage.enable_endpoint(user, id).await.unwrap());
+        assert_eq!(
+            app.storage.deliveries().recover(user, id, before, now).await.unwrap(),
+            0,
+            "the endpoint is disabled"
+        );
+        assert!(app.storage.endpoints().enable(user, id).await.unwrap());
         assert!(app.delivered_to(&hook).await.is_empty(), "nothing is sent without a recovery");
-        assert_eq!(app.storage.recover(user, id, now, now).await.unwrap(), 0, "no delivery has failed since then");
+        assert_eq!(
+            app.storage.deliveries().recover(user, id, now, now).await.unwrap(),
+            0,
+            "no delivery has failed since then"
+        );
         let events = u64::try_from(report.events).unwrap();
-        assert_eq!(app.storage.recover(user, id, before, now).await.unwrap(), events);
+        assert_eq!(app.storage.deliveries().recover(user, id, before, now).await.unwrap(), events);
         let received = app.delivered_to(&hook).await;
         let chunks: Vec<u64> = received.iter().map(|event| event.chunk_position().chunk).collect();
         assert_eq!(chunks, (1..=events).collect::<Vec<_>>());
@@ -207,7 +221,7 @@ async fn given_up_chunk_releases_the_next() {
             [DeliveryState::Delivered, DeliveryState::Failed, DeliveryState::Delivered]
         );
 
-        assert_eq!(app.storage.recover(user, hook.endpoint.id, before, app.clock.now()).await.unwrap(), 1);
+        assert_eq!(app.storage.deliveries().recover(user, hook.endpoint.id, before, app.clock.now()).await.unwrap(), 1);
         let received = app.delivered_to(&hook).await;
         assert_eq!(received.iter().map(|event| event.chunk_position().chunk).collect::<Vec<_>>(), [2]);
     }
@@ -227,7 +241,7 @@ on_both_databases! {
         assert!(app.delivered_to(&hook).await.is_empty());
         let event = app.deliveries_to(&hook).await[0].event_id;
         hook.receiver.reply_next_with([Reply::Status(500)]);
-        assert!(app.storage.redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
+        assert!(app.storage.deliveries().redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
         assert_eq!(app.delivered_to(&hook).await.len(), 1);
         let delivery = app.deliveries_to(&hook).await.remove(0);
         assert_eq!(delivery.state, DeliveryState::Pending);

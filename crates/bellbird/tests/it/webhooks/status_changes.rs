@@ -25,9 +25,9 @@ impl App {
     async fn change_status(&self, connection: &Connection, from: ConnectionStatus, to: ConnectionStatus) {
         let (user, now) = (connection.user_id, self.clock.now());
         let key = JobKey::new(job_kinds::REFRESH, user, connection.id);
-        let claim = self.storage.claim_job(&key, now, now + HOUR).await.unwrap().expect("claimed");
-        assert!(self.storage.set_status_after_refresh(&claim, from, to, "refreshed", now, now).await.unwrap());
-        assert!(self.storage.finish_job(&claim, None).await.unwrap());
+        let claim = self.storage.jobs().claim(&key, now, now + HOUR).await.unwrap().expect("claimed");
+        assert!(self.storage.refreshes().set_status(&claim, from, to, "refreshed", now, now).await.unwrap());
+        assert!(self.storage.jobs().finish(&claim, None).await.unwrap());
     }
 }
 
@@ -96,7 +96,7 @@ on_both_databases! {
             app.set_consent(connection, "revoked").await;
             app.sync(connection).await;
             app.set_consent(connection, "active").await;
-            let credentials = app.storage.find_credentials(person.user.id, connection.id).await.unwrap().unwrap();
+            let credentials = app.storage.secrets().find_credentials(person.user.id, connection.id).await.unwrap().unwrap();
             for _ in 0..2 {
                 app.connections.import(person.user.id, provider, &credentials).await.unwrap();
             }
@@ -134,7 +134,7 @@ on_both_databases! {
         }
         assert_eq!(app.states_at(&hook).await, [DeliveryState::Delivered; 2]);
         let (user, event) = (app.olivia.user.id, app.deliveries_to(&hook).await[0].event_id);
-        assert!(app.storage.redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
+        assert!(app.storage.deliveries().redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
         let redelivered = app.delivered_to(&hook).await;
         assert_eq!((redelivered.len(), &redelivered[0].id, &redelivered[0].raw), (1, &first.id, &first.raw));
     }
@@ -145,13 +145,13 @@ on_both_databases! {
         let connection = &app.olivia.connections[0];
         let (user, hook) = (app.olivia.user.id, app.status_hook(&app.olivia.user).await);
         let now = app.clock.now();
-        app.storage.disable_endpoint(user, hook.endpoint.id, "by command", now).await.unwrap().expect("disabled");
+        app.storage.endpoints().disable(user, hook.endpoint.id, "by command", now).await.unwrap().expect("disabled");
         app.change_status(connection, Active, Invalidated).await;
         app.advance_clock(DAY).await;
         app.change_status(connection, Invalidated, Revoked).await;
         assert!(app.delivered_to(&hook).await.is_empty());
-        assert!(app.storage.enable_endpoint(user, hook.endpoint.id).await.unwrap());
-        assert_eq!(app.storage.recover(user, hook.endpoint.id, now, app.clock.now()).await.unwrap(), 2);
+        assert!(app.storage.endpoints().enable(user, hook.endpoint.id).await.unwrap());
+        assert_eq!(app.storage.deliveries().recover(user, hook.endpoint.id, now, app.clock.now()).await.unwrap(), 2);
         let received = app.delivered_to(&hook).await;
         let expected = [["active", "invalidated"], ["invalidated", "revoked"]].map(|pair| pair.map(str::to_owned));
         assert_eq!(statuses(&received), expected);

@@ -71,7 +71,7 @@ on_both_databases! {
         let other_key = Sealer::parse("other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=").unwrap();
         let other = Storage::open(&app.shared.database, other_key).await.unwrap();
         let (user, id, now) = (app.olivia.user.id, hook.endpoint.id, app.clock.now());
-        assert!(other.rotate_endpoint_secret(user, id, &new_secret(), now).await.unwrap());
+        assert!(other.endpoints().rotate_secret(user, id, &new_secret(), now).await.unwrap());
         assert!(app.delivered_to(&hook).await.is_empty());
         app.assert_enabled(&hook).await;
         let delivery = app.deliveries_to(&hook).await.pop().unwrap();
@@ -79,7 +79,7 @@ on_both_databases! {
         assert_eq!(delivery.last_error.as_deref(), Some("not signed: secret cannot be opened"));
 
         // With the key, or here with another secret, it is sent.
-        assert!(app.storage.rotate_endpoint_secret(user, id, &new_secret(), now).await.unwrap());
+        assert!(app.storage.endpoints().rotate_secret(user, id, &new_secret(), now).await.unwrap());
         app.advance_to_next_attempt(&hook).await;
         app.webhooks.run_due_deliveries().await;
         assert_eq!(hook.receiver.drain().len(), 1);

@@ -1,7 +1,7 @@
 //! JSON Lines: one object of `/v1` a line.
 
-use bellbird_domain::Transaction;
 use bellbird_api::views::TransactionView;
+use bellbird_domain::Transaction;
 use jiff::civil::Date;
 
 use super::{FormatError, Head, WriteTransactions};

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use bellbird_api::front::{Class, Problem};
 use bellbird_domain::{
     Account, AccountId, AccountType, Balance, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
     Decimal,
 };
-use bellbird_api::front::{Class, Problem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -69,8 +69,8 @@ pub(super) async fn list_accounts(asked: &Asked<'_>, arguments: Map<String, Valu
     }
     let permit = if include_balances { asked.admit(Class::Balances)? } else { None };
     let (stored, user_id) = (asked.interop.access.storage(), asked.caller.user_id);
-    let (accounts, total) = stored.list_accounts(user_id, ACCOUNTS_MAX, offset).await.map_err(storage)?;
-    let connections: Vec<Connection> = stored.list_connections(user_id).await.map_err(storage)?;
+    let (accounts, total) = stored.accounts().list(user_id, ACCOUNTS_MAX, offset).await.map_err(storage)?;
+    let connections: Vec<Connection> = stored.connections().list(user_id).await.map_err(storage)?;
     let Balances { found, mut missing } =
         if include_balances { balances(asked, &accounts, &connections).await } else { Balances::default() };
     drop(permit);

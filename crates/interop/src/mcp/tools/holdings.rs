@@ -2,8 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Holding};
 use bellbird_api::front::Class;
+use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Holding};
 use futures_util::stream::{self, StreamExt as _};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -11,13 +11,13 @@ mod transactions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bellbird_domain::date::DEFAULT_RANGE;
-use bellbird_domain::{
-    Account, AccountId, Caller, Category, ConnectionCategory, ConnectionId, Decimal, Direction, DateFilter,
-};
-use bellbird_reads::{CallContext, ConnectionContext, ReadError, TransactionFilter};
 use bellbird_api::front::problem::problem_from_read;
 use bellbird_api::front::{Class, LivePermit, Problem};
+use bellbird_domain::date::DEFAULT_RANGE;
+use bellbird_domain::{
+    Account, AccountId, Caller, Category, ConnectionCategory, ConnectionId, DateFilter, Decimal, Direction,
+};
+use bellbird_reads::{CallContext, ConnectionContext, ReadError, TransactionFilter};
 use bellbird_storage::StorageError;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -170,7 +170,8 @@ impl<'a> Asked<'a> {
                 other => self.say(&other),
             })?),
         };
-        let connections = self.interop.access.storage().list_connections(self.caller.user_id).await.map_err(storage)?;
+        let connections =
+            self.interop.access.storage().connections().list(self.caller.user_id).await.map_err(storage)?;
         let is_wanted = |id: ConnectionId| {
             requested.as_ref().is_none_or(|accounts| accounts.iter().any(|account| account.connection_id == id))
         };

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bellbird_api::front::Class;
 use bellbird_domain::{AccountId, ConnectionCategory, DateFilter};
 use bellbird_reads::summary::{Group, GroupTotals, Summary};
 use bellbird_reads::{ReadError, TransactionFilter};
-use bellbird_api::front::Class;
 use futures_util::stream::{self, StreamExt as _};
 use jiff::civil::Date;
 use parking_lot::Mutex;

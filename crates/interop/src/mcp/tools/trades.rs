@@ -1,8 +1,8 @@
 //! `list_trades`: activity of brokerage accounts, newest first.
 
+use bellbird_api::front::Class;
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Trade, TradeType};
 use bellbird_reads::merged::MergedWalk;
-use bellbird_api::front::Class;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -1,9 +1,9 @@
 //! `list_transactions`: bank transactions of any accounts, newest first.
 
+use bellbird_api::front::Class;
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{AccountId, Category, ConnectionCategory, Currency, Transaction};
 use bellbird_reads::merged::MergedWalk;
-use bellbird_api::front::Class;
 use jiff::civil::Date;
 use serde::Serialize;
 use serde_json::{Map, Value, json};

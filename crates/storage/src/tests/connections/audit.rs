@@ -10,9 +10,9 @@ both! {
             (ConnectionStatus::Active, ConnectionStatus::Invalidated, ConnectionStatus::Deleting);
         // All at the same time: the rows keep the order of the changes.
         assert!(db.set_status((user.id, id), active, invalidated, at(20)).await);
-        db.import_connection(&new_connection(user.id, "consent", &credentials()), &[], at(20)).await.unwrap();
+        db.connections().import(&new_connection(user.id, "consent", &credentials()), &[], at(20)).await.unwrap();
         assert!(db.remove(user.id, id, at(20)).await);
-        let rows = db.list_audit(id).await.unwrap();
+        let rows = db.connections().list_audit(id).await.unwrap();
         let steps: Vec<_> = rows.iter().map(|row| (row.from, row.to, row.cause.as_str())).collect();
         assert_eq!(
             steps,
@@ -26,6 +26,6 @@ both! {
         );
         assert!(rows.iter().all(|row| row.connection_id == id && row.user_id == user.id));
         assert_eq!((rows[0].at, rows[4].at), (at(10), at(20)));
-        assert_eq!(db.list_audit(ConnectionId::new()).await.unwrap(), []);
+        assert_eq!(db.connections().list_audit(ConnectionId::new()).await.unwrap(), []);
     }
 }

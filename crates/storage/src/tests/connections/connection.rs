@@ -18,10 +18,10 @@ both! {
             (made.status, made.created_at, made.last_refreshed_at),
             (ConnectionStatus::Active, at(10), Some(at(10)))
         );
-        assert_eq!(db.find_connection(user.id, made.id).await.unwrap(), Some(made.clone()));
-        assert_eq!(db.list_connections(user.id).await.unwrap(), std::slice::from_ref(&made));
-        assert_eq!(db.find_credentials(user.id, made.id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
-        assert_eq!(db.accounts(user.id).await.len(), 1);
+        assert_eq!(db.connections().find(user.id, made.id).await.unwrap(), Some(made.clone()));
+        assert_eq!(db.connections().list(user.id).await.unwrap(), std::slice::from_ref(&made));
+        assert_eq!(db.secrets().find_credentials(user.id, made.id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
+        assert_eq!(db.visible_accounts(user.id).await.len(), 1);
         assert_eq!(db.revision(user.id).await, 1);
         assert_eq!(db.connection(user.id, "without accounts", &[]).await.last_refreshed_at, None);
     }
@@ -29,31 +29,31 @@ both! {
     async fn another_user_sees_nothing(db) {
         let (user, other) = (db.user("a@x").await, db.user("b@x").await);
         let made = db.connection(user.id, "consent", &[new_account("acc_1", "Everyday")]).await;
-        let account = db.accounts(user.id).await[0].id;
-        assert_eq!(db.find_connection(other.id, made.id).await.unwrap(), None);
-        assert_eq!(db.list_connections(other.id).await.unwrap(), []);
-        assert!(db.find_credentials(other.id, made.id).await.unwrap().is_none());
-        assert_eq!(db.list_connection_accounts(other.id, made.id).await.unwrap(), []);
-        assert_eq!(db.find_accounts(other.id, &[account]).await.unwrap(), []);
-        assert_eq!(db.list_accounts(other.id, 10, 0).await.unwrap(), (vec![], 0));
+        let account = db.visible_accounts(user.id).await[0].id;
+        assert_eq!(db.connections().find(other.id, made.id).await.unwrap(), None);
+        assert_eq!(db.connections().list(other.id).await.unwrap(), []);
+        assert!(db.secrets().find_credentials(other.id, made.id).await.unwrap().is_none());
+        assert_eq!(db.accounts().list_of_connection(other.id, made.id).await.unwrap(), []);
+        assert_eq!(db.accounts().find(other.id, &[account]).await.unwrap(), []);
+        assert_eq!(db.accounts().list(other.id, 10, 0).await.unwrap(), (vec![], 0));
         let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
         assert!(!db.set_status((other.id, made.id), active, revoked, at(20)).await);
-        db.set_last_refreshed_at(other.id, made.id, at(99)).await.unwrap();
-        db.set_account_currency(other.id, account, currency("AUD")).await.unwrap();
+        db.connections().set_last_refreshed_at(other.id, made.id, at(99)).await.unwrap();
+        db.accounts().set_currency(other.id, account, currency("AUD")).await.unwrap();
         assert!(!db.remove(other.id, made.id, at(20)).await);
         assert!(!db.remove(UserId::new(), made.id, at(20)).await);
         for other_user in [other.id, UserId::new()] {
             assert!(!db.refresh((other_user, made.id), &[], true, at(20)).await);
         }
-        assert_eq!(db.find_connection(user.id, made.id).await.unwrap(), Some(made.clone()));
+        assert_eq!(db.connections().find(user.id, made.id).await.unwrap(), Some(made.clone()));
         assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (1, 0));
-        assert_eq!(db.find_connection_any(made.id).await.unwrap(), Some(made));
+        assert_eq!(db.connections().find_any(made.id).await.unwrap(), Some(made));
     }
 
     async fn reimport_renews_and_keeps_every_id(db) {
         let user = db.user("a@x").await;
         let made = db.connection(user.id, "consent", &[new_account("acc_1", "Everyday")]).await;
-        let account = db.accounts(user.id).await[0].id;
+        let account = db.visible_accounts(user.id).await[0].id;
         let (active, invalidated) = (ConnectionStatus::Active, ConnectionStatus::Invalidated);
         assert!(db.set_status((user.id, made.id), active, invalidated, at(20)).await);
         let credentials = SecretString::from("{\"renewed\":true}");
@@ -63,18 +63,18 @@ both! {
             ..new_connection(user.id, "consent", &credentials)
         };
         let accounts = [new_account("acc_1", "Daily"), new_account("acc_2", "New")];
-        let again = db.import_connection(&new, &accounts, at(30)).await.unwrap();
+        let again = db.connections().import(&new, &accounts, at(30)).await.unwrap();
         assert_eq!((again.id, again.created_at, again.status), (made.id, at(10), active));
         assert_eq!((again.institution_name.as_str(), again.institution_logo.as_deref()), ("First Bank Ltd", None));
         assert_eq!(again.last_refreshed_at, Some(at(30)));
-        let found = db.accounts(user.id).await;
+        let found = db.visible_accounts(user.id).await;
         assert_eq!((found.len(), found[0].id, found[0].name.as_str()), (2, account, "Daily"));
         assert_eq!(found[0].institution_name.as_deref(), Some("First Bank Ltd"));
-        assert_eq!(db.find_credentials(user.id, made.id).await.unwrap().unwrap().expose_secret(), "{\"renewed\":true}");
+        assert_eq!(db.secrets().find_credentials(user.id, made.id).await.unwrap().unwrap().expose_secret(), "{\"renewed\":true}");
         assert_eq!(db.revision(user.id).await, 3);
-        db.import_connection(&new, &[], at(40)).await.unwrap();
-        assert_eq!(db.accounts(user.id).await.len(), 2, "an import deletes no account");
-        assert_eq!(db.list_audit(made.id).await.unwrap().len(), 3, "an unchanged status adds no row");
+        db.connections().import(&new, &[], at(40)).await.unwrap();
+        assert_eq!(db.visible_accounts(user.id).await.len(), 2, "an import deletes no account");
+        assert_eq!(db.connections().list_audit(made.id).await.unwrap().len(), 3, "an unchanged status adds no row");
     }
 
     async fn consent_has_one_connection(db) {
@@ -82,39 +82,39 @@ both! {
         let made = db.connection(user.id, "consent", &[]).await;
         let credentials = credentials();
         let error =
-            db.import_connection(&new_connection(other.id, "consent", &credentials), &[], at(20)).await.unwrap_err();
+            db.connections().import(&new_connection(other.id, "consent", &credentials), &[], at(20)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
         assert_eq!(db.revision(other.id).await, 0);
         let elsewhere = NewConnection { provider: "fiskil", ..new_connection(other.id, "consent", &credentials) };
-        db.import_connection(&elsewhere, &[], at(20)).await.expect("another provider may use the same id");
-        db.begin_removal(user.id, made.id, at(30), at(40)).await.unwrap().expect("hidden");
+        db.connections().import(&elsewhere, &[], at(20)).await.expect("another provider may use the same id");
+        db.removals().begin(user.id, made.id, at(30), at(40)).await.unwrap().expect("hidden");
         let error =
-            db.import_connection(&new_connection(user.id, "consent", &credentials), &[], at(40)).await.unwrap_err();
+            db.connections().import(&new_connection(user.id, "consent", &credentials), &[], at(40)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
         let error =
-            db.import_connection(&new_connection(UserId::new(), "c2", &credentials), &[], at(40)).await.unwrap_err();
+            db.connections().import(&new_connection(UserId::new(), "c2", &credentials), &[], at(40)).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
     }
 
     async fn connection_being_deleted_is_hidden(db) {
         let user = db.user("a@x").await;
         let made = db.connection(user.id, "consent", &[new_account("acc_1", "Everyday")]).await;
-        let account = db.accounts(user.id).await[0].id;
-        db.begin_removal(user.id, made.id, at(20), at(40)).await.unwrap().expect("hidden");
-        assert_eq!(db.find_connection(user.id, made.id).await.unwrap(), None);
-        assert_eq!(db.list_connections(user.id).await.unwrap(), []);
-        assert_eq!(db.list_accounts(user.id, 10, 0).await.unwrap(), (vec![], 0));
-        assert_eq!(db.list_accounts(user.id, 10, 5).await.unwrap(), (vec![], 0));
-        assert_eq!(db.list_connection_accounts(user.id, made.id).await.unwrap(), []);
-        assert_eq!(db.find_accounts(user.id, &[account]).await.unwrap(), []);
+        let account = db.visible_accounts(user.id).await[0].id;
+        db.removals().begin(user.id, made.id, at(20), at(40)).await.unwrap().expect("hidden");
+        assert_eq!(db.connections().find(user.id, made.id).await.unwrap(), None);
+        assert_eq!(db.connections().list(user.id).await.unwrap(), []);
+        assert_eq!(db.accounts().list(user.id, 10, 0).await.unwrap(), (vec![], 0));
+        assert_eq!(db.accounts().list(user.id, 10, 5).await.unwrap(), (vec![], 0));
+        assert_eq!(db.accounts().list_of_connection(user.id, made.id).await.unwrap(), []);
+        assert_eq!(db.accounts().find(user.id, &[account]).await.unwrap(), []);
         assert!(!db.refresh((user.id, made.id), &[], false, at(30)).await);
         assert_eq!(
-            db.find_connection_any(made.id).await.unwrap().map(|found| found.status),
+            db.connections().find_any(made.id).await.unwrap().map(|found| found.status),
             Some(ConnectionStatus::Deleting)
         );
-        assert_eq!(db.list_all_connections().await.unwrap().len(), 1);
-        assert!(db.find_credentials(user.id, made.id).await.unwrap().is_some());
-        assert!(matches!(db.delete_user(user.id).await, Err(StorageError::Conflict(_))));
+        assert_eq!(db.connections().list_all().await.unwrap().len(), 1);
+        assert!(db.secrets().find_credentials(user.id, made.id).await.unwrap().is_some());
+        assert!(matches!(db.users().delete(user.id).await, Err(StorageError::Conflict(_))));
     }
 
     async fn removal_deletes_every_row(db) {
@@ -122,14 +122,14 @@ both! {
         let made = db.connection(user.id, "consent", &[new_account("acc_1", "Everyday")]).await;
         let kept = db.connection(user.id, "other", &[new_account("acc_1", "Kept")]).await;
         assert!(db.remove(user.id, made.id, at(20)).await);
-        assert_eq!(db.find_connection_any(made.id).await.unwrap(), None);
-        assert!(db.find_credentials(user.id, made.id).await.unwrap().is_none());
-        let names: Vec<_> = db.accounts(user.id).await.into_iter().map(|account| account.name).collect();
+        assert_eq!(db.connections().find_any(made.id).await.unwrap(), None);
+        assert!(db.secrets().find_credentials(user.id, made.id).await.unwrap().is_none());
+        let names: Vec<_> = db.visible_accounts(user.id).await.into_iter().map(|account| account.name).collect();
         assert_eq!(names, ["Kept"]);
         for table in ["connections", "secrets", "accounts"] {
             assert_eq!(db.texts(&format!("SELECT user_id FROM {table}")).await.len(), 1, "{table}");
         }
-        assert!(db.find_credentials(user.id, kept.id).await.unwrap().is_some());
+        assert!(db.secrets().find_credentials(user.id, kept.id).await.unwrap().is_some());
         assert_eq!(db.revision(user.id).await, 4, "hidden, then deleted");
         assert!(!db.remove(user.id, made.id, at(30)).await);
         let again = db.connection(user.id, "consent", &[]).await;
@@ -142,15 +142,15 @@ both! {
         let mut expected = Vec::new();
         for (consent, made) in [("c1", 10), ("c2", 30), ("c3", 20), ("c4", 30)] {
             let new = new_connection(user.id, consent, &credentials);
-            let made = db.import_connection(&new, &[], at(made)).await.unwrap();
+            let made = db.connections().import(&new, &[], at(made)).await.unwrap();
             expected.push((std::cmp::Reverse(made.created_at), made.id));
         }
         expected.sort();
-        let listed = db.list_connections(user.id).await.unwrap();
+        let listed = db.connections().list(user.id).await.unwrap();
         let listed: Vec<_> = listed.iter().map(|found| (std::cmp::Reverse(found.created_at), found.id)).collect();
         assert_eq!(listed, expected);
         db.connection(db.user("b@x").await.id, "c5", &[]).await;
-        assert_eq!(db.list_all_connections().await.unwrap().len(), 5);
+        assert_eq!(db.connections().list_all().await.unwrap().len(), 5);
     }
 
     async fn status_is_compared_before_it_is_set(db) {
@@ -164,16 +164,16 @@ both! {
         assert!(set(active, mfa).await);
         assert!(!set(active, mfa).await);
         assert!(set(mfa, mfa).await, "an unchanged status succeeds");
-        assert_eq!(db.find_connection(user.id, id).await.unwrap().unwrap().status, mfa);
-        assert_eq!((db.revision(user.id).await, db.list_audit(id).await.unwrap().len()), (2, 2));
+        assert_eq!(db.connections().find(user.id, id).await.unwrap().unwrap().status, mfa);
+        assert_eq!((db.revision(user.id).await, db.connections().list_audit(id).await.unwrap().len()), (2, 2));
     }
 
     async fn refresh_time_raises_the_revision(db) {
         let user = db.user("a@x").await;
         let id = db.connection(user.id, "consent", &[]).await.id;
-        db.set_last_refreshed_at(user.id, id, at(50)).await.unwrap();
-        db.set_last_refreshed_at(user.id, ConnectionId::new(), at(60)).await.unwrap();
-        assert_eq!(db.find_connection(user.id, id).await.unwrap().unwrap().last_refreshed_at, Some(at(50)));
+        db.connections().set_last_refreshed_at(user.id, id, at(50)).await.unwrap();
+        db.connections().set_last_refreshed_at(user.id, ConnectionId::new(), at(60)).await.unwrap();
+        assert_eq!(db.connections().find(user.id, id).await.unwrap().unwrap().last_refreshed_at, Some(at(50)));
         assert_eq!(db.revision(user.id).await, 2);
     }
 
@@ -181,9 +181,9 @@ both! {
         let user = db.user("a@x").await;
         let id = db.connection(user.id, "consent", &[]).await.id;
         db.raw("UPDATE connections SET status = 'error'").await;
-        assert!(matches!(db.find_connection(user.id, id).await, Err(StorageError::Corrupt("a connection status"))));
+        assert!(matches!(db.connections().find(user.id, id).await, Err(StorageError::Corrupt("a connection status"))));
         db.raw("UPDATE connections SET status = 'active', category = 'crypto'").await;
-        assert!(matches!(db.list_connections(user.id).await, Err(StorageError::Corrupt("a connection category"))));
+        assert!(matches!(db.connections().list(user.id).await, Err(StorageError::Corrupt("a connection category"))));
     }
 
     async fn cancelled_import_stores_all_or_nothing(db) {
@@ -194,17 +194,17 @@ both! {
             let consent = format!("c{polls}");
             let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
             let new = new_connection(user.id, &consent, &credentials);
-            let imported = cancel_after(polls, db.import_connection(&new, &accounts, at(10))).await;
-            let stored = db.reopen().await.list_connections(user.id).await.unwrap().len();
+            let imported = cancel_after(polls, db.connections().import(&new, &accounts, at(10))).await;
+            let stored = db.reopen().await.connections().list(user.id).await.unwrap().len();
             // A commit completes even if its caller was cancelled, perhaps only just now.
             assert!(stored == made || stored == made + 1, "{made} {stored}");
             assert!(imported.is_none() || stored == made + 1);
             let next_user = db.user(&format!("next{polls}@x")).await;
             assert_ne!(next_user.id, user.id, "later writes work");
-            made = db.list_connections(user.id).await.unwrap().len();
-            assert_eq!(db.accounts(user.id).await.len(), made * 2);
+            made = db.connections().list(user.id).await.unwrap().len();
+            assert_eq!(db.visible_accounts(user.id).await.len(), made * 2);
             assert_eq!(db.revision(user.id).await, i64::try_from(made).unwrap());
-            assert_eq!(db.sealed_secrets().await.unwrap().opened_by.into_values().sum::<u64>(), made as u64);
+            assert_eq!(db.secrets().sealed().await.unwrap().opened_by.into_values().sum::<u64>(), made as u64);
         }
         assert!(made > 0);
     }

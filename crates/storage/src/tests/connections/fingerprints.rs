@@ -18,7 +18,7 @@ async fn store_fingerprints(
 ) {
     let claim = start_sync(db, user, id, now).await;
     let finished = FinishedSync { fingerprints, ..empty_sync(now) };
-    db.finish_sync(&claim, &finished).await.unwrap().expect("finished");
+    db.syncs().finish(&claim, &finished).await.unwrap().expect("finished");
 }
 
 both! {
@@ -26,13 +26,13 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         let other = connection_to_sync(db, user, "other", 20).await;
-        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), []);
+        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), []);
         store_fingerprints(db, (user, other), 10, Some(&[fingerprint(1, 0, 9)])).await;
         let first = [fingerprint(1, 0, 1), fingerprint(1, 1, 2), fingerprint(2, 0, 3), fingerprint(3, 0, 3)];
         store_fingerprints(db, (user, id), 20, Some(&first)).await;
-        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), first);
+        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), first);
         store_fingerprints(db, (user, id), 100, None).await;
-        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), first, "nothing changed");
+        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), first, "nothing changed");
         let largest = Fingerprint {
             seen_at: u32::MAX - 1,
             first_sequence: 2,
@@ -41,25 +41,25 @@ both! {
         };
         let second = [fingerprint(1, 1, 7), largest];
         store_fingerprints(db, (user, id), 200, Some(&second)).await;
-        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), second);
+        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), second);
         store_fingerprints(db, (user, id), 300, Some(&[])).await;
-        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), []);
-        assert_eq!(db.list_fingerprints(user, other).await.unwrap(), [fingerprint(1, 0, 9)], "another connection");
-        assert_eq!(db.list_fingerprints(UserId::new(), other).await.unwrap(), []);
+        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), []);
+        assert_eq!(db.syncs().list_fingerprints(user, other).await.unwrap(), [fingerprint(1, 0, 9)], "another connection");
+        assert_eq!(db.syncs().list_fingerprints(UserId::new(), other).await.unwrap(), []);
     }
 
     async fn sequence_counts_finished_syncs(db) {
         let user = db.user("a@x").await.id;
         let (id, other) = (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "o", 20).await);
-        let next = async |id| db.find_sync(user, id).await.unwrap().expect("there").next_sequence;
+        let next = async |id| db.syncs().find(user, id).await.unwrap().expect("there").next_sequence;
         for sequence in 1..4 {
             let now = i64::from(sequence) * 1000;
             let failed = start_sync(db, user, id, now).await;
-            assert!(db.fail_job(&failed, "the provider is not available", at(now)).await.unwrap());
+            assert!(db.jobs().fail(&failed, "the provider is not available", at(now)).await.unwrap());
             let killed = start_sync(db, user, id, now + 1).await;
             let empty = start_sync(db, user, id, now + 40).await;
-            assert_eq!(db.finish_sync(&killed, &empty_sync(now)).await.unwrap(), None);
-            assert!(db.finish_job(&empty, Some(at(now))).await.unwrap());
+            assert_eq!(db.syncs().finish(&killed, &empty_sync(now)).await.unwrap(), None);
+            assert!(db.jobs().finish(&empty, Some(at(now))).await.unwrap());
             assert_eq!(next(id).await, sequence, "only a sync that read rows counts");
             store_fingerprints(db, (user, id), now + 70, None).await;
             assert_eq!(next(id).await, sequence + 1);
@@ -78,7 +78,7 @@ both! {
             })
             .collect();
         store_fingerprints(db, (user, id), 20, Some(&all)).await;
-        assert!(db.list_fingerprints(user, id).await.unwrap() == all);
+        assert!(db.syncs().list_fingerprints(user, id).await.unwrap() == all);
     }
 
     async fn fingerprint_key_is_created_once(db) {
@@ -86,19 +86,19 @@ both! {
         let (id, other) =
             (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "other", 20).await);
         let handles = [db.reopen().await, db.reopen().await];
-        let (one, two) = tokio::join!(handles[0].fingerprint_key(user, id), handles[1].fingerprint_key(user, id));
+        let (one, two) = tokio::join!(handles[0].syncs().fingerprint_key(user, id), handles[1].syncs().fingerprint_key(user, id));
         let (one, two) = (one.unwrap().expect("made"), two.unwrap().expect("made"));
         assert_eq!((one.expose_secret(), one.expose_secret().len()), (two.expose_secret(), 44));
-        assert_eq!(db.fingerprint_key(user, id).await.unwrap().unwrap().expose_secret(), one.expose_secret());
-        assert_ne!(db.fingerprint_key(user, other).await.unwrap().unwrap().expose_secret(), one.expose_secret());
-        assert!(db.fingerprint_key(user, ConnectionId::new()).await.unwrap().is_none());
-        assert!(db.fingerprint_key(UserId::new(), id).await.unwrap().is_none());
+        assert_eq!(db.syncs().fingerprint_key(user, id).await.unwrap().unwrap().expose_secret(), one.expose_secret());
+        assert_ne!(db.syncs().fingerprint_key(user, other).await.unwrap().unwrap().expose_secret(), one.expose_secret());
+        assert!(db.syncs().fingerprint_key(user, ConnectionId::new()).await.unwrap().is_none());
+        assert!(db.syncs().fingerprint_key(UserId::new(), id).await.unwrap().is_none());
         assert_eq!(db.secrets_for("fingerprints").await, 2);
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        let error = other_key.fingerprint_key(user, id).await.unwrap_err();
+        let error = other_key.syncs().fingerprint_key(user, id).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
-        db.begin_removal(user, id, at(20), at(90)).await.unwrap().expect("hidden");
-        assert!(db.fingerprint_key(user, id).await.unwrap().is_none(), "it is being deleted");
+        db.removals().begin(user, id, at(20), at(90)).await.unwrap().expect("hidden");
+        assert!(db.syncs().fingerprint_key(user, id).await.unwrap().is_none(), "it is being deleted");
     }
 
     async fn removal_deletes_fingerprints_and_events(db) {
@@ -106,22 +106,22 @@ both! {
         let endpoint = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         let (id, kept) = (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "kept", 20).await);
         for connection in [id, kept] {
-            db.fingerprint_key(user, connection).await.unwrap().expect("made");
+            db.syncs().fingerprint_key(user, connection).await.unwrap().expect("made");
             store_fingerprints(db, (user, connection), 20, Some(&[fingerprint(1, 0, 1)])).await;
             finish_sync_with(db, (user, connection), 60, &[chunk(1, 2), chunk(2, 2)]).await;
         }
         assert!(db.remove(user, id, at(70)).await);
-        let left = db.list_deliveries(user, endpoint, None, 9).await.unwrap();
+        let left = db.deliveries().list(user, endpoint, None, 9).await.unwrap();
         assert_eq!(left.len(), 2);
         for delivery in left {
-            let event = db.find_webhook_event(user, delivery.event_id).await.unwrap().expect("there");
+            let event = db.webhook_events().find(user, delivery.event_id).await.unwrap().expect("there");
             assert_eq!(event.connection_id, Some(kept));
         }
         for (table, rows) in [("fingerprints", 1), ("webhook_events", 2), ("webhook_deliveries", 2)] {
             assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), rows, "{table}");
         }
         assert_eq!((db.secrets_for("fingerprints").await, db.secrets_for("credentials").await), (1, 1));
-        assert!(db.fingerprint_key(user, kept).await.unwrap().is_some());
+        assert!(db.syncs().fingerprint_key(user, kept).await.unwrap().is_some());
     }
 
     async fn damaged_fingerprints_are_corrupt(db) {
@@ -133,10 +133,10 @@ both! {
         let descending = [vec![1], entry(2), entry(1)].concat();
         for damaged in [&[][..], &[2], &[1; 40], &[1; 42], &repeated, &descending] {
             db.raw(&format!("UPDATE fingerprints SET entries = {}", db.bytes(damaged))).await;
-            let found = db.list_fingerprints(user, id).await;
+            let found = db.syncs().list_fingerprints(user, id).await;
             assert!(matches!(found, Err(StorageError::Corrupt(_))), "{damaged:?}");
         }
         db.raw(&format!("UPDATE fingerprints SET entries = {}", db.bytes(&[1; 41]))).await;
-        assert_eq!(db.list_fingerprints(user, id).await.unwrap().len(), 1);
+        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap().len(), 1);
     }
 }

@@ -20,20 +20,20 @@ async fn repair(
 ) -> Result<ConnectionId, StorageError> {
     let credentials = SecretString::from(NEW_CREDENTIALS);
     let new = NewConnection { repairs: Some(id), ..new_connection(user, consent, &credentials) };
-    Ok(db.import_connection(&new, accounts, at(50)).await?.id)
+    Ok(db.connections().import(&new, accounts, at(50)).await?.id)
 }
 
 /// A connection with a revoked consent.
 async fn broken(db: &TestDb, user: UserId, consent: &str, accounts: &[NewAccount<'_>]) -> ConnectionId {
     let credentials = credentials();
     let new = NewConnection { provider_user_id: Some("puser_1"), ..new_connection(user, consent, &credentials) };
-    let id = db.import_connection(&new, accounts, at(10)).await.unwrap().id;
+    let id = db.connections().import(&new, accounts, at(10)).await.unwrap().id;
     assert!(db.set_status((user, id), Active, Revoked, at(20)).await);
     id
 }
 
 async fn steps(db: &TestDb, id: ConnectionId) -> Vec<(Option<ConnectionStatus>, Option<ConnectionStatus>, String)> {
-    db.list_audit(id).await.unwrap().into_iter().map(|row| (row.from, row.to, row.cause)).collect()
+    db.connections().list_audit(id).await.unwrap().into_iter().map(|row| (row.from, row.to, row.cause)).collect()
 }
 
 async fn due_removal(db: &TestDb) -> ClaimedJob {
@@ -45,20 +45,20 @@ async fn due_removal(db: &TestDb) -> ClaimedJob {
 /// Our ids and the provider's ids of the user's accounts, by name.
 async fn ids(db: &TestDb, user: UserId) -> Vec<(AccountId, String)> {
     let ids = |account: Account| (account.id, account.provider_account_id);
-    db.accounts(user).await.into_iter().map(ids).collect()
+    db.visible_accounts(user).await.into_iter().map(ids).collect()
 }
 
 both! {
     async fn repair_replaces_the_consent(db) {
         let user = db.user("a@x").await.id;
         let id = broken(db, user, "before", &[new_account("acc_1", "Everyday")]).await;
-        let account = db.accounts(user).await[0].id;
+        let account = db.visible_accounts(user).await[0].id;
         let accounts = [NewAccount { known_as: Some(account), ..new_account("acc_9", "Everyday") }];
         assert_eq!(repair(db, (user, id), "after", &accounts).await.unwrap(), id);
-        let found = db.find_connection(user, id).await.unwrap().unwrap();
+        let found = db.connections().find(user, id).await.unwrap().unwrap();
         assert_eq!((found.status, found.created_at, found.last_refreshed_at), (Active, at(10), Some(at(50))));
         assert_eq!(ids(db, user).await, [(account, "acc_9".to_owned())]);
-        assert_eq!(db.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
+        assert_eq!(db.secrets().find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
         assert_eq!(
             (db.column(id, "provider_connection_id").await, db.column(id, "provider_user_digest").await),
             ("after".to_owned(), provider_user_digest("puser_1"))
@@ -70,20 +70,20 @@ both! {
         let former_id = removal.connection_id();
         assert_ne!(former_id, id);
         assert_eq!((removal.user_id(), removal.provider.as_str()), (user, "akahu"));
-        assert_eq!(db.find_credentials(user, former_id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
+        assert_eq!(db.secrets().find_credentials(user, former_id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
         assert_eq!(
             (db.column(former_id, "provider_connection_id").await, db.column(former_id, "provider_user_digest").await),
             ("before".to_owned(), provider_user_digest("puser_1"))
         );
-        let hidden = db.find_connection_any(former_id).await.unwrap().unwrap();
+        let hidden = db.connections().find_any(former_id).await.unwrap().unwrap();
         assert_eq!(
             (hidden.status, hidden.created_at, hidden.institution_name.as_str()),
             (Deleting, at(50), "First Bank")
         );
         assert_eq!(steps(db, former_id).await, [(Some(Revoked), Some(Deleting), "replaced".to_owned())]);
-        assert!(db.sealed_secrets().await.unwrap().unopenable.is_empty());
-        assert!(db.finish_removal(&removal, "deleted", at(60)).await.unwrap());
-        assert_eq!((db.list_all_connections().await.unwrap().len(), db.secrets_for("credentials").await), (1, 1));
+        assert!(db.secrets().sealed().await.unwrap().unopenable.is_empty());
+        assert!(db.removals().finish(&removal, "deleted", at(60)).await.unwrap());
+        assert_eq!((db.connections().list_all().await.unwrap().len(), db.secrets_for("credentials").await), (1, 1));
         assert_eq!(ids(db, user).await, [(account, "acc_9".to_owned())]);
     }
 
@@ -92,7 +92,7 @@ both! {
         let id = broken(db, user, "c", &[]).await;
         assert_eq!(repair(db, (user, id), "c", &[]).await.unwrap(), id);
         assert_eq!(db.claim_due_removals(at(50), at(80), 8).await.unwrap(), []);
-        assert_eq!(db.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
+        assert_eq!(db.secrets().find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
         assert_eq!(steps(db, id).await.len(), 3);
         assert_eq!(repair(db, (user, id), "c", &[]).await.unwrap(), id);
         assert_eq!(steps(db, id).await.len(), 3, "it was active");
@@ -110,7 +110,7 @@ both! {
         db.connection(user, "own", &[]).await;
         db.connection(other, "strange", &[]).await;
         let going = db.connection(user, "going", &[]).await.id;
-        db.begin_removal(user, going, at(20), at(999)).await.unwrap().expect("hidden");
+        db.removals().begin(user, going, at(20), at(999)).await.unwrap().expect("hidden");
         let revision = db.revision(user).await;
         for consent in ["own", "strange", "going"] {
             let error = repair(db, (user, id), consent, &[]).await.unwrap_err();
@@ -119,16 +119,16 @@ both! {
         let credentials = credentials();
         let new =
             NewConnection { repairs: Some(id), provider: "fiskil", ..new_connection(user, "elsewhere", &credentials) };
-        assert!(matches!(db.import_connection(&new, &[], at(50)).await, Err(StorageError::Conflict(_))));
+        assert!(matches!(db.connections().import(&new, &[], at(50)).await, Err(StorageError::Conflict(_))));
         assert_eq!(db.revision(user).await, revision);
-        assert_eq!(db.find_connection(user, id).await.unwrap().unwrap().status, Revoked);
+        assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Revoked);
     }
 
     async fn repair_of_removed_connection_imports_anew(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let strange = db.connection(other, "strange", &[]).await.id;
         let hidden = db.connection(user, "hidden", &[]).await.id;
-        db.begin_removal(user, hidden, at(20), at(999)).await.unwrap().expect("hidden");
+        db.removals().begin(user, hidden, at(20), at(999)).await.unwrap().expect("hidden");
         let same = db.connection(user, "same", &[]).await.id;
         let mut made = std::collections::BTreeSet::new();
         for (number, id) in [ConnectionId::new(), strange, hidden].into_iter().enumerate() {
@@ -136,7 +136,7 @@ both! {
         }
         assert_eq!(repair(db, (user, hidden), "same", &[]).await.unwrap(), same, "as without a repair");
         assert!(made.len() == 3 && [strange, hidden, same].iter().all(|id| !made.contains(id)));
-        assert_eq!(db.find_connection(other, strange).await.unwrap().unwrap().status, Active);
+        assert_eq!(db.connections().find(other, strange).await.unwrap().unwrap().status, Active);
     }
 
     async fn unopenable_credentials_do_not_block_repair(db) {
@@ -144,9 +144,9 @@ both! {
         let id = broken(db, user, "before", &[]).await;
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         assert_eq!(repair(&other_key, (user, id), "after", &[]).await.unwrap(), id);
-        assert_eq!(other_key.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
+        assert_eq!(other_key.secrets().find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
         let former_id = due_removal(db).await.connection_id();
-        assert!(matches!(other_key.find_credentials(user, former_id).await, Err(StorageError::Sealed(_))));
+        assert!(matches!(other_key.secrets().find_credentials(user, former_id).await, Err(StorageError::Sealed(_))));
     }
 
     async fn refresh_with_old_credentials_loses_its_lease(db) {
@@ -157,35 +157,35 @@ both! {
             backfill_ends_at: Some(at(90)),
             ..new_connection(user, "c", &credentials)
         };
-        let id = db.import_connection(&new, &[new_account("acc_1", "One")], at(10)).await.unwrap().id;
+        let id = db.connections().import(&new, &[new_account("acc_1", "One")], at(10)).await.unwrap().id;
         let refresh = db.claim_refresh(user, id, at(20), at(999)).await.unwrap().expect("claimed");
         let again = NewConnection { next_refresh_at: None, backfill_ends_at: None, ..new };
-        db.import_connection(&again, &[], at(25)).await.unwrap();
+        db.connections().import(&again, &[], at(25)).await.unwrap();
         assert_eq!(db.column(id, "backfill_ends_at").await, "");
         let stale = async |refresh| {
             let found = [new_account("acc_9", "Nine")];
-            assert!(!db.apply_refresh(refresh, &found, true, at(36)).await.unwrap());
-            assert!(!db.set_status_after_refresh(refresh, Active, Revoked, "refreshed", at(36), at(36)).await.unwrap());
-            assert!(!db.finish_backfill(refresh, None).await.unwrap());
+            assert!(!db.refreshes().apply(refresh, &found, true, at(36)).await.unwrap());
+            assert!(!db.refreshes().set_status(refresh, Active, Revoked, "refreshed", at(36), at(36)).await.unwrap());
+            assert!(!db.refreshes().finish_backfill(refresh, None).await.unwrap());
         };
         stale(&refresh).await;
         let refresh = db.claim_refresh(user, id, at(30), at(999)).await.unwrap().expect("claimed");
         assert_eq!(refresh.attempts, 0);
         let repaired =
             NewConnection { repairs: Some(id), provider_connection_id: "after", next_refresh_at: Some(at(40)), ..new };
-        db.import_connection(&repaired, &[new_account("acc_1", "One")], at(35)).await.unwrap();
+        db.connections().import(&repaired, &[new_account("acc_1", "One")], at(35)).await.unwrap();
         stale(&refresh).await;
         assert_eq!(ids(db, user).await.len(), 1);
-        assert_eq!(db.find_connection(user, id).await.unwrap().unwrap().status, Active);
+        assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Active);
         let refresh = db.claim_due_refreshes(at(40), at(99), 8).await.unwrap().remove(0);
         assert_eq!((refresh.connection_id(), refresh.attempts), (id, 0));
-        assert_eq!(db.find_backfill_end(user, id).await.unwrap(), Some(at(90)));
+        assert_eq!(db.refreshes().find_backfill_end(user, id).await.unwrap(), Some(at(90)));
     }
 
     async fn concurrent_repairs_leave_one_consent(db) {
         let user = db.user("a@x").await.id;
         let id = broken(db, user, "before", &[new_account("acc", "Name")]).await;
-        let account = db.accounts(user).await[0].id;
+        let account = db.visible_accounts(user).await[0].id;
         let handles = [db.reopen().await, db.reopen().await];
         let (one, other) = tokio::join!(
             repair(&handles[0], (user, id), "after 1", &[]),
@@ -197,7 +197,7 @@ both! {
             2,
             "both former consents are withdrawn"
         );
-        assert_eq!((db.list_connections(user).await.unwrap().len(), db.accounts(user).await[0].id), (1, account));
+        assert_eq!((db.connections().list(user).await.unwrap().len(), db.visible_accounts(user).await[0].id), (1, account));
     }
 
     async fn matched_accounts_keep_their_ids(db) {
@@ -230,8 +230,8 @@ both! {
         for index in [1, 3, 4, 5] {
             assert!(!before.iter().any(|(id, _)| *id == after[index].0), "{index} is new");
         }
-        assert_eq!(db.list_connection_accounts(user, elsewhere).await.unwrap().len(), 1);
-        let accounts = db.list_connection_accounts(user, id).await.unwrap();
+        assert_eq!(db.accounts().list_of_connection(user, elsewhere).await.unwrap().len(), 1);
+        let accounts = db.accounts().list_of_connection(user, id).await.unwrap();
         assert_eq!((accounts[2].name.as_str(), accounts[2].number.as_ref()), ("E", Some(&number)));
         let revision = db.revision(user).await;
         assert!(db.refresh((user, id), &new, true, at(3_630)).await);

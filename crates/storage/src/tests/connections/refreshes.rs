@@ -23,7 +23,7 @@ async fn connection_to_refresh(
         backfill_ends_at: Some(at(500)),
         ..new_connection(user, consent, &credentials)
     };
-    db.import_connection(&new, &[], at(0)).await.unwrap().id
+    db.connections().import(&new, &[], at(0)).await.unwrap().id
 }
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
@@ -43,19 +43,19 @@ both! {
         assert_eq!(due(db, 19).await, []);
         let claim = due(db, 20).await.remove(0);
         assert_eq!(
-            (claim.user_id(), claim.connection_id(), db.find_backfill_end(user, id).await.unwrap(), claim.attempts),
+            (claim.user_id(), claim.connection_id(), db.refreshes().find_backfill_end(user, id).await.unwrap(), claim.attempts),
             (user, id, Some(at(500)), 0)
         );
         assert_eq!(due(db, 49).await, [], "leased");
-        assert!(db.fail_job(&claim, "the provider is not available", at(60)).await.unwrap());
-        assert!(!db.finish_backfill(&claim, Some(at(1))).await.unwrap(), "released");
+        assert!(db.jobs().fail(&claim, "the provider is not available", at(60)).await.unwrap());
+        assert!(!db.refreshes().finish_backfill(&claim, Some(at(1))).await.unwrap(), "released");
         assert_eq!(due(db, 59).await, []);
         let claim = due(db, 60).await.remove(0);
-        assert_eq!((claim.attempts, db.find_backfill_end(user, id).await.unwrap()), (1, Some(at(500))));
-        assert!(db.finish_backfill(&claim, None).await.unwrap());
+        assert_eq!((claim.attempts, db.refreshes().find_backfill_end(user, id).await.unwrap()), (1, Some(at(500))));
+        assert!(db.refreshes().finish_backfill(&claim, None).await.unwrap());
         assert_eq!(due(db, 9999).await, [], "only on request");
         let claim = db.claim_refresh(user, id, at(70), at(100)).await.unwrap().expect("claimed before it is due");
-        assert_eq!((claim.attempts, db.find_backfill_end(user, id).await.unwrap()), (0, None));
+        assert_eq!((claim.attempts, db.refreshes().find_backfill_end(user, id).await.unwrap()), (0, None));
         assert_eq!(db.revision(user).await, 2, "two imports: refreshes do not change it");
     }
 
@@ -80,11 +80,11 @@ both! {
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         let killed = due(db, 20).await.remove(0);
         let next = due(db, 50).await.remove(0);
-        assert!(!db.finish_backfill(&killed, Some(at(1))).await.unwrap());
-        assert!(!db.apply_refresh(&killed, &[new_account("late", "Late")], true, at(51)).await.unwrap());
-        assert_eq!((db.accounts(user).await.len(), db.column(id, "last_refreshed_at").await), (0, String::new()));
-        assert_eq!(db.find_backfill_end(user, id).await.unwrap(), Some(at(500)));
-        assert!(db.finish_job(&next, Some(at(90))).await.unwrap());
+        assert!(!db.refreshes().finish_backfill(&killed, Some(at(1))).await.unwrap());
+        assert!(!db.refreshes().apply(&killed, &[new_account("late", "Late")], true, at(51)).await.unwrap());
+        assert_eq!((db.visible_accounts(user).await.len(), db.column(id, "last_refreshed_at").await), (0, String::new()));
+        assert_eq!(db.refreshes().find_backfill_end(user, id).await.unwrap(), Some(at(500)));
+        assert!(db.jobs().finish(&next, Some(at(90))).await.unwrap());
     }
 
     async fn request_during_refresh_is_kept(db) {
@@ -96,9 +96,9 @@ both! {
         let claim = due(db, 40).await.remove(0);
         assert!(request(db, user, id, 45).await);
         assert_eq!(due(db, 50).await, [], "leased");
-        assert!(db.finish_job(&claim, Some(at(900))).await.unwrap());
+        assert!(db.jobs().finish(&claim, Some(at(900))).await.unwrap());
         let again = due(db, 50).await.remove(0);
-        assert!(db.finish_job(&again, Some(at(900))).await.unwrap());
+        assert!(db.jobs().finish(&again, Some(at(900))).await.unwrap());
         assert!(request(db, user, id, 60).await);
         assert_eq!(ids(&due(db, 60).await), [id], "earlier than planned");
     }
@@ -115,15 +115,15 @@ both! {
         assert_eq!(request_throttled(15).await, time(10), "an earlier time stays");
         let claim = due(db, 20).await.remove(0);
         assert_eq!(request_throttled(30).await, time(120), "one has run since 20");
-        assert!(db.finish_job(&claim, Some(at(900))).await.unwrap());
+        assert!(db.jobs().finish(&claim, Some(at(900))).await.unwrap());
         assert_eq!((request_throttled(40).await, due(db, 119).await), (time(120), vec![]));
         let claim = due(db, 125).await.remove(0);
-        assert!(db.finish_job(&claim, Some(at(900))).await.unwrap());
+        assert!(db.jobs().finish(&claim, Some(at(900))).await.unwrap());
         assert_eq!(request_throttled(130).await, time(225), "not the planned time");
         assert!(request(db, user, id, 131).await);
         assert_eq!(db.job_column("refresh", id, "run_at").await, time(131));
         let claim = db.claim_refresh(user, id, at(140), at(170)).await.unwrap().expect("claimed");
-        assert!(db.finish_job(&claim, None).await.unwrap());
+        assert!(db.jobs().finish(&claim, None).await.unwrap());
         assert_eq!(request_throttled(150).await, time(240), "also after a direct claim");
         assert_eq!((request_throttled(239).await, ids(&due(db, 240).await)), (time(240), vec![id]));
         assert_eq!(request_throttled(340).await, time(340), "the last one was long ago");
@@ -136,14 +136,14 @@ both! {
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         let claim = due(db, 20).await.remove(0);
         assert!(request(db, user, id, 25).await);
-        assert!(db.fail_job(&claim, "the provider is not available", at(900)).await.unwrap());
+        assert!(db.jobs().fail(&claim, "the provider is not available", at(900)).await.unwrap());
         let claim = due(db, 30).await.remove(0);
         assert_eq!(claim.attempts, 1, "requested during the refresh");
-        assert!(db.fail_job(&claim, "the provider is not available", at(900)).await.unwrap());
+        assert!(db.jobs().fail(&claim, "the provider is not available", at(900)).await.unwrap());
         assert!(request(db, user, id, 35).await);
         let claim = due(db, 40).await.remove(0);
         assert_eq!(claim.attempts, 2);
-        assert!(db.finish_job(&claim, None).await.unwrap());
+        assert!(db.jobs().finish(&claim, None).await.unwrap());
         assert_eq!(db.claim_refresh(user, id, at(50), at(60)).await.unwrap().unwrap().attempts, 0, "a success");
     }
 
@@ -155,28 +155,28 @@ both! {
         let killed = due(db, 20).await.remove(0);
         let claim = due(db, 50).await.remove(0);
         let set = async |claim, from, to| {
-            db.set_status_after_refresh(claim, from, to, "refreshed", at(51), at(51)).await.unwrap()
+            db.refreshes().set_status(claim, from, to, "refreshed", at(51), at(51)).await.unwrap()
         };
         assert!(!set(&killed, active, mfa).await, "lease lost");
         assert!(!set(&claim, mfa, revoked).await, "it has another status");
-        assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (1, 1));
+        assert_eq!((db.revision(user).await, db.connections().list_audit(id).await.unwrap().len()), (1, 1));
         assert!(set(&claim, active, mfa).await && set(&claim, mfa, mfa).await);
-        assert_eq!((db.revision(user).await, db.list_audit(id).await.unwrap().len()), (2, 2));
-        assert!(db.finish_job(&claim, None).await.unwrap());
+        assert_eq!((db.revision(user).await, db.connections().list_audit(id).await.unwrap().len()), (2, 2));
+        assert!(db.jobs().finish(&claim, None).await.unwrap());
         assert!(!set(&claim, mfa, revoked).await, "released");
         let claim = db.claim_refresh(user, id, at(60), at(90)).await.unwrap().expect("claimed");
-        db.begin_removal(user, id, at(61), at(90)).await.unwrap().expect("hidden");
+        db.removals().begin(user, id, at(61), at(90)).await.unwrap().expect("hidden");
         assert!(!set(&claim, mfa, active).await, "it is being deleted");
-        assert_eq!(db.find_connection_any(id).await.unwrap().unwrap().status, ConnectionStatus::Deleting);
+        assert_eq!(db.connections().find_any(id).await.unwrap().unwrap().status, ConnectionStatus::Deleting);
     }
 
     async fn connection_being_deleted_is_not_refreshed(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         let claim = due(db, 20).await.remove(0);
-        db.begin_removal(user, id, at(30), at(90)).await.unwrap().expect("hidden");
-        assert!(!db.finish_job(&claim, Some(at(40))).await.unwrap());
-        assert!(!db.apply_refresh(&claim, &[], true, at(40)).await.unwrap());
+        db.removals().begin(user, id, at(30), at(90)).await.unwrap().expect("hidden");
+        assert!(!db.jobs().finish(&claim, Some(at(40))).await.unwrap());
+        assert!(!db.refreshes().apply(&claim, &[], true, at(40)).await.unwrap());
         assert!(!request(db, user, id, 40).await);
         assert_eq!(db.claim_refresh(user, id, at(99), at(200)).await.unwrap(), None);
         assert_eq!(due(db, 999).await, []);
@@ -222,14 +222,14 @@ both! {
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         let claim = due(db, 20).await.remove(0);
         let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
-        assert!(db.apply_refresh(&claim, &accounts, false, at(21)).await.unwrap());
-        assert_eq!((db.accounts(user).await.len(), db.revision(user).await), (2, 2));
-        assert!(db.apply_refresh(&claim, &accounts, true, at(23)).await.unwrap());
+        assert!(db.refreshes().apply(&claim, &accounts, false, at(21)).await.unwrap());
+        assert_eq!((db.visible_accounts(user).await.len(), db.revision(user).await), (2, 2));
+        assert!(db.refreshes().apply(&claim, &accounts, true, at(23)).await.unwrap());
         assert_eq!(db.revision(user).await, 2, "no account changed");
-        let found = db.find_connection(user, id).await.unwrap().unwrap();
+        let found = db.connections().find(user, id).await.unwrap().unwrap();
         assert_eq!(found.last_refreshed_at, Some(at(23)));
-        assert!(db.finish_job(&claim, None).await.unwrap());
-        assert!(!db.apply_refresh(&claim, &[], true, at(24)).await.unwrap(), "released");
+        assert!(db.jobs().finish(&claim, None).await.unwrap());
+        assert!(!db.refreshes().apply(&claim, &[], true, at(24)).await.unwrap(), "released");
     }
 
     async fn missing_account_is_hidden_then_deleted(db) {
@@ -240,16 +240,16 @@ both! {
         let claim = due(db, 20).await.remove(0);
         let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
         let refresh = async |listed: &[NewAccount<'_>], is_complete, now| {
-            assert!(db.apply_refresh(&claim, listed, is_complete, at(now)).await.unwrap());
-            let visible = db.accounts(user).await.len();
-            assert_eq!(db.list_connection_accounts(user, id).await.unwrap().len(), visible);
-            assert_eq!(db.list_accounts(user, 1, 0).await.unwrap().1, visible as u64, "the total");
-            let listed = db.list_listed_accounts(user, id).await.unwrap().len();
-            let stored = db.list_accounts_with_hidden(user, id).await.unwrap().len();
+            assert!(db.refreshes().apply(&claim, listed, is_complete, at(now)).await.unwrap());
+            let visible = db.visible_accounts(user).await.len();
+            assert_eq!(db.accounts().list_of_connection(user, id).await.unwrap().len(), visible);
+            assert_eq!(db.accounts().list(user, 1, 0).await.unwrap().1, visible as u64, "the total");
+            let listed = db.accounts().list_listed(user, id).await.unwrap().len();
+            let stored = db.accounts().list_with_hidden(user, id).await.unwrap().len();
             (listed, visible, stored, db.revision(user).await)
         };
         assert_eq!(refresh(&accounts, true, 30).await, (2, 2, 2, 2));
-        let two = db.accounts(user).await.remove(1);
+        let two = db.visible_accounts(user).await.remove(1);
         for (now, is_complete, expected) in [
             (40, false, (2, 2, 2, 2)),
             (50, true, (1, 2, 2, 2)),
@@ -261,19 +261,19 @@ both! {
             assert_eq!(refresh(&accounts[..1], is_complete, now).await, expected, "{now}");
         }
         for ids in [vec![two.id], vec![two.id; 9]] {
-            assert_eq!(db.find_accounts(user, &ids).await.unwrap(), []);
+            assert_eq!(db.accounts().find(user, &ids).await.unwrap(), []);
         }
         assert_eq!(refresh(&accounts, true, 49 + 30 * DAY).await, (2, 2, 2, 4), "it returns");
-        assert_eq!(db.accounts(user).await[1], two);
+        assert_eq!(db.visible_accounts(user).await[1], two);
         let first = 50 + 30 * DAY;
-        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        let state = db.syncs().find(user, id).await.unwrap().unwrap();
         assert_eq!((state.absent_since, state.missing_since), (Some(at(50)), None));
         assert_eq!(refresh(&accounts[..1], true, first).await, (1, 2, 2, 4));
-        assert_eq!(db.find_sync(user, id).await.unwrap().unwrap().missing_since, Some(at(first)));
+        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().missing_since, Some(at(first)));
         assert_eq!(refresh(&accounts[..1], false, first + 31 * DAY).await, (1, 2, 2, 4), "an incomplete list");
         assert_eq!(refresh(&accounts[..1], true, first + 32 * DAY).await, (1, 1, 2, 5), "no refresh came between");
         assert_eq!(refresh(&accounts[..1], true, first + 33 * DAY).await, (1, 1, 1, 6), "it was hidden before");
-        assert_eq!(db.find_accounts(user, &[two.id, AccountId::new()]).await.unwrap(), []);
+        assert_eq!(db.accounts().find(user, &[two.id, AccountId::new()]).await.unwrap(), []);
     }
 
     async fn account_that_returns_during_a_sync_is_read_by_the_next(db) {
@@ -281,20 +281,20 @@ both! {
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         let claim = due(db, 20).await.remove(0);
         let accounts = ["acc_1", "acc_2", "acc_3"].map(|account| new_account(account, account));
-        let absent_since = async || db.find_sync(user, id).await.unwrap().unwrap().absent_since;
+        let absent_since = async || db.syncs().find(user, id).await.unwrap().unwrap().absent_since;
         for (listed, now, since) in [(3, 30, None), (1, 40, None), (2, 50, Some(at(40)))] {
-            assert!(db.apply_refresh(&claim, &accounts[..listed], true, at(now)).await.unwrap());
+            assert!(db.refreshes().apply(&claim, &accounts[..listed], true, at(now)).await.unwrap());
             assert_eq!(absent_since().await, since, "{now}");
         }
         let sync = start_sync(db, user, id, 60).await;
-        assert!(db.apply_refresh(&claim, &accounts, true, at(61)).await.unwrap());
+        assert!(db.refreshes().apply(&claim, &accounts, true, at(61)).await.unwrap());
         let finished = FinishedSync { absent_since: Some(at(40)), ..empty_sync(60) };
-        db.finish_sync(&sync, &finished).await.unwrap().expect("finished");
+        db.syncs().finish(&sync, &finished).await.unwrap().expect("finished");
         let left = absent_since().await;
         assert!(left.is_some_and(|since| since <= at(40)), "{left:?}");
         let sync = start_sync(db, user, id, 70).await;
         let finished = FinishedSync { absent_since: left, ..empty_sync(70) };
-        db.finish_sync(&sync, &finished).await.unwrap().expect("finished");
+        db.syncs().finish(&sync, &finished).await.unwrap().expect("finished");
         assert_eq!(absent_since().await, None);
     }
 
@@ -308,9 +308,9 @@ both! {
             backfill_ends_at: Some(at(700)),
             ..new_connection(user, "c", &credentials)
         };
-        db.import_connection(&again, &[], at(22)).await.unwrap();
-        assert!(!db.finish_backfill(&claim, Some(at(900))).await.unwrap(), "it started before the import");
+        db.connections().import(&again, &[], at(22)).await.unwrap();
+        assert!(!db.refreshes().finish_backfill(&claim, Some(at(900))).await.unwrap(), "it started before the import");
         let claim = due(db, 25).await.remove(0);
-        assert_eq!((claim.connection_id(), db.find_backfill_end(user, id).await.unwrap()), (id, Some(at(700))));
+        assert_eq!((claim.connection_id(), db.refreshes().find_backfill_end(user, id).await.unwrap()), (id, Some(at(700))));
     }
 }

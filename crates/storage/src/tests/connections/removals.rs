@@ -19,9 +19,9 @@ async fn hidden(db: &TestDb, user: UserId, count: usize) -> Vec<ConnectionId> {
     let mut ids = Vec::new();
     for number in 0..count {
         let id = db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")]).await.id;
-        let claim = db.begin_removal(user, id, at(0), at(0)).await.unwrap().expect("hidden");
+        let claim = db.removals().begin(user, id, at(0), at(0)).await.unwrap().expect("hidden");
         assert!(
-            db.fail_job(&claim, "the provider is not available", at(i64::try_from(number).unwrap())).await.unwrap()
+            db.jobs().fail(&claim, "the provider is not available", at(i64::try_from(number).unwrap())).await.unwrap()
         );
         ids.push(id);
     }
@@ -36,13 +36,13 @@ both! {
     async fn begin_removal_hides_and_claims(db) {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
-        let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        let claim = db.removals().begin(user, id, at(20), at(50)).await.unwrap().expect("hidden");
         assert_eq!(
             (claim.user_id(), claim.connection_id(), claim.provider.as_str(), claim.attempts),
             (user, id, "akahu", 0)
         );
-        assert_eq!(db.begin_removal(user, id, at(20), at(50)).await.unwrap(), None, "hidden already");
-        assert_eq!(db.begin_removal(UserId::new(), id, at(20), at(50)).await.unwrap(), None);
+        assert_eq!(db.removals().begin(user, id, at(20), at(50)).await.unwrap(), None, "hidden already");
+        assert_eq!(db.removals().begin(UserId::new(), id, at(20), at(50)).await.unwrap(), None);
         assert_eq!(db.revision(user).await, 2);
         for now in [20, 49] {
             assert_eq!(db.claim_removal(user, id, at(now), at(90)).await.unwrap(), None, "leased");
@@ -52,12 +52,12 @@ both! {
         assert_eq!(ids(&other), BTreeSet::from([id]));
         assert_eq!(db.claim_removal(user, id, at(60), at(90)).await.unwrap(), None);
         // A claim that lost its lease changes nothing.
-        assert!(!db.fail_job(&claim, "late", at(99)).await.unwrap());
-        assert!(!db.finish_removal(&claim, "deleted", at(60)).await.unwrap());
+        assert!(!db.jobs().fail(&claim, "late", at(99)).await.unwrap());
+        assert!(!db.removals().finish(&claim, "deleted", at(60)).await.unwrap());
         assert_eq!(db.revision(user).await, 2);
-        assert!(db.finish_removal(&other[0], "deleted", at(60)).await.unwrap());
-        assert!(!db.finish_removal(&other[0], "deleted", at(60)).await.unwrap());
-        assert_eq!((db.list_removals().await.unwrap().len(), db.revision(user).await), (0, 3));
+        assert!(db.removals().finish(&other[0], "deleted", at(60)).await.unwrap());
+        assert!(!db.removals().finish(&other[0], "deleted", at(60)).await.unwrap());
+        assert_eq!((db.removals().list().await.unwrap().len(), db.revision(user).await), (0, 3));
     }
 
     async fn events_are_deleted_in_batches(db) {
@@ -69,31 +69,31 @@ both! {
             finish_sync_with(db, (user, connection), 14, &[chunk(1, 3), chunk(2, 3), chunk(3, 3)]).await;
         }
         let count = async |table: &str| db.texts(&format!("SELECT event_type FROM {table}")).await.len();
-        let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        let claim = db.removals().begin(user, id, at(20), at(50)).await.unwrap().expect("hidden");
         assert_eq!(db.texts("SELECT state FROM webhook_deliveries").await.len(), 3, "only the other's");
-        assert_eq!(db.delete_removed_webhook_events(&claim, 2).await.unwrap(), Some(2));
+        assert_eq!(db.removals().delete_webhook_events(&claim, 2).await.unwrap(), Some(2));
         assert_eq!(count("webhook_events").await, 4);
-        assert_eq!(db.delete_removed_webhook_events(&claim, 2).await.unwrap(), Some(1));
-        assert_eq!(db.delete_removed_webhook_events(&claim, 2).await.unwrap(), Some(0));
+        assert_eq!(db.removals().delete_webhook_events(&claim, 2).await.unwrap(), Some(1));
+        assert_eq!(db.removals().delete_webhook_events(&claim, 2).await.unwrap(), Some(0));
         let next = db.claim_removal(user, id, at(60), at(90)).await.unwrap().expect("the lease has expired");
-        assert_eq!(db.delete_removed_webhook_events(&claim, 2).await.unwrap(), None, "lease lost");
-        assert!(db.finish_removal(&next, "deleted", at(61)).await.unwrap());
+        assert_eq!(db.removals().delete_webhook_events(&claim, 2).await.unwrap(), None, "lease lost");
+        assert!(db.removals().finish(&next, "deleted", at(61)).await.unwrap());
         assert_eq!(count("webhook_events").await, 3);
     }
 
     async fn failed_attempt_records_error_and_time(db) {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
-        let claim = db.begin_removal(user, id, at(20), at(50)).await.unwrap().expect("hidden");
-        assert!(db.fail_job(&claim, "the provider is not available", at(30)).await.unwrap());
-        let waiting = db.list_removals().await.unwrap();
+        let claim = db.removals().begin(user, id, at(20), at(50)).await.unwrap().expect("hidden");
+        assert!(db.jobs().fail(&claim, "the provider is not available", at(30)).await.unwrap());
+        let waiting = db.removals().list().await.unwrap();
         assert_eq!((waiting[0].connection.id, waiting[0].connection.status), (id, ConnectionStatus::Deleting));
         assert_eq!((waiting[0].attempts, waiting[0].next_attempt_at), (1, at(30)));
         assert_eq!(waiting[0].last_error.as_deref(), Some("the provider is not available"));
         assert_eq!(db.claim_due_removals(at(29), at(90), 8).await.unwrap(), [], "not due");
         let claim = db.claim_removal(user, id, at(29), at(90)).await.unwrap().expect("claimed before it is due");
         assert_eq!(claim.attempts, 1);
-        assert!(db.fail_job(&claim, "still", at(40)).await.unwrap());
+        assert!(db.jobs().fail(&claim, "still", at(40)).await.unwrap());
         assert_eq!(db.claim_due_removals(at(40), at(90), 8).await.unwrap()[0].attempts, 2);
         assert_eq!(db.revision(user).await, 2, "retries do not change it");
     }
@@ -116,11 +116,11 @@ both! {
         assert_eq!((seen.len(), ids(&seen)), (all.len(), all), "each is claimed once");
         assert_eq!(db.claim_due_removals(at(100), at(200), 4).await.unwrap(), []);
         let (one, other) = tokio::join!(
-            handles[0].finish_removal(&seen[0], "deleted", at(101)),
-            handles[1].finish_removal(&seen[1], "deleted", at(101)),
+            handles[0].removals().finish(&seen[0], "deleted", at(101)),
+            handles[1].removals().finish(&seen[1], "deleted", at(101)),
         );
         assert!(one.unwrap() && other.unwrap());
-        assert!(db.find_connection(user, kept).await.unwrap().is_some());
+        assert!(db.connections().find(user, kept).await.unwrap().is_some());
     }
 
     async fn longest_due_job_is_claimed_first(db) {
@@ -136,9 +136,9 @@ both! {
         let hidden = db.connection(other, "hidden", &[]).await.id;
         db.connection(user, "stays", &[]).await;
         assert!(db.remove(user, gone, at(20)).await);
-        db.begin_removal(other, hidden, at(30), at(90)).await.unwrap().expect("hidden");
+        db.removals().begin(other, hidden, at(30), at(90)).await.unwrap().expect("hidden");
         let ended =
-            async |since| db.list_ended_connections(at(since)).await.unwrap().into_iter().collect::<BTreeSet<_>>();
+            async |since| db.connections().list_ended(at(since)).await.unwrap().into_iter().collect::<BTreeSet<_>>();
         assert_eq!(ended(0).await, BTreeSet::from([(user, gone), (other, hidden)]));
         assert_eq!(ended(30).await, BTreeSet::from([(other, hidden)]));
         assert_eq!(ended(31).await, BTreeSet::new());
@@ -154,29 +154,29 @@ both! {
             next_refresh_at: Some(at(5)),
             ..new_connection(user, "consent_before_gone", &credentials)
         };
-        let made = db.import_connection(&new, &[], at(10)).await.unwrap();
+        let made = db.connections().import(&new, &[], at(10)).await.unwrap();
         let new = NewConnection { repairs: Some(made.id), ..new_connection(user, "consent_gone", &credentials) };
-        db.import_connection(&new, &[account], at(12)).await.unwrap();
+        db.connections().import(&new, &[account], at(12)).await.unwrap();
         let replaced = db.claim_due_removals(at(12), at(50), 9).await.unwrap().remove(0);
         let kept = db.connection(user, "consent_kept", &[new_account("acc_provider_kept", "Kept")]).await;
-        let accounts = db.list_connection_accounts(user, made.id).await.unwrap();
+        let accounts = db.accounts().list_of_connection(user, made.id).await.unwrap();
         for connection in [made.id, kept.id] {
             let token = format!("token of {connection}");
             let link = NewLink { connection_id: Some(connection), ..new_link(user, &token, at(9999)) };
-            db.insert_link(&link, at(13)).await.unwrap();
+            db.links().insert(&link, at(13)).await.unwrap();
             let known_consents = &["consent_gone", "consent_before_gone"];
             let session =
                 NewLinkSession { connection_id: Some(connection), known_consents, ..new_session(user, &token) };
-            db.insert_link_session(&session, at(13)).await.unwrap();
+            db.link_sessions().insert(&session, at(13)).await.unwrap();
         }
         endpoint(db, user, EventType::SUBSCRIBABLE).await;
-        db.fingerprint_key(user, made.id).await.unwrap().expect("made");
+        db.syncs().fingerprint_key(user, made.id).await.unwrap().expect("made");
         let sync = start_sync(db, user, made.id, 14).await;
         let digest = [0x6b; 16];
         let (fingerprints, rows) = ([fingerprint(0x6b, 0, 0x6b)], [Digest(digest)]);
         let events = [NewWebhookEvent { rows: &rows, ..chunk(1, 1) }];
         let finished = FinishedSync { fingerprints: Some(&fingerprints), events: &events, ..empty_sync(14) };
-        assert_eq!(db.finish_sync(&sync, &finished).await.unwrap(), Some(1));
+        assert_eq!(db.syncs().finish(&sync, &finished).await.unwrap(), Some(1));
         let names = [
             made.id.to_string(),
             replaced.connection_id().to_string(),
@@ -193,10 +193,10 @@ both! {
         for name in &names {
             assert!(!columns_containing(db, name).await.is_empty(), "{name}: the search works");
         }
-        let claim = db.begin_removal(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
+        let claim = db.removals().begin(user, made.id, at(20), at(50)).await.unwrap().expect("hidden");
         assert_eq!(columns_containing(db, &events[0].id.to_string()).await, ["webhook_events.id"], "nothing is sent");
-        assert_eq!(db.delete_removed_webhook_events(&claim, 9).await.unwrap(), Some(1));
-        assert!(db.fail_job(&claim, "the provider is not available", at(30)).await.unwrap());
+        assert_eq!(db.removals().delete_webhook_events(&claim, 9).await.unwrap(), Some(1));
+        assert!(db.jobs().fail(&claim, "the provider is not available", at(30)).await.unwrap());
         assert_eq!(columns_containing(db, &events[0].id.to_string()).await, [""; 0], "its events are deleted");
         let claim = db.claim_removal(user, made.id, at(30), at(50)).await.unwrap().expect("claimed");
         let columns_with_its_id = [
@@ -210,8 +210,8 @@ both! {
             "secrets.subject",
         ];
         assert_eq!(columns_containing(db, &names[0]).await, columns_with_its_id);
-        assert!(db.finish_removal(&claim, "deleted", at(40)).await.unwrap());
-        assert!(db.finish_removal(&replaced, "deleted", at(40)).await.unwrap());
+        assert!(db.removals().finish(&claim, "deleted", at(40)).await.unwrap());
+        assert!(db.removals().finish(&replaced, "deleted", at(40)).await.unwrap());
         for name in &names[..2] {
             assert_eq!(
                 columns_containing(db, name).await,
@@ -231,7 +231,7 @@ both! {
             WHERE cause NOT IN ('imported', 'replaced', 'removed', 'deleted')";
         assert_eq!(db.texts(audit).await, ["0"]);
         assert!(!columns_containing(db, &kept.id.to_string()).await.is_empty());
-        assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the other connection exists");
+        assert!(matches!(db.users().delete(user).await, Err(StorageError::Conflict(_))), "the other connection exists");
     }
 }
 
@@ -244,16 +244,16 @@ fn transactions_do_not_deadlock() {
         session_with_callback(db, user, "with a secret").await;
         let id = db.connection(other, "c", &[]).await.id;
         let session = NewLinkSession { connection_id: Some(id), ..new_session(other, "of the connection") };
-        db.insert_link_session(&session, at(0)).await.unwrap();
-        let claim = db.begin_removal(other, id, at(20), at(90)).await.unwrap().expect("hidden");
+        db.link_sessions().insert(&session, at(0)).await.unwrap();
+        let claim = db.removals().begin(other, id, at(20), at(90)).await.unwrap().expect("hidden");
         let sealing = connect(&db.url).await;
         sealing
             .batch_execute("BEGIN; UPDATE secrets SET sealed = sealed WHERE purpose = 'link_session'")
             .await
             .unwrap();
-        let (deleted, removed) = tokio::join!(db.delete_outdated(at(7 * 24 * 60 * 60)), async {
+        let (deleted, removed) = tokio::join!(db.link_sessions().delete_outdated(at(7 * 24 * 60 * 60)), async {
             wait_for_lock_waiters(db, 1).await;
-            let removed = db.finish_removal(&claim, "deleted", at(30)).await;
+            let removed = db.removals().finish(&claim, "deleted", at(30)).await;
             sealing
                 .batch_execute("UPDATE secrets SET sealed = sealed WHERE purpose = 'credentials'; COMMIT")
                 .await
@@ -261,7 +261,7 @@ fn transactions_do_not_deadlock() {
             removed
         });
         assert_eq!((deleted.unwrap(), removed.unwrap()), (2, true));
-        assert_eq!(db.count_secrets().await.unwrap(), 0);
+        assert_eq!(db.secrets().count().await.unwrap(), 0);
     });
 }
 

@@ -24,12 +24,12 @@ async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64, every: 
 }
 
 async fn range_of(db: &Storage, user: UserId, id: ConnectionId) -> (Option<Timestamp>, Option<Timestamp>) {
-    let state = db.find_sync(user, id).await.unwrap().expect("there");
+    let state = db.syncs().find(user, id).await.unwrap().expect("there");
     (state.synced_at, state.covered_from)
 }
 
 async fn next_sync_of(db: &Storage, user: UserId, id: ConnectionId) -> Timestamp {
-    db.find_sync(user, id).await.unwrap().expect("there").next_at.expect("planned")
+    db.syncs().find(user, id).await.unwrap().expect("there").next_at.expect("planned")
 }
 
 both! {
@@ -42,11 +42,11 @@ both! {
         assert_eq!(range_of(db, user, id).await, (None, None));
         assert_eq!(due(db, 49).await, [], "leased");
         assert_eq!(db.claim_sync(user, id, at(49), at(99)).await.unwrap(), None);
-        assert_eq!(db.finish_sync(&first, &empty_sync(20)).await.unwrap(), Some(0));
-        assert_eq!(db.finish_sync(&first, &empty_sync(21)).await.unwrap(), None, "released");
-        assert!(!db.fail_job(&first, "late", at(1)).await.unwrap());
-        assert!(!db.finish_job(&first, Some(at(1))).await.unwrap());
-        assert!(!db.renew_job(&first, at(1)).await.unwrap());
+        assert_eq!(db.syncs().finish(&first, &empty_sync(20)).await.unwrap(), Some(0));
+        assert_eq!(db.syncs().finish(&first, &empty_sync(21)).await.unwrap(), None, "released");
+        assert!(!db.jobs().fail(&first, "late", at(1)).await.unwrap());
+        assert!(!db.jobs().finish(&first, Some(at(1))).await.unwrap());
+        assert!(!db.jobs().renew(&first, at(1)).await.unwrap());
         let (synced_at, covered_from) = (Some(at(20)), Some(at(-480)));
         let next_at = Some(at(1020));
         let state = SyncState {
@@ -63,20 +63,20 @@ both! {
             attempts: 0,
             last_error: None,
         };
-        assert_eq!(db.find_sync(user, id).await.unwrap(), Some(state));
+        assert_eq!(db.syncs().find(user, id).await.unwrap(), Some(state));
         assert_eq!(due(db, 1019).await, []);
         let second = due(db, 1020).await.remove(0);
-        assert!(db.finish_job(&second, Some(at(1100))).await.unwrap());
+        assert!(db.jobs().finish(&second, Some(at(1100))).await.unwrap());
         assert_eq!(ids(&due(db, 1100).await), [id]);
         assert_eq!(range_of(db, user, id).await, (synced_at, covered_from), "nothing was read");
         assert_eq!(db.revision(user).await, 1, "syncs do not change it");
-        assert_eq!(db.find_sync(UserId::new(), id).await.unwrap(), None);
+        assert_eq!(db.syncs().find(UserId::new(), id).await.unwrap(), None);
     }
 
     async fn progress_of_a_run_is_kept(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
-        assert_eq!(db.list_degraded_connections(9).await.unwrap(), []);
+        assert_eq!(db.syncs().list_degraded(9).await.unwrap(), []);
         let unread = UnreadRange { to: at(-100), after_account: Some(AccountId::new()) };
         let unreadable = UnreadableRows { count: 3, reason: "invalid_amount".to_owned(), since: at(-200) };
         let kept = SyncProgress {
@@ -87,34 +87,34 @@ both! {
             ..progress(20).clone()
         };
         let claim = start_sync(db, user, id, 20).await;
-        db.finish_sync(&claim, &FinishedSync { progress: &kept, ..empty_sync(20) }).await.unwrap().expect("finished");
-        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        db.syncs().finish(&claim, &FinishedSync { progress: &kept, ..empty_sync(20) }).await.unwrap().expect("finished");
+        let state = db.syncs().find(user, id).await.unwrap().unwrap();
         assert_eq!((state.synced_at, state.covered_from, state.next_sequence), (Some(at(20)), Some(at(-480)), 2));
         assert_eq!((state.newest_row_at, state.rows_backfill_began_at), (Some(at(15)), at(10)));
         assert_eq!((state.unread, state.unreadable), (Some(unread), Some(unreadable.clone())));
         let degraded = DegradedConnection { id, provider: "akahu".to_owned(), rows: unreadable };
-        assert_eq!(db.list_degraded_connections(9).await.unwrap(), [degraded]);
+        assert_eq!(db.syncs().list_degraded(9).await.unwrap(), [degraded]);
 
         // The run that continues it has its number.
         let claim = start_sync(db, user, id, 30).await;
         let continued = SyncProgress { continues: true, ..progress(20).clone() };
         let finished = FinishedSync { progress: &continued, ..empty_sync(30) };
-        db.finish_sync(&claim, &finished).await.unwrap().expect("finished");
-        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        db.syncs().finish(&claim, &finished).await.unwrap().expect("finished");
+        let state = db.syncs().find(user, id).await.unwrap().unwrap();
         assert_eq!((state.next_sequence, state.unread, state.unreadable), (2, None, None));
-        assert_eq!(db.list_degraded_connections(9).await.unwrap(), []);
+        assert_eq!(db.syncs().list_degraded(9).await.unwrap(), []);
     }
 
     async fn renewal_begins_the_backfill_anew(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
-        let began = async || db.find_sync(user, id).await.unwrap().unwrap().rows_backfill_began_at;
+        let began = async || db.syncs().find(user, id).await.unwrap().unwrap().rows_backfill_began_at;
         assert_eq!(began().await, at(0));
         let credentials = credentials();
-        db.import_connection(&new_connection(user, "c", &credentials), &[], at(70)).await.unwrap();
+        db.connections().import(&new_connection(user, "c", &credentials), &[], at(70)).await.unwrap();
         assert_eq!(began().await, at(70));
         let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
-        db.import_connection(&repair, &[], at(90)).await.unwrap();
+        db.connections().import(&repair, &[], at(90)).await.unwrap();
         assert_eq!(began().await, at(90));
     }
 
@@ -138,19 +138,19 @@ both! {
         // Claimed long before it is due.
         let id = connection_to_sync(db, user, "c", 5000).await;
         let killed = start_sync(db, user, id, 20).await;
-        assert!(db.renew_job(&killed, at(60)).await.unwrap());
+        assert!(db.jobs().renew(&killed, at(60)).await.unwrap());
         assert_eq!(due(db, 59).await, []);
         let next = due(db, 60).await.remove(0);
-        assert!(!db.renew_job(&killed, at(999)).await.unwrap());
-        assert!(!db.fail_job(&killed, "late", at(1)).await.unwrap());
-        assert!(!db.finish_job(&killed, Some(at(1))).await.unwrap());
+        assert!(!db.jobs().renew(&killed, at(999)).await.unwrap());
+        assert!(!db.jobs().fail(&killed, "late", at(1)).await.unwrap());
+        assert!(!db.jobs().finish(&killed, Some(at(1))).await.unwrap());
         let events = [chunk(1, 1)];
         let late = FinishedSync { fingerprints: Some(&[fingerprint(1, 0, 1)]), events: &events, ..empty_sync(20) };
-        assert_eq!(db.finish_sync(&killed, &late).await.unwrap(), None);
-        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), [], "nothing is written");
-        assert_eq!(db.find_webhook_event(user, events[0].id).await.unwrap(), None);
-        assert_eq!(db.finish_sync(&next, &late).await.unwrap(), Some(1));
-        assert_eq!(db.list_fingerprints(user, id).await.unwrap(), [fingerprint(1, 0, 1)]);
+        assert_eq!(db.syncs().finish(&killed, &late).await.unwrap(), None);
+        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), [], "nothing is written");
+        assert_eq!(db.webhook_events().find(user, events[0].id).await.unwrap(), None);
+        assert_eq!(db.syncs().finish(&next, &late).await.unwrap(), Some(1));
+        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), [fingerprint(1, 0, 1)]);
         assert_eq!(next_sync_of(db, user, id).await, at(1020));
     }
 
@@ -160,9 +160,9 @@ both! {
         for attempts in 0..2 {
             let claim = due(db, 20 + attempts * 100).await.remove(0);
             assert_eq!(i64::from(claim.attempts), attempts);
-            assert!(db.fail_job(&claim, "the provider is not available", at(120 + attempts * 100)).await.unwrap());
+            assert!(db.jobs().fail(&claim, "the provider is not available", at(120 + attempts * 100)).await.unwrap());
         }
-        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        let state = db.syncs().find(user, id).await.unwrap().unwrap();
         assert_eq!(
             (state.attempts, state.last_error.as_deref(), state.next_at),
             (2, Some("the provider is not available"), Some(at(220)))
@@ -175,26 +175,26 @@ both! {
             last_error: "the provider is not available".to_owned(),
             next_attempt_at: Some(at(220)),
         };
-        assert_eq!(db.list_failing_jobs(9).await.unwrap(), [failing]);
+        assert_eq!(db.jobs().list_failing(9).await.unwrap(), [failing]);
         let claim = due(db, 220).await.remove(0);
-        db.finish_sync(&claim, &empty_sync(220)).await.unwrap().expect("finished");
-        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        db.syncs().finish(&claim, &empty_sync(220)).await.unwrap().expect("finished");
+        let state = db.syncs().find(user, id).await.unwrap().unwrap();
         assert_eq!((state.attempts, state.last_error), (0, None));
         let claim = claim_again(db, user, id).await;
-        assert!(db.finish_job(&claim, Some(at(900))).await.unwrap());
-        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        assert!(db.jobs().finish(&claim, Some(at(900))).await.unwrap());
+        let state = db.syncs().find(user, id).await.unwrap().unwrap();
         assert_eq!((state.attempts, state.last_error, state.synced_at), (0, None, Some(at(220))));
     }
 
     async fn jobs_are_counted_by_state(db) {
         let user = db.user("a@x").await.id;
-        assert_eq!(db.count_jobs(at(0)).await.unwrap(), []);
+        assert_eq!(db.jobs().count(at(0)).await.unwrap(), []);
         for (number, next_sync_at) in [10, 20, 30, 500, 400].into_iter().enumerate() {
             connection_to_sync(db, user, &format!("c{number}"), next_sync_at).await;
         }
         let gone = connection_to_sync(db, user, "gone", 5).await;
-        let removal = db.begin_removal(user, gone, at(6), at(999)).await.unwrap().expect("hidden");
-        assert!(db.fail_job(&removal, "the provider is not available", at(60)).await.unwrap());
+        let removal = db.removals().begin(user, gone, at(6), at(999)).await.unwrap().expect("hidden");
+        assert!(db.jobs().fail(&removal, "the provider is not available", at(60)).await.unwrap());
         let running = db.claim_due_syncs(at(40), at(80), 1).await.unwrap().remove(0);
         let killed = db.claim_due_syncs(at(40), at(45), 1).await.unwrap().remove(0);
         assert_ne!(running, killed);
@@ -206,7 +206,7 @@ both! {
             next: next.map(at),
         };
         assert_eq!(
-            db.count_jobs(at(50)).await.unwrap(),
+            db.jobs().count(at(50)).await.unwrap(),
             [
                 counts("refresh", 0, 0, 0, None),
                 counts("removal", 0, 0, 1, Some(60)),
@@ -233,11 +233,11 @@ both! {
             assert!(request(db, user, id, requested, every).await);
             assert!(request(db, user, id, requested + 5, every.max(20)).await, "later: the earlier time stays");
             assert_eq!(due(db, started + 20).await, [], "{started}: leased");
-            db.finish_sync(&claim, &empty_sync(started)).await.unwrap().expect("finished");
+            db.syncs().finish(&claim, &empty_sync(started)).await.unwrap().expect("finished");
             assert_eq!(next_sync_of(db, user, id).await, at(expected), "{started} {requested} {every}");
         }
         let claim = start_sync(db, user, id, 2000).await;
-        db.finish_sync(&claim, &empty_sync(2000)).await.unwrap().expect("finished");
+        db.syncs().finish(&claim, &empty_sync(2000)).await.unwrap().expect("finished");
         assert_eq!(next_sync_of(db, user, id).await, at(3000), "no request");
     }
 
@@ -246,17 +246,17 @@ both! {
         let id = connection_to_sync(db, user, "c", 20).await;
         let first = start_sync(db, user, id, 20).await;
         assert!(request(db, user, id, 25, 0).await);
-        assert!(db.fail_job(&first, "the provider is not available", at(500)).await.unwrap());
+        assert!(db.jobs().fail(&first, "the provider is not available", at(500)).await.unwrap());
         let second = due(db, 25).await.remove(0);
         assert_eq!(second.attempts, 1);
         assert!(request(db, user, id, 30, 0).await);
-        assert!(db.finish_job(&second, Some(at(500))).await.unwrap());
+        assert!(db.jobs().finish(&second, Some(at(500))).await.unwrap());
         assert_eq!(next_sync_of(db, user, id).await, at(30));
         // The sync after a killed one starts after the request, so it fulfils the request.
         start_sync(db, user, id, 40).await;
         assert!(request(db, user, id, 45, 0).await);
         let third = due(db, 70).await.remove(0);
-        db.finish_sync(&third, &empty_sync(70)).await.unwrap().expect("finished");
+        db.syncs().finish(&third, &empty_sync(70)).await.unwrap().expect("finished");
         assert_eq!(next_sync_of(db, user, id).await, at(1070));
     }
 
@@ -268,7 +268,7 @@ both! {
         assert!(request(db, user, id, 15, 100).await);
         assert_eq!(next_sync_of(db, user, id).await, at(10), "an earlier time stays");
         let claim = due(db, 20).await.remove(0);
-        db.finish_sync(&claim, &empty_sync(20)).await.unwrap().expect("finished");
+        db.syncs().finish(&claim, &empty_sync(20)).await.unwrap().expect("finished");
         assert!(request(db, user, id, 30, 100).await);
         assert_eq!(next_sync_of(db, user, id).await, at(120));
         assert!(request(db, user, id, 31, 0).await);
@@ -285,14 +285,14 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         let claim = due(db, 20).await.remove(0);
-        db.begin_removal(user, id, at(30), at(90)).await.unwrap().expect("hidden");
-        assert_eq!(db.finish_sync(&claim, &empty_sync(20)).await.unwrap(), None);
-        assert!(!db.renew_job(&claim, at(40)).await.unwrap());
-        assert!(!db.fail_job(&claim, "late", at(40)).await.unwrap());
-        assert!(!db.finish_job(&claim, Some(at(40))).await.unwrap());
+        db.removals().begin(user, id, at(30), at(90)).await.unwrap().expect("hidden");
+        assert_eq!(db.syncs().finish(&claim, &empty_sync(20)).await.unwrap(), None);
+        assert!(!db.jobs().renew(&claim, at(40)).await.unwrap());
+        assert!(!db.jobs().fail(&claim, "late", at(40)).await.unwrap());
+        assert!(!db.jobs().finish(&claim, Some(at(40))).await.unwrap());
         assert!(!request(db, user, id, 40, 0).await);
         assert_eq!(db.claim_sync(user, id, at(99), at(200)).await.unwrap(), None);
-        assert_eq!((due(db, 999).await, db.find_sync(user, id).await.unwrap()), (vec![], None));
+        assert_eq!((due(db, 999).await, db.syncs().find(user, id).await.unwrap()), (vec![], None));
     }
 
     async fn longest_due_job_is_claimed_first(db) {
@@ -333,34 +333,34 @@ both! {
         let id = connection_to_sync(db, user, "c", 20).await;
         let first = due(db, 20).await.remove(0);
         let finished = FinishedSync { fingerprints: Some(&[fingerprint(1, 0, 1)]), ..empty_sync(20) };
-        db.finish_sync(&first, &finished).await.unwrap().expect("finished");
+        db.syncs().finish(&first, &finished).await.unwrap().expect("finished");
         let running = start_sync(db, user, id, 50).await;
-        assert!(db.fail_job(&running, "the consent ended", at(900)).await.unwrap());
+        assert!(db.jobs().fail(&running, "the consent ended", at(900)).await.unwrap());
         let running = start_sync(db, user, id, 60).await;
         assert_eq!(connection_to_sync(db, user, "c", 5000).await, id);
         assert_eq!(
-            db.finish_sync(&running, &empty_sync(60)).await.unwrap(),
+            db.syncs().finish(&running, &empty_sync(60)).await.unwrap(),
             None,
             "it holds the old credentials"
         );
-        let state = db.find_sync(user, id).await.unwrap().unwrap();
+        let state = db.syncs().find(user, id).await.unwrap().unwrap();
         assert_eq!((state.attempts, state.last_error, state.synced_at), (0, None, Some(at(20))));
         let again = due(db, 61).await.remove(0);
         assert_eq!(again.connection_id(), id, "the interrupted sync is due");
         assert_eq!(range_of(db, user, id).await.1, Some(at(-480)));
-        db.finish_sync(&again, &empty_sync(61)).await.unwrap().expect("finished");
+        db.syncs().finish(&again, &empty_sync(61)).await.unwrap().expect("finished");
         assert_eq!(next_sync_of(db, user, id).await, at(1061));
         connection_to_sync(db, user, "c", 2000).await;
         assert_eq!(next_sync_of(db, user, id).await, at(1061), "an earlier time stays");
         let credentials = credentials();
         let repair =
             NewConnection { repairs: Some(id), next_sync_at: at(70), ..new_connection(user, "after", &credentials) };
-        db.import_connection(&repair, &[], at(65)).await.unwrap();
+        db.connections().import(&repair, &[], at(65)).await.unwrap();
         assert_eq!(next_sync_of(db, user, id).await, at(70));
         db.raw("UPDATE jobs SET run_at = NULL").await;
         connection_to_sync(db, user, "after", 80).await;
         assert_eq!(ids(&due(db, 80).await), [id], "not the one being removed");
-        assert_eq!(db.list_fingerprints(user, id).await.unwrap().len(), 1);
+        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap().len(), 1);
     }
 
     async fn sync_notifies_subscribed_endpoints(db) {
@@ -372,30 +372,30 @@ both! {
             NewWebhookEvent { rows: &digests[..1], ..chunk(2, 2) },
         ];
         let (_, written) = finish_sync_with(db, (user, id), 20, &events).await;
-        assert_eq!((written, db.find_webhook_event(user, events[0].id).await.unwrap()), (0, None), "no endpoint");
+        assert_eq!((written, db.webhook_events().find(user, events[0].id).await.unwrap()), (0, None), "no endpoint");
         let trades = endpoint(db, user, &[EventType::TradesSynced]).await;
         let (_, written) = finish_sync_with(db, (user, id), 60, &events).await;
-        assert_eq!((written, db.find_webhook_event(user, events[0].id).await.unwrap()), (0, None), "other type");
+        assert_eq!((written, db.webhook_events().find(user, events[0].id).await.unwrap()), (0, None), "other type");
         let both = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         let transactions = endpoint(db, user, &[EventType::TransactionsSynced]).await;
         let (run, written) = finish_sync_with(db, (user, id), 100, &events).await;
         assert_eq!(written, 2);
-        let found = db.find_webhook_event(user, events[0].id).await.unwrap().expect("written");
+        let found = db.webhook_events().find(user, events[0].id).await.unwrap().expect("written");
         assert_eq!(
             (found.event_type, found.connection_id, found.sync_run_id),
             (EventType::TransactionsSynced, Some(id), run)
         );
         assert_eq!((found.created_at, found.date_range, found.rows), (at(100), (at(-400), at(100)), digests.to_vec()));
         assert_eq!((found.new_count, found.updated_count, found.chunk, found.total_chunks), (2, 1, 1, 2));
-        assert_eq!(db.find_webhook_event(UserId::new(), events[0].id).await.unwrap(), None);
+        assert_eq!(db.webhook_events().find(UserId::new(), events[0].id).await.unwrap(), None);
         for (endpoint, expected) in [(trades, 0), (both, 2), (transactions, 2)] {
-            assert_eq!(db.list_deliveries(user, endpoint, None, 9).await.unwrap().len(), expected);
+            assert_eq!(db.deliveries().list(user, endpoint, None, 9).await.unwrap().len(), expected);
         }
     }
 }
 
 async fn claim_again(db: &TestDb, user: UserId, id: ConnectionId) -> ClaimedJob {
     let first = start_sync(db, user, id, 300).await;
-    assert!(db.fail_job(&first, "the provider is not available", at(400)).await.unwrap());
+    assert!(db.jobs().fail(&first, "the provider is not available", at(400)).await.unwrap());
     start_sync(db, user, id, 400).await
 }

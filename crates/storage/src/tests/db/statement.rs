@@ -66,12 +66,12 @@ fn sqlite_compiles_a_read_once() {
     on_sqlite(async |db| {
         for number in 0..5 {
             let user = db.user(&format!("{number}@x")).await.id;
-            db.insert_key(user, &key(number), "k", None, at(0)).await.unwrap();
+            db.keys().insert(user, &key(number), "k", None, at(0)).await.unwrap();
             db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")]).await;
-            assert!(db.find_caller(&key(number), at(1)).await.unwrap().is_some());
-            let (accounts, _) = db.list_accounts(user, 10, 0).await.unwrap();
-            db.find_accounts(user, &[accounts[0].id]).await.unwrap();
-            db.list_connections(user).await.unwrap();
+            assert!(db.keys().find_caller(&key(number), at(1)).await.unwrap().is_some());
+            let (accounts, _) = db.accounts().list(user, 10, 0).await.unwrap();
+            db.accounts().find(user, &[accounts[0].id]).await.unwrap();
+            db.connections().list(user).await.unwrap();
         }
         let Db::Sqlite(sqlite) = &db.db else { panic!("SQLite") };
         for sql in statements().filter(|sql| !sql.text.is_empty()) {

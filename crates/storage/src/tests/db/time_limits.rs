@@ -55,7 +55,7 @@ impl Locked<'_> {
 }
 
 async fn write(db: &Storage, user: UserId) -> Result<()> {
-    db.update_user(user, &UserChange { timezone: Some(None), ..UserChange::default() }).await.map(|_| ())
+    db.users().update(user, &UserChange { timezone: Some(None), ..UserChange::default() }).await.map(|_| ())
 }
 
 async fn lock(db: &Storage, user: UserId) -> Result<()> {
@@ -108,7 +108,7 @@ fn postgres_cancels_what_is_given_up() {
                     assert!(locked.sessions().await <= i64::from(POOL_SIZE), "given up, and replaced by others");
                 }
             }
-            assert!(db.find_user(locked.user).await.unwrap().is_some());
+            assert!(db.users().find(locked.user).await.unwrap().is_some());
         })
         .await;
     });
@@ -123,7 +123,7 @@ fn postgres_given_up_statement_does_not_block_the_next() {
                 () = wait_for_lock_waiters(db, 1) => {}
             }
             // The pool hands out the connection used last. It must not be the one that still waits.
-            assert!(db.find_user(locked.user).await.unwrap().is_some());
+            assert!(db.users().find(locked.user).await.unwrap().is_some());
         })
         .await;
     });

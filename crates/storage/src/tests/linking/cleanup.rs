@@ -6,41 +6,41 @@ const DAY: i64 = 24 * 60 * 60;
 both! {
     async fn outdated_rows_are_deleted(db) {
         let user = db.user("a@x").await.id;
-        db.insert_link(&new_link(user, "old", at(60)), at(0)).await.unwrap();
-        db.insert_link(&new_link(user, "new", at(61)), at(0)).await.unwrap();
-        db.insert_link_session(&new_session(user, "started"), at(0)).await.unwrap();
+        db.links().insert(&new_link(user, "old", at(60)), at(0)).await.unwrap();
+        db.links().insert(&new_link(user, "new", at(61)), at(0)).await.unwrap();
+        db.link_sessions().insert(&new_session(user, "started"), at(0)).await.unwrap();
         let claim = session_with_callback(db, user, "ended").await;
-        assert!(db.end_link_session(&claim, "linked").await.unwrap());
+        assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
         session_with_callback(db, user, "callback_received").await;
         let with_credentials = session_with_callback(db, user, "credentials_obtained").await;
-        assert!(db.store_link_credentials(&with_credentials, &secret("credentials"), at(20), at(40)).await.unwrap());
-        db.insert_provider_event("fiskil", "old", at(60 - 29 * DAY)).await.unwrap();
-        db.insert_provider_event("fiskil", "new", at(61 - 29 * DAY)).await.unwrap();
-        assert_eq!(db.delete_outdated(at(59 + DAY)).await.unwrap(), 0);
+        assert!(db.link_sessions().store_credentials(&with_credentials, &secret("credentials"), at(20), at(40)).await.unwrap());
+        db.provider_events().insert("fiskil", "old", at(60 - 29 * DAY)).await.unwrap();
+        db.provider_events().insert("fiskil", "new", at(61 - 29 * DAY)).await.unwrap();
+        assert_eq!(db.link_sessions().delete_outdated(at(59 + DAY)).await.unwrap(), 0);
         assert_eq!(db.secrets_for("link_session").await, 2);
-        assert_eq!(db.delete_outdated(at(60 + DAY)).await.unwrap(), 5);
-        assert_eq!(db.delete_outdated(at(60 + DAY)).await.unwrap(), 0);
+        assert_eq!(db.link_sessions().delete_outdated(at(60 + DAY)).await.unwrap(), 5);
+        assert_eq!(db.link_sessions().delete_outdated(at(60 + DAY)).await.unwrap(), 0);
         assert_eq!(db.secrets_for("link_session").await, 1, "secrets are deleted too");
         for state in ["started", "ended", "callback_received"] {
-            assert_eq!(db.find_link_session(state).await.unwrap(), None, "{state}");
+            assert_eq!(db.link_sessions().find(state).await.unwrap(), None, "{state}");
         }
         assert!(
-            db.find_link_session("credentials_obtained").await.unwrap().is_some(),
+            db.link_sessions().find("credentials_obtained").await.unwrap().is_some(),
             "only its secret knows the consent"
         );
-        assert!(!db.has_provider_event("fiskil", "old").await.unwrap());
-        assert!(db.has_provider_event("fiskil", "new").await.unwrap());
+        assert!(!db.provider_events().has("fiskil", "old").await.unwrap());
+        assert!(db.provider_events().has("fiskil", "new").await.unwrap());
         assert_eq!(db.texts("SELECT user_id FROM links").await.len(), 1);
     }
 
     async fn claimed_session_is_kept(db) {
         let user = db.user("a@x").await.id;
-        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
         let now = at(60 + DAY);
         let claim = db.claim_due_link_sessions(now, at(90 + DAY), 1).await.unwrap().remove(0);
-        assert_eq!(db.delete_outdated(now).await.unwrap(), 0);
+        assert_eq!(db.link_sessions().delete_outdated(now).await.unwrap(), 0);
         assert!(db.postpone_link_session(&claim, at(99 + DAY)).await.unwrap());
-        assert_eq!(db.delete_outdated(now).await.unwrap(), 1);
+        assert_eq!(db.link_sessions().delete_outdated(now).await.unwrap(), 1);
     }
 
     async fn rows_are_deleted_in_batches(db) {
@@ -60,8 +60,8 @@ both! {
         ))
         .await;
         let handles = [db.reopen().await, db.reopen().await];
-        let (one, other) = tokio::join!(handles[0].delete_outdated(at(0)), handles[1].delete_outdated(at(0)));
-        let left = db.delete_outdated(at(0)).await.unwrap();
+        let (one, other) = tokio::join!(handles[0].link_sessions().delete_outdated(at(0)), handles[1].link_sessions().delete_outdated(at(0)));
+        let left = db.link_sessions().delete_outdated(at(0)).await.unwrap();
         assert_eq!(one.unwrap() + other.unwrap() + left, 900);
     }
 }

@@ -19,7 +19,7 @@ async fn due(db: &Storage, now: i64) -> Vec<ClaimedLinkSession> {
 }
 
 async fn phase(db: &TestDb, state: &str) -> (LinkPhase, Option<String>) {
-    let session = db.find_link_session(state).await.unwrap().expect("there");
+    let session = db.link_sessions().find(state).await.unwrap().expect("there");
     (session.phase, session.outcome)
 }
 
@@ -33,7 +33,10 @@ fn phase_names_round_trip() {
 
 /// A confirmed callback with this text, and a lease that ends at the second time.
 async fn receive(db: &Storage, state: &str, text: &str, (now, until): (i64, i64)) -> Option<ClaimedLinkSession> {
-    db.receive_link_callback(state, &secret(text), (Confirmation::Confirmed, None), at(now), at(until)).await.unwrap()
+    db.link_sessions()
+        .receive_callback(state, &secret(text), (Confirmation::Confirmed, None), at(now), at(until))
+        .await
+        .unwrap()
 }
 
 both! {
@@ -41,15 +44,15 @@ both! {
         let user = db.user("a@x").await.id;
         let connection = db.connection(user, "c", &[]).await.id;
         let new = NewLinkSession { connection_id: Some(connection), ..new_session(user, "state") };
-        db.insert_link_session(&new, at(0)).await.unwrap();
-        let started = db.find_link_session("state").await.unwrap().expect("there");
+        db.link_sessions().insert(&new, at(0)).await.unwrap();
+        let started = db.link_sessions().find("state").await.unwrap().expect("there");
         assert_eq!(
             (started.user_id, started.provider.as_str(), started.connection_id),
             (user, "akahu", Some(connection))
         );
         assert_eq!((started.phase, started.outcome), (LinkPhase::Started, None));
         assert_eq!((started.created_at, started.phase_since, started.expires_at), (at(0), at(0), at(60)));
-        assert_eq!(db.find_link_session("stale").await.unwrap(), None);
+        assert_eq!(db.link_sessions().find("stale").await.unwrap(), None);
         let claim =
             receive(db, "state", "code=answer", (10, 40)).await.expect("in time");
         assert_eq!(
@@ -58,66 +61,66 @@ both! {
         );
         assert_eq!((claim.session.connection_id, claim.session.phase_since), (Some(connection), at(10)));
         assert!(!format!("{claim:?}").contains("answer"));
-        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(20), at(50)).await.unwrap());
+        assert!(db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(50)).await.unwrap());
         assert_eq!(phase(db, "state").await, (LinkPhase::CredentialsObtained, None));
-        assert_eq!(db.find_link_session("state").await.unwrap().unwrap().phase_since, at(20));
+        assert_eq!(db.link_sessions().find("state").await.unwrap().unwrap().phase_since, at(20));
         assert_eq!(due(db, 49).await.len(), 0, "the lease was extended");
-        assert!(!db.store_link_credentials(&claim, &secret("again"), at(20), at(99)).await.unwrap(), "stored already");
-        assert!(db.end_link_session(&claim, "linked").await.unwrap());
+        assert!(!db.link_sessions().store_credentials(&claim, &secret("again"), at(20), at(99)).await.unwrap(), "stored already");
+        assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
         assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("linked".to_owned())));
         assert_eq!((db.secrets_for("link_session").await, due(db, 999).await.len()), (0, 0));
-        assert!(!db.end_link_session(&claim, "failed").await.unwrap());
+        assert!(!db.link_sessions().end(&claim, "failed").await.unwrap());
         assert!(!db.postpone_link_session(&claim, at(70)).await.unwrap());
         assert_eq!(db.revision(user).await, 1, "link sessions do not change it");
     }
 
     async fn confirming_browser_and_reason_are_kept(db) {
         let user = db.user("a@x").await.id;
-        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
-        let started = db.find_link_session("state").await.unwrap().expect("there");
+        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        let started = db.link_sessions().find("state").await.unwrap().expect("there");
         let answer = (Confirmation::Confirmed, Some("another browser"));
-        let claim = db.receive_link_callback("state", &secret("x"), answer, at(10), at(40)).await.unwrap();
+        let claim = db.link_sessions().receive_callback("state", &secret("x"), answer, at(10), at(40)).await.unwrap();
         let mut claim = claim.expect("in time");
         assert!(claim.session.is_bound_to("another browser"));
         assert!(started.browser_hash != claim.session.browser_hash);
         claim.session.failure_reason = Some("The bank is down.".to_owned());
-        assert!(db.end_link_session(&claim, "failed").await.unwrap());
-        let ended = db.find_link_session("state").await.unwrap().expect("there");
+        assert!(db.link_sessions().end(&claim, "failed").await.unwrap());
+        let ended = db.link_sessions().find("state").await.unwrap().expect("there");
         assert!(ended.is_bound_to("another browser"));
         assert_eq!(ended.failure_reason.as_deref(), Some("The bank is down."));
     }
 
     async fn state_belongs_to_one_session(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
-        let error = db.insert_link_session(&new_session(other, "state"), at(0)).await.unwrap_err();
+        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        let error = db.link_sessions().insert(&new_session(other, "state"), at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("this state")), "{error:?}");
-        let error = db.insert_link_session(&new_session(UserId::new(), "s2"), at(0)).await.unwrap_err();
+        let error = db.link_sessions().insert(&new_session(UserId::new(), "s2"), at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
         let connection = db.connection(user, "c", &[]).await.id;
         for (user, connection) in [(other, connection), (user, ConnectionId::new())] {
             let new = NewLinkSession { connection_id: Some(connection), ..new_session(user, "s3") };
-            let error = db.insert_link_session(&new, at(0)).await.unwrap_err();
+            let error = db.link_sessions().insert(&new, at(0)).await.unwrap_err();
             assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
         }
-        assert_eq!(db.find_link_session("state").await.unwrap().unwrap().user_id, user);
+        assert_eq!(db.link_sessions().find("state").await.unwrap().unwrap().user_id, user);
     }
 
     async fn only_the_browser_that_started_a_session_confirms_it(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
-        let session = db.find_link_session("state").await.unwrap().unwrap();
+        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        let session = db.link_sessions().find("state").await.unwrap().unwrap();
         assert_eq!(session.confirmation, Confirmation::Open);
         assert!(session.is_bound_to("browser") && !session.is_bound_to("another"));
         let unfinished = async |user, browser, now| {
-            db.list_unfinished_link_sessions(user, browser, at(now)).await.unwrap().len()
+            db.link_sessions().list_unfinished(user, browser, at(now)).await.unwrap().len()
         };
         assert_eq!(unfinished(user, "browser", 59).await, 1);
         assert_eq!(unfinished(user, "another", 59).await, 0);
         assert_eq!(unfinished(other, "browser", 59).await, 0);
         assert_eq!(unfinished(user, "browser", 60).await, 0, "expired");
         let confirm = async |user, browser, now| {
-            db.confirm_link_session(user, session.id(), browser, at(now)).await.unwrap().is_some()
+            db.link_sessions().confirm(user, session.id(), browser, at(now)).await.unwrap().is_some()
         };
         assert!(!confirm(user, "another", 1).await);
         assert!(!confirm(other, "browser", 1).await);
@@ -125,7 +128,7 @@ both! {
         assert!(confirm(user, "browser", 1).await);
         assert!(!confirm(user, "browser", 1).await, "confirmed already");
         assert_eq!(due(db, 1).await.len(), 1, "the session is polled at once");
-        assert_eq!(db.find_link_session("state").await.unwrap().unwrap().confirmation, Confirmation::Confirmed);
+        assert_eq!(db.link_sessions().find("state").await.unwrap().unwrap().confirmation, Confirmation::Confirmed);
         assert_eq!(unfinished(user, "browser", 1).await, 1, "waits for the provider");
     }
 
@@ -133,25 +136,25 @@ both! {
         let user = db.user("a@x").await.id;
         let claim = session_with_callback(db, user, "state").await;
         assert_eq!(claim.session.confirmation, Confirmation::Confirmed);
-        assert!(db.deny_link_session(&claim.session, at(20)).await.unwrap());
-        assert!(!db.deny_link_session(&claim.session, at(20)).await.unwrap(), "denied already");
-        assert!(!db.end_link_session(&claim, "linked").await.unwrap(), "the lease was lost");
+        assert!(db.link_sessions().deny(&claim.session, at(20)).await.unwrap());
+        assert!(!db.link_sessions().deny(&claim.session, at(20)).await.unwrap(), "denied already");
+        assert!(!db.link_sessions().end(&claim, "linked").await.unwrap(), "the lease was lost");
         let mut denied = due(db, 20).await.remove(0);
         assert_eq!(denied.session.confirmation, Confirmation::Denied);
         let connection = ConnectionId::new();
         denied.session.connections = vec![connection];
-        assert!(db.end_link_session(&denied, "linked").await.unwrap());
-        let ended = db.find_link_session("state").await.unwrap().unwrap();
+        assert!(db.link_sessions().end(&denied, "linked").await.unwrap());
+        let ended = db.link_sessions().find("state").await.unwrap().unwrap();
         assert_eq!(ended.connections, [connection]);
-        assert!(!db.deny_link_session(&ended, at(30)).await.unwrap(), "ended");
-        db.deny_ended_link_session(&ended).await.unwrap();
+        assert!(!db.link_sessions().deny(&ended, at(30)).await.unwrap(), "ended");
+        db.link_sessions().deny_ended(&ended).await.unwrap();
         assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("withdrawn".to_owned())));
         // A session that was denied before its callback stays denied.
-        db.insert_link_session(&new_session(user, "later"), at(0)).await.unwrap();
-        let later = db.find_link_session("later").await.unwrap().unwrap();
-        assert!(db.deny_link_session(&later, at(1)).await.unwrap());
+        db.link_sessions().insert(&new_session(user, "later"), at(0)).await.unwrap();
+        let later = db.link_sessions().find("later").await.unwrap().unwrap();
+        assert!(db.link_sessions().deny(&later, at(1)).await.unwrap());
         let answer = (Confirmation::Confirmed, None);
-        let claim = db.receive_link_callback("later", &secret("x"), answer, at(10), at(40)).await;
+        let claim = db.link_sessions().receive_callback("later", &secret("x"), answer, at(10), at(40)).await;
         assert_eq!(claim.unwrap().unwrap().session.confirmation, Confirmation::Denied);
     }
 
@@ -160,24 +163,24 @@ both! {
         let handles = [db.reopen().await, db.reopen().await];
         for round in 0..6 {
             let state = format!("state{round}");
-            db.insert_link_session(&new_session(user, &state), at(0)).await.unwrap();
+            db.link_sessions().insert(&new_session(user, &state), at(0)).await.unwrap();
             let callbacks = [secret("one"), secret("other")];
             let answer = (Confirmation::Confirmed, None);
             let (one, other) = tokio::join!(
-                handles[0].receive_link_callback(&state, &callbacks[0], answer, at(10), at(40)),
-                handles[1].receive_link_callback(&state, &callbacks[1], answer, at(10), at(40)),
+                handles[0].link_sessions().receive_callback(&state, &callbacks[0], answer, at(10), at(40)),
+                handles[1].link_sessions().receive_callback(&state, &callbacks[1], answer, at(10), at(40)),
             );
             let claims: Vec<_> = [one.unwrap(), other.unwrap()].into_iter().flatten().collect();
             assert_eq!(claims.len(), 1);
             let stored = due(db, 40).await;
             assert_eq!((stored.len(), secret_text(&stored[0])), (1, secret_text(&claims[0])), "one callback");
-            assert!(db.end_link_session(&stored[0], "done").await.unwrap());
+            assert!(db.link_sessions().end(&stored[0], "done").await.unwrap());
         }
     }
 
     async fn invalid_callbacks_change_nothing(db) {
         let user = db.user("a@x").await.id;
-        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
         let callback =
             async |state, now| receive(db, state, "forged", (now, 99)).await;
         assert!(callback("state", 60).await.is_none(), "too late");
@@ -185,9 +188,9 @@ both! {
         assert_eq!((db.secrets_for("link_session").await, phase(db, "state").await.0), (0, LinkPhase::Started));
         let claim = callback("state", 59).await.expect("in time");
         assert!(callback("state", 59).await.is_none(), "callback_received");
-        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(20), at(99)).await.unwrap());
+        assert!(db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(99)).await.unwrap());
         assert!(callback("state", 59).await.is_none(), "credentials_obtained");
-        assert!(db.end_link_session(&claim, "linked").await.unwrap());
+        assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
         assert!(callback("state", 59).await.is_none(), "ended");
         assert_eq!(db.secrets_for("link_session").await, 0);
     }
@@ -198,18 +201,18 @@ both! {
         assert_eq!(due(db, 39).await.len(), 0, "leased");
         let next = due(db, 40).await.remove(0);
         assert_eq!((next.session.phase, secret_text(&next)), (LinkPhase::CallbackReceived, Some("code=answer")));
-        assert!(!db.store_link_credentials(&killed, &secret("late"), at(20), at(99)).await.unwrap());
-        assert!(!db.end_link_session(&killed, "late").await.unwrap());
+        assert!(!db.link_sessions().store_credentials(&killed, &secret("late"), at(20), at(99)).await.unwrap());
+        assert!(!db.link_sessions().end(&killed, "late").await.unwrap());
         assert!(!db.postpone_link_session(&killed, at(999)).await.unwrap());
-        assert!(db.store_link_credentials(&next, &secret("credentials"), at(20), at(80)).await.unwrap());
+        assert!(db.link_sessions().store_credentials(&next, &secret("credentials"), at(20), at(80)).await.unwrap());
         let last = due(db, 80).await.remove(0);
         assert_eq!(
             (last.session.phase, secret_text(&last)),
             (LinkPhase::CredentialsObtained, Some("credentials")),
             "the callback is not used twice"
         );
-        assert!(!db.end_link_session(&next, "late").await.unwrap());
-        assert!(db.end_link_session(&last, "linked").await.unwrap());
+        assert!(!db.link_sessions().end(&next, "late").await.unwrap());
+        assert!(db.link_sessions().end(&last, "linked").await.unwrap());
     }
 
     async fn postponed_session_is_due_again(db) {
@@ -220,38 +223,38 @@ both! {
         assert_eq!(due(db, 49).await.len(), 0);
         let claim = due(db, 50).await.remove(0);
         assert_eq!((claim.job.attempts, secret_text(&claim)), (1, Some("code=answer")));
-        assert!(db.store_link_credentials(&claim, &secret("credentials"), at(20), at(80)).await.unwrap());
+        assert!(db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(80)).await.unwrap());
         assert_eq!(due(db, 80).await[0].job.attempts, 1, "since the callback");
     }
 
     async fn session_without_callback_becomes_due(db) {
         let user = db.user("a@x").await.id;
-        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
         assert_eq!(due(db, 119).await.len(), 0);
         let claim = due(db, 120).await.remove(0);
         assert_eq!((claim.session.phase, secret_text(&claim)), (LinkPhase::Started, None));
-        let stored = db.store_link_credentials(&claim, &secret("credentials"), at(20), at(200)).await.unwrap();
+        let stored = db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(200)).await.unwrap();
         assert!(!stored, "no callback");
-        assert!(db.end_link_session(&claim, "expired").await.unwrap());
+        assert!(db.link_sessions().end(&claim, "expired").await.unwrap());
     }
 
     async fn callback_ends_an_earlier_lease(db) {
         let user = db.user("a@x").await.id;
-        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
-        db.wake_link_sessions("akahu", &[AffectedRef::User(user)], at(5)).await.unwrap();
+        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        db.provider_events().wake_link_sessions("akahu", &[AffectedRef::User(user)], at(5)).await.unwrap();
         let earlier = due(db, 5).await.remove(0);
         let callback =
             receive(db, "state", "answer", (10, 40)).await.expect("in time");
-        assert!(!db.end_link_session(&earlier, "cancelled").await.unwrap());
+        assert!(!db.link_sessions().end(&earlier, "cancelled").await.unwrap());
         assert!(!db.postpone_link_session(&earlier, at(999)).await.unwrap());
-        assert!(db.end_link_session(&callback, "linked").await.unwrap());
+        assert!(db.link_sessions().end(&callback, "linked").await.unwrap());
     }
 
     async fn two_instances_share_due_jobs(db) {
         let user = db.user("a@x").await.id;
         let states: Vec<String> = (0..10).map(|number| format!("state{number}")).collect();
         for state in &states {
-            db.insert_link_session(&new_session(user, state), at(0)).await.unwrap();
+            db.link_sessions().insert(&new_session(user, state), at(0)).await.unwrap();
         }
         let handles = [db.reopen().await, db.reopen().await];
         let mut count = 0;
@@ -264,7 +267,7 @@ both! {
             assert!(!claims.is_empty());
             count += claims.len();
             for claim in &claims {
-                assert!(db.end_link_session(claim, "expired").await.unwrap(), "its lease was not lost");
+                assert!(db.link_sessions().end(claim, "expired").await.unwrap(), "its lease was not lost");
             }
         }
         assert_eq!(count, states.len(), "each is claimed once");
@@ -274,7 +277,7 @@ both! {
         let user = db.user("a@x").await.id;
         session_with_callback(db, user, "state").await;
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        other_key.insert_link_session(&new_session(user, "other"), at(0)).await.unwrap();
+        other_key.link_sessions().insert(&new_session(user, "other"), at(0)).await.unwrap();
         receive(&other_key, "other", "answer", (11, 40)).await.expect("in time");
         let claims = due(db, 40).await;
         let mut opened: Vec<_> = claims.iter().map(secret_text).collect();
@@ -282,7 +285,7 @@ both! {
         assert_eq!(opened, [None, Some("code=answer")]);
         for claim in &claims {
             assert_eq!(claim.session.phase, LinkPhase::CallbackReceived);
-            assert!(db.end_link_session(claim, "failed").await.unwrap());
+            assert!(db.link_sessions().end(claim, "failed").await.unwrap());
         }
         assert_eq!((due(db, 999).await.len(), db.secrets_for("link_session").await), (0, 0));
     }
@@ -291,14 +294,14 @@ both! {
         let user = db.user("a@x").await.id;
         let known_consents = ["conn_1", "con\0sent", "zwei Wörter", ""];
         for state in ["one", "other"] {
-            db.insert_link_session(
+            db.link_sessions().insert(
                 &NewLinkSession { known_consents: &known_consents, ..new_session(user, state) },
                 at(0),
             )
             .await
             .unwrap();
         }
-        db.insert_link_session(&new_session(user, "empty"), at(0)).await.unwrap();
+        db.link_sessions().insert(&new_session(user, "empty"), at(0)).await.unwrap();
         let callback = async |state| {
             receive(db, state, "answer", (10, 40)).await.expect("in time")
         };
@@ -321,15 +324,15 @@ both! {
         let (user, other_user) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let broken = db.connection(user, "consent", &[]).await.id;
         let repair = NewLinkSession { connection_id: Some(broken), ..new_session(user, "repair") };
-        db.insert_link_session(&repair, at(5)).await.unwrap();
+        db.link_sessions().insert(&repair, at(5)).await.unwrap();
         for (user, state, now) in [(user, "early", 1), (user, "this", 10), (other_user, "theirs", 10)] {
-            db.insert_link_session(&new_session(user, state), at(now)).await.unwrap();
+            db.link_sessions().insert(&new_session(user, state), at(now)).await.unwrap();
         }
-        db.insert_link_session(&NewLinkSession { provider: "other", ..new_session(user, "elsewhere") }, at(10))
+        db.link_sessions().insert(&NewLinkSession { provider: "other", ..new_session(user, "elsewhere") }, at(10))
             .await
             .unwrap();
-        let this = db.find_link_session("this").await.unwrap().unwrap();
-        let others = db.list_other_link_sessions(&this, at(2)).await.unwrap();
+        let this = db.link_sessions().find("this").await.unwrap().unwrap();
+        let others = db.link_sessions().list_other(&this, at(2)).await.unwrap();
         let (connection_id, phase) = (Some(broken), LinkPhase::Started);
         let other = OtherLinkSession { connection_id, phase, expires_at: at(60) };
         assert_eq!(others, [other]);

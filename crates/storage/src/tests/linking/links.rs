@@ -10,17 +10,17 @@ both! {
         let connection = db.connection(user, "c", &[]).await.id;
         let new =
             NewLink { provider: Some("fiskil"), connection_id: Some(connection), ..new_link(user, "token", at(60)) };
-        db.insert_link(&new, at(0)).await.unwrap();
-        let found = db.find_link("token").await.unwrap().expect("works");
+        db.links().insert(&new, at(0)).await.unwrap();
+        let found = db.links().find("token").await.unwrap().expect("works");
         assert_eq!((found.user_id, found.connection_id, found.expires_at), (user, Some(connection), at(60)));
         assert_eq!(found.provider.as_deref(), Some("fiskil"));
         assert_eq!(found.open_count, 0);
-        assert!(!db.open_link("token", 9, at(60)).await.unwrap(), "expired");
-        assert!(db.open_link("token", 9, at(59)).await.unwrap());
-        assert_eq!(db.find_link("token").await.unwrap().expect("still there").open_count, 1);
-        assert_eq!(db.find_link("tokem").await.unwrap(), None);
-        db.insert_link(&new_link(user, "other", at(60)), at(0)).await.unwrap();
-        let any = db.find_link("other").await.unwrap().expect("works");
+        assert!(!db.links().open("token", 9, at(60)).await.unwrap(), "expired");
+        assert!(db.links().open("token", 9, at(59)).await.unwrap());
+        assert_eq!(db.links().find("token").await.unwrap().expect("still there").open_count, 1);
+        assert_eq!(db.links().find("tokem").await.unwrap(), None);
+        db.links().insert(&new_link(user, "other", at(60)), at(0)).await.unwrap();
+        let any = db.links().find("other").await.unwrap().expect("works");
         assert_eq!((any.provider, any.connection_id), (None, None));
         assert_eq!(db.revision(user).await, 1);
     }
@@ -28,36 +28,36 @@ both! {
     async fn link_requires_user_and_connection(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let connection = db.connection(user, "c", &[]).await.id;
-        let error = db.insert_link(&new_link(UserId::new(), "token", at(60)), at(0)).await.unwrap_err();
+        let error = db.links().insert(&new_link(UserId::new(), "token", at(60)), at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
         for (user, connection) in [(other, connection), (user, ConnectionId::new())] {
             let new = NewLink { connection_id: Some(connection), ..new_link(user, "token", at(60)) };
-            let error = db.insert_link(&new, at(0)).await.unwrap_err();
+            let error = db.links().insert(&new, at(0)).await.unwrap_err();
             assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
         }
-        db.begin_removal(user, connection, at(1), at(9)).await.unwrap().expect("hidden");
+        db.removals().begin(user, connection, at(1), at(9)).await.unwrap().expect("hidden");
         let new = NewLink { connection_id: Some(connection), ..new_link(user, "token", at(60)) };
-        assert!(matches!(db.insert_link(&new, at(0)).await, Err(StorageError::NotFound("connection"))));
-        db.insert_link(&new_link(user, "token", at(60)), at(0)).await.unwrap();
-        let error = db.insert_link(&new_link(other, "token", at(60)), at(0)).await.unwrap_err();
+        assert!(matches!(db.links().insert(&new, at(0)).await, Err(StorageError::NotFound("connection"))));
+        db.links().insert(&new_link(user, "token", at(60)), at(0)).await.unwrap();
+        let error = db.links().insert(&new_link(other, "token", at(60)), at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("this link")), "{error:?}");
-        assert_eq!(db.find_link("token").await.unwrap().unwrap().user_id, user);
+        assert_eq!(db.links().find("token").await.unwrap().unwrap().user_id, user);
     }
 
     async fn concurrent_openings_are_counted(db) {
         let user = db.user("a@x").await.id;
-        db.insert_link(&new_link(user, "token", at(60)), at(0)).await.unwrap();
+        db.links().insert(&new_link(user, "token", at(60)), at(0)).await.unwrap();
         let handles = [db.reopen().await, db.reopen().await];
         let mut opened = 0;
         for _ in 0..5 {
             let (one, other) =
-                tokio::join!(handles[0].open_link("token", 5, at(1)), handles[1].open_link("token", 5, at(1)));
+                tokio::join!(handles[0].links().open("token", 5, at(1)), handles[1].links().open("token", 5, at(1)));
             opened += u8::from(one.unwrap()) + u8::from(other.unwrap());
         }
         assert_eq!(opened, 5);
-        assert!(db.open_link("token", 6, at(1)).await.unwrap());
-        assert!(!db.open_link("token", 9, at(60)).await.unwrap(), "expired");
-        assert!(!db.open_link("another", 9, at(1)).await.unwrap(), "unknown");
+        assert!(db.links().open("token", 6, at(1)).await.unwrap());
+        assert!(!db.links().open("token", 9, at(60)).await.unwrap(), "expired");
+        assert!(!db.links().open("another", 9, at(1)).await.unwrap(), "unknown");
         assert_eq!(db.texts("SELECT CAST(open_count AS TEXT) FROM links").await, ["6"]);
     }
 }

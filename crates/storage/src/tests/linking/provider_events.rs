@@ -13,7 +13,7 @@ async fn connection_of_provider_user(
 ) -> ConnectionId {
     let credentials = credentials();
     let new = NewConnection { provider_user_id: Some(provider_user_id), ..new_connection(user, consent, &credentials) };
-    db.import_connection(&new, accounts, at(0)).await.unwrap().id
+    db.connections().import(&new, accounts, at(0)).await.unwrap().id
 }
 
 async fn affected_connections(
@@ -21,7 +21,7 @@ async fn affected_connections(
     provider: &str,
     affected: &[AffectedRef<'_>],
 ) -> Vec<(UserId, ConnectionId)> {
-    db.find_affected_connections(provider, affected).await.unwrap()
+    db.provider_events().find_affected(provider, affected).await.unwrap()
 }
 
 /// The number of due sessions.
@@ -29,7 +29,7 @@ async fn due(db: &TestDb, now: i64) -> usize {
     let claims = db.claim_due_link_sessions(at(now), at(now + 1), 99).await.unwrap();
     for claim in &claims {
         // Due again, as if it had not been claimed.
-        assert!(db.finish_job(&claim.job, Some(at(now))).await.unwrap());
+        assert!(db.jobs().finish(&claim.job, Some(at(now))).await.unwrap());
     }
     claims.len()
 }
@@ -76,7 +76,7 @@ both! {
         ] {
             assert_eq!(affected_connections(db, "akahu", &[unknown]).await, [], "{unknown:?}");
         }
-        db.begin_removal(user, first, at(1), at(9)).await.unwrap().expect("hidden");
+        db.removals().begin(user, first, at(1), at(9)).await.unwrap().expect("hidden");
         assert_eq!(affected_connections(db, "akahu", &all).await, [(user, second)]);
         assert_eq!(affected_connections(db, "akahu", &[AffectedRef::Account("acc_1")]).await, [(other, third)]);
     }
@@ -96,9 +96,9 @@ both! {
         connection_of_provider_user(db, user, "c_1", "puser_1", &[new_account("acc_1", "One")]).await;
         register_provider_user(db, other, "puser_2", "credentials").await;
         for (user, state, provider) in [(user, "s1", "akahu"), (user, "s2", "fiskil"), (other, "s3", "fiskil")] {
-            db.insert_link_session(&NewLinkSession { provider, ..new_session(user, state) }, at(0)).await.unwrap();
+            db.link_sessions().insert(&NewLinkSession { provider, ..new_session(user, state) }, at(0)).await.unwrap();
         }
-        let wake = async |provider, affected| db.wake_link_sessions(provider, &[affected], at(5)).await.unwrap();
+        let wake = async |provider, affected| db.provider_events().wake_link_sessions(provider, &[affected], at(5)).await.unwrap();
         wake("akahu", AffectedRef::User(UserId::new())).await;
         wake("akahu", AffectedRef::User(other)).await;
         wake("fiskil", AffectedRef::ProviderUser("puser_1")).await;
@@ -123,25 +123,25 @@ both! {
 
     async fn claimed_session_is_due_after_release(db) {
         let user = db.user("a@x").await.id;
-        db.insert_link_session(&new_session(user, "state"), at(0)).await.unwrap();
+        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
         let claim = db.claim_due_link_sessions(at(120), at(150), 9).await.unwrap().remove(0);
-        db.wake_link_sessions("akahu", &[AffectedRef::User(user)], at(125)).await.unwrap();
+        db.provider_events().wake_link_sessions("akahu", &[AffectedRef::User(user)], at(125)).await.unwrap();
         assert_eq!(due(db, 126).await, 0, "leased");
         assert!(db.postpone_link_session(&claim, at(900)).await.unwrap());
         let claim = db.claim_due_link_sessions(at(126), at(150), 9).await.unwrap().remove(0);
-        assert!(db.end_link_session(&claim, "linked").await.unwrap());
-        db.wake_link_sessions("akahu", &[AffectedRef::User(user)], at(130)).await.unwrap();
+        assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
+        db.provider_events().wake_link_sessions("akahu", &[AffectedRef::User(user)], at(130)).await.unwrap();
         assert_eq!(due(db, 999).await, 0, "an ended session stays ended");
     }
 
     async fn event_is_recorded_once(db) {
-        assert!(!db.has_provider_event("fiskil", "evt_1").await.unwrap());
+        assert!(!db.provider_events().has("fiskil", "evt_1").await.unwrap());
         for _ in 0..2 {
-            db.insert_provider_event("fiskil", "evt_1", at(0)).await.unwrap();
+            db.provider_events().insert("fiskil", "evt_1", at(0)).await.unwrap();
         }
-        assert!(db.has_provider_event("fiskil", "evt_1").await.unwrap());
-        assert!(!db.has_provider_event("akahu", "evt_1").await.unwrap());
-        assert!(!db.has_provider_event("fiskil", "evt_2").await.unwrap());
+        assert!(db.provider_events().has("fiskil", "evt_1").await.unwrap());
+        assert!(!db.provider_events().has("akahu", "evt_1").await.unwrap());
+        assert!(!db.provider_events().has("fiskil", "evt_2").await.unwrap());
         assert_eq!(db.texts("SELECT provider FROM provider_events").await, ["fiskil"]);
     }
 }

@@ -6,7 +6,7 @@ use crate::tests::support::{at, both};
 use crate::{ProviderUserState, SealError, Sealer, Storage, StorageError, job_kinds};
 
 async fn claim(db: &Storage, user: UserId, now: i64) -> ProviderUserState {
-    db.claim_provider_user(user, "fiskil", at(now), at(now + 30)).await.unwrap()
+    db.provider_users().claim(user, "fiskil", at(now), at(now + 30)).await.unwrap()
 }
 
 both! {
@@ -18,31 +18,31 @@ both! {
             (user, "fiskil", &None)
         );
         assert!(matches!(claim(db, user, 29).await, ProviderUserState::Busy));
-        assert!(db.find_provider_user_credentials(user, "fiskil").await.unwrap().is_none());
-        assert!(db.set_provider_user_reference(&held, "ref").await.unwrap());
+        assert!(db.provider_users().find_credentials(user, "fiskil").await.unwrap().is_none());
+        assert!(db.provider_users().set_reference(&held, "ref").await.unwrap());
         assert!(
-            db.finish_provider_user(&held, Some("eu_1"), &secret("provider user credentials")).await.unwrap()
+            db.provider_users().finish(&held, Some("eu_1"), &secret("provider user credentials")).await.unwrap()
         );
         let ready = claim(db, user, 1).await;
         assert!(!format!("{ready:?}").contains("provider user credentials"));
         assert!(
             matches!(ready, ProviderUserState::Ready(found) if found.expose_secret() == "provider user credentials")
         );
-        assert!(!db.finish_provider_user(&held, None, &secret("again")).await.unwrap());
-        assert!(!db.set_provider_user_reference(&held, "again").await.unwrap());
+        assert!(!db.provider_users().finish(&held, None, &secret("again")).await.unwrap());
+        assert!(!db.provider_users().set_reference(&held, "again").await.unwrap());
         assert_eq!(
-            db.find_provider_user_credentials(user, "fiskil").await.unwrap().unwrap().expose_secret(),
+            db.provider_users().find_credentials(user, "fiskil").await.unwrap().unwrap().expose_secret(),
             "provider user credentials"
         );
-        assert!(db.find_provider_user_credentials(user, "akahu").await.unwrap().is_none());
-        let listed = db.list_provider_users(user).await.unwrap();
+        assert!(db.provider_users().find_credentials(user, "akahu").await.unwrap().is_none());
+        let listed = db.provider_users().list(user).await.unwrap();
         assert_eq!(
             (listed.len(), listed[0].provider.as_str(), listed[0].reference.as_deref()),
             (1, "fiskil", Some("ref"))
         );
         assert!(!format!("{listed:?}").contains("provider user credentials"));
         assert_eq!(listed[0].credentials.as_ref().unwrap().expose_secret(), "provider user credentials");
-        let error = db.claim_provider_user(UserId::new(), "fiskil", at(0), at(9)).await.unwrap_err();
+        let error = db.provider_users().claim(UserId::new(), "fiskil", at(0), at(9)).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
         assert_eq!(db.revision(user).await, 0);
     }
@@ -61,51 +61,51 @@ both! {
     async fn expired_claim_leaves_its_reference(db) {
         let user = db.user("a@x").await.id;
         let killed = claimed_registration(db, user, 0).await;
-        assert!(db.set_provider_user_reference(&killed, "ref 1").await.unwrap());
+        assert!(db.provider_users().set_reference(&killed, "ref 1").await.unwrap());
         let next = claimed_registration(db, user, 30).await;
         assert_eq!(next.abandoned_reference.as_deref(), Some("ref 1"));
-        assert!(!db.set_provider_user_reference(&killed, "late").await.unwrap());
-        assert!(!db.finish_provider_user(&killed, Some("late"), &secret("late")).await.unwrap());
-        assert!(!db.fail_job(&killed.job, "late", at(31)).await.unwrap());
+        assert!(!db.provider_users().set_reference(&killed, "late").await.unwrap());
+        assert!(!db.provider_users().finish(&killed, Some("late"), &secret("late")).await.unwrap());
+        assert!(!db.jobs().fail(&killed.job, "late", at(31)).await.unwrap());
         assert!(matches!(claim(db, user, 31).await, ProviderUserState::Busy), "a lost lease cannot be released");
-        let listed = db.list_provider_users(user).await.unwrap();
+        let listed = db.provider_users().list(user).await.unwrap();
         assert_eq!((listed[0].reference.as_deref(), listed[0].credentials.is_none()), (Some("ref 1"), true));
-        assert!(db.fail_job(&next.job, "the provider is not available", at(60)).await.unwrap());
-        assert!(!db.finish_provider_user(&next, None, &secret("late")).await.unwrap(), "released");
+        assert!(db.jobs().fail(&next.job, "the provider is not available", at(60)).await.unwrap());
+        assert!(!db.provider_users().finish(&next, None, &secret("late")).await.unwrap(), "released");
         let last = claimed_registration(db, user, 32).await;
         assert_eq!(last.abandoned_reference.as_deref(), Some("ref 1"), "the reference stays");
-        assert!(db.finish_provider_user(&last, None, &secret("credentials")).await.unwrap());
+        assert!(db.provider_users().finish(&last, None, &secret("credentials")).await.unwrap());
     }
 
     async fn deleting_ends_credentials_and_claim(db) {
         let user = db.user("a@x").await.id;
         register_provider_user(db, user, "eu_1", "credentials").await;
-        let deleted = db.delete_user(user).await;
+        let deleted = db.users().delete(user).await;
         assert!(matches!(deleted, Err(StorageError::Conflict(why)) if why.contains("registered at a provider")));
-        db.delete_provider_user(user, "fiskil").await.unwrap();
-        db.delete_provider_user(user, "fiskil").await.unwrap();
-        db.delete_provider_user(UserId::new(), "fiskil").await.unwrap();
-        assert_eq!((db.list_provider_users(user).await.unwrap().len(), db.secrets_for("provider_user").await), (0, 0));
+        db.provider_users().delete(user, "fiskil").await.unwrap();
+        db.provider_users().delete(user, "fiskil").await.unwrap();
+        db.provider_users().delete(UserId::new(), "fiskil").await.unwrap();
+        assert_eq!((db.provider_users().list(user).await.unwrap().len(), db.secrets_for("provider_user").await), (0, 0));
         let stale = claimed_registration(db, user, 0).await;
-        db.delete_provider_user(user, "fiskil").await.unwrap();
+        db.provider_users().delete(user, "fiskil").await.unwrap();
         let current = claimed_registration(db, user, 0).await;
-        assert!(!db.finish_provider_user(&stale, None, &secret("late")).await.unwrap());
-        assert!(db.finish_provider_user(&current, None, &secret("credentials")).await.unwrap());
-        db.delete_provider_user(user, "fiskil").await.unwrap();
-        db.delete_user(user).await.unwrap();
+        assert!(!db.provider_users().finish(&stale, None, &secret("late")).await.unwrap());
+        assert!(db.provider_users().finish(&current, None, &secret("credentials")).await.unwrap());
+        db.provider_users().delete(user, "fiskil").await.unwrap();
+        db.users().delete(user).await.unwrap();
     }
 
     async fn unfinished_registration_can_be_undone(db) {
         let user = db.user("a@x").await.id;
         let killed = claimed_registration(db, user, 0).await;
-        assert!(db.set_provider_user_reference(&killed, "ref 1").await.unwrap());
-        let job = db.claim_due_job(job_kinds::PROVIDER_USER, "fiskil", at(30), at(60)).await.unwrap().expect("due");
-        assert_eq!(db.find_abandoned_reference(&job).await.unwrap().as_deref(), Some("ref 1"));
-        assert!(!db.delete_unfinished_provider_user(&killed.job).await.unwrap(), "lease lost");
-        assert!(db.delete_unfinished_provider_user(&job).await.unwrap());
-        assert_eq!(db.list_provider_users(user).await.unwrap().len(), 0);
+        assert!(db.provider_users().set_reference(&killed, "ref 1").await.unwrap());
+        let job = db.jobs().claim_due(job_kinds::PROVIDER_USER, "fiskil", at(30), at(60)).await.unwrap().expect("due");
+        assert_eq!(db.provider_users().find_abandoned_reference(&job).await.unwrap().as_deref(), Some("ref 1"));
+        assert!(!db.provider_users().delete_unfinished(&killed.job).await.unwrap(), "lease lost");
+        assert!(db.provider_users().delete_unfinished(&job).await.unwrap());
+        assert_eq!(db.provider_users().list(user).await.unwrap().len(), 0);
         register_provider_user(db, user, "eu_1", "credentials").await;
-        assert_eq!(db.claim_due_job(job_kinds::PROVIDER_USER, "fiskil", at(999), at(1000)).await.unwrap(), None);
+        assert_eq!(db.jobs().claim_due(job_kinds::PROVIDER_USER, "fiskil", at(999), at(1000)).await.unwrap(), None);
     }
 
     async fn deletion_requires_matching_provider_user(db) {
@@ -119,21 +119,21 @@ both! {
             (UserId::new(), "fiskil", "eu_1"),
         ] {
             assert!(
-                !db.delete_provider_user_of(user, provider, credentials).await.unwrap(),
+                !db.provider_users().delete_of(user, provider, credentials).await.unwrap(),
                 "{provider} {credentials}"
             );
         }
         assert_eq!(db.secrets_for("provider_user").await, 2);
-        assert!(db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap());
-        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap());
-        assert_eq!((db.list_provider_users(user).await.unwrap().len(), db.secrets_for("provider_user").await), (0, 1));
-        assert!(db.find_provider_user_credentials(other, "fiskil").await.unwrap().is_some());
+        assert!(db.provider_users().delete_of(user, "fiskil", "eu_1").await.unwrap());
+        assert!(!db.provider_users().delete_of(user, "fiskil", "eu_1").await.unwrap());
+        assert_eq!((db.provider_users().list(user).await.unwrap().len(), db.secrets_for("provider_user").await), (0, 1));
+        assert!(db.provider_users().find_credentials(other, "fiskil").await.unwrap().is_some());
         let claim = claimed_registration(db, user, 0).await;
-        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap(), "a new registration has begun");
-        assert!(db.finish_provider_user(&claim, None, &secret("credentials")).await.unwrap());
-        assert!(!db.delete_provider_user_of(user, "fiskil", "eu_1").await.unwrap(), "its provider id is unknown");
+        assert!(!db.provider_users().delete_of(user, "fiskil", "eu_1").await.unwrap(), "a new registration has begun");
+        assert!(db.provider_users().finish(&claim, None, &secret("credentials")).await.unwrap());
+        assert!(!db.provider_users().delete_of(user, "fiskil", "eu_1").await.unwrap(), "its provider id is unknown");
         db.raw("DELETE FROM secrets").await;
-        assert!(!db.delete_provider_user_of(other, "fiskil", "eu_2").await.unwrap(), "not registered");
+        assert!(!db.provider_users().delete_of(other, "fiskil", "eu_2").await.unwrap(), "not registered");
     }
 
     async fn unopenable_credentials_are_an_error(db) {
@@ -141,13 +141,13 @@ both! {
         register_provider_user(db, user, "eu_1", "credentials").await;
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         for error in [
-            other_key.find_provider_user_credentials(user, "fiskil").await.unwrap_err(),
-            other_key.list_provider_users(user).await.unwrap_err(),
-            other_key.claim_provider_user(user, "fiskil", at(0), at(9)).await.unwrap_err(),
+            other_key.provider_users().find_credentials(user, "fiskil").await.unwrap_err(),
+            other_key.provider_users().list(user).await.unwrap_err(),
+            other_key.provider_users().claim(user, "fiskil", at(0), at(9)).await.unwrap_err(),
         ] {
             assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
         }
-        let unopenable = other_key.sealed_secrets().await.unwrap().unopenable;
+        let unopenable = other_key.secrets().sealed().await.unwrap().unopenable;
         assert_eq!(
             (unopenable[0].user_id, unopenable[0].purpose.as_str(), unopenable[0].subject.as_str()),
             (user, "provider_user", "fiskil")

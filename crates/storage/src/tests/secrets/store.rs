@@ -16,7 +16,7 @@ async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<Conne
         let credentials = SecretString::from(format!("{{\"number\":{number}}}"));
         let consent = format!("c{number}");
         ids.push(
-            storage.import_connection(&new_connection(user, &consent, &credentials), &[], at(1)).await.unwrap().id,
+            storage.connections().import(&new_connection(user, &consent, &credentials), &[], at(1)).await.unwrap().id,
         );
     }
     ids
@@ -31,19 +31,19 @@ both! {
         let user = db.user("a@x").await;
         let first = db.connection(user.id, "c1", &[]).await.id;
         let second = db.connection(user.id, "c2", &[]).await.id;
-        let secrets = db.sealed_secrets().await.unwrap();
+        let secrets = db.secrets().sealed().await.unwrap();
         assert_eq!((secrets.by_key["random"], secrets.opened_by["random"], secrets.unopenable), (2, 2, vec![]));
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        let secrets = other_key.sealed_secrets().await.unwrap();
+        let secrets = other_key.secrets().sealed().await.unwrap();
         assert_eq!((secrets.by_key["random"], secrets.opened_by["random"], secrets.unopenable.len()), (2, 0, 2));
-        let error = other_key.find_credentials(user.id, first).await.unwrap_err();
+        let error = other_key.secrets().find_credentials(user.id, first).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
         db.raw(&format!(
             "UPDATE secrets SET sealed = (SELECT sealed FROM secrets WHERE subject = '{first}')
              WHERE subject = '{second}'"
         ))
         .await;
-        let unopenable = db.sealed_secrets().await.unwrap().unopenable;
+        let unopenable = db.secrets().sealed().await.unwrap().unopenable;
         assert_eq!(
             (unopenable.len(), &unopenable[0].why),
             (1, &SealError::DoesNotOpen),
@@ -61,22 +61,22 @@ both! {
         let ids = connections(&old, user, 120).await;
         let revision = db.revision(user).await;
         let both = with_keys(db, &[2, 1]).await;
-        assert_eq!(both.sealing_key_id(), "k2");
+        assert_eq!(both.secrets().sealing_key_id(), "k2");
         assert_eq!(counts(&rotate(&both).await), (120, 0, 0));
         assert_eq!(counts(&rotate(&both).await), (0, 120, 0), "already rotated");
-        assert_eq!(both.count_secrets().await.unwrap(), 120);
-        let secrets = both.sealed_secrets().await.unwrap();
+        assert_eq!(both.secrets().count().await.unwrap(), 120);
+        let secrets = both.secrets().sealed().await.unwrap();
         assert_eq!(secrets.by_key.into_iter().collect::<Vec<_>>(), [("k2".to_owned(), 120)]);
         let new = with_keys(db, &[2]).await;
         for (number, id) in ids.iter().enumerate() {
-            let credentials = new.find_credentials(user, *id).await.unwrap().unwrap();
+            let credentials = new.secrets().find_credentials(user, *id).await.unwrap().unwrap();
             assert_eq!(credentials.expose_secret(), format!("{{\"number\":{number}}}"));
         }
-        let error = old.find_credentials(user, ids[0]).await.unwrap_err();
+        let error = old.secrets().find_credentials(user, ids[0]).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(id)) if id == "k2"));
         assert_eq!(db.revision(user).await, revision, "cached answers stay valid");
         let leftovers = if db.kind() == "sqlite" { Leftovers::None } else { Leftovers::ServerManaged };
-        assert_eq!(new.erase_leftovers().await.unwrap(), leftovers);
+        assert_eq!(new.secrets().erase_leftovers().await.unwrap(), leftovers);
         assert_eq!(counts(&rotate(&new).await), (0, 120, 0));
     }
 
@@ -86,13 +86,13 @@ both! {
         let (mut ids, mut keys) = (Vec::new(), Vec::new());
         for user in [user, other] {
             let id = old
-                .import_connection(&new_connection(user, &format!("c {user}"), &credentials()), &[], at(1))
+                .connections().import(&new_connection(user, &format!("c {user}"), &credentials()), &[], at(1))
                 .await
                 .unwrap()
                 .id;
-            keys.push(old.fingerprint_key(user, id).await.unwrap().expect("made"));
+            keys.push(old.syncs().fingerprint_key(user, id).await.unwrap().expect("made"));
             let endpoint = endpoint(&old, user, &[]).await;
-            assert!(old.rotate_endpoint_secret(user, endpoint, &secret("second"), at(100)).await.unwrap());
+            assert!(old.endpoints().rotate_secret(user, endpoint, &secret("second"), at(100)).await.unwrap());
             ids.push((id, endpoint));
             register_provider_user(&old, user, "eu_1", &format!("provider user {user}")).await;
             for number in 0..30 {
@@ -103,17 +103,17 @@ both! {
         assert_eq!(counts(&rotate(&both).await), (70, 0, 0));
         let new = with_keys(db, &[2]).await;
         assert_eq!(
-            new.sealed_secrets().await.unwrap().opened_by.into_iter().collect::<Vec<_>>(),
+            new.secrets().sealed().await.unwrap().opened_by.into_iter().collect::<Vec<_>>(),
             [("k2".to_owned(), 70)]
         );
         for ((user, (id, endpoint)), key) in [user, other].into_iter().zip(ids).zip(keys) {
-            assert_eq!(new.find_credentials(user, id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
+            assert_eq!(new.secrets().find_credentials(user, id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
             assert_eq!(
-                new.find_provider_user_credentials(user, "fiskil").await.unwrap().unwrap().expose_secret(),
+                new.provider_users().find_credentials(user, "fiskil").await.unwrap().unwrap().expose_secret(),
                 format!("provider user {user}")
             );
-            assert_eq!(new.fingerprint_key(user, id).await.unwrap().unwrap().expose_secret(), key.expose_secret());
-            let secrets = new.endpoint_secrets(user, endpoint, at(99)).await.unwrap().expect("there");
+            assert_eq!(new.syncs().fingerprint_key(user, id).await.unwrap().unwrap().expose_secret(), key.expose_secret());
+            let secrets = new.endpoints().secrets(user, endpoint, at(99)).await.unwrap().expect("there");
             assert_eq!((secrets.current.expose_secret(), secrets.old.unwrap().expose_secret()), ("second", SECRET));
         }
         let claims = new.claim_due_link_sessions(at(99), at(100), 99).await.unwrap();
@@ -134,10 +134,10 @@ both! {
             "UPDATE secrets SET purpose = 'provider_user'".to_owned(),
             format!("UPDATE secrets SET user_id = '{other}'"),
         ] {
-            assert!(db.sealed_secrets().await.unwrap().unopenable.is_empty());
+            assert!(db.secrets().sealed().await.unwrap().unopenable.is_empty());
             let before = db.texts("SELECT subject FROM secrets").await.remove(0);
             db.raw(&change).await;
-            assert_eq!(db.sealed_secrets().await.unwrap().unopenable.len(), 1, "{change}");
+            assert_eq!(db.secrets().sealed().await.unwrap().unopenable.len(), 1, "{change}");
             db.raw(&format!("UPDATE secrets SET user_id = '{user}', purpose = 'credentials', subject = '{before}'"))
                 .await;
         }
@@ -149,13 +149,13 @@ both! {
         let credentials = credentials();
         let other_key = with_keys(db, &[9])
             .await
-            .import_connection(&new_connection(user, "lost", &credentials), &[], at(1))
+            .connections().import(&new_connection(user, "lost", &credentials), &[], at(1))
             .await
             .unwrap()
             .id;
         let both = with_keys(db, &[2, 1]).await;
         assert_eq!(counts(&rotate(&both).await), (3, 0, 1));
-        let unopenable = both.sealed_secrets().await.unwrap().unopenable;
+        let unopenable = both.secrets().sealed().await.unwrap().unopenable;
         assert_eq!(
             (&unopenable[0].subject, &unopenable[0].why),
             (&other_key.to_string(), &SealError::UnknownKeyId("k9".to_owned()))
@@ -163,7 +163,7 @@ both! {
         // With the missing key, the rotation covers it.
         assert_eq!(counts(&rotate(&with_keys(db, &[2, 1, 9]).await).await), (1, 3, 0));
         assert_eq!(
-            with_keys(db, &[2]).await.find_credentials(user, other_key).await.unwrap().unwrap().expose_secret(),
+            with_keys(db, &[2]).await.secrets().find_credentials(user, other_key).await.unwrap().unwrap().expose_secret(),
             CREDENTIALS
         );
     }
@@ -173,15 +173,15 @@ both! {
         let ids = connections(&with_keys(db, &[1]).await, user, 8).await;
         for polls in 0..30 {
             let both = with_keys(db, &[2, 1]).await;
-            cancel_after(polls, both.reseal_batch(None)).await;
+            cancel_after(polls, both.secrets().reseal_batch(None)).await;
             for id in &ids {
-                assert!(both.find_credentials(user, *id).await.unwrap().is_some(), "{polls}");
+                assert!(both.secrets().find_credentials(user, *id).await.unwrap().is_some(), "{polls}");
             }
         }
         let both = with_keys(db, &[2, 1]).await;
         let total = rotate(&both).await;
         assert_eq!((total.resealed + total.already_current, total.unopenable), (8, 0));
-        assert_eq!(both.sealed_secrets().await.unwrap().opened_by["k2"], 8);
+        assert_eq!(both.secrets().sealed().await.unwrap().opened_by["k2"], 8);
     }
 
     // Instances renew credentials under the old and the new key while the rotation runs.
@@ -198,7 +198,7 @@ both! {
                         let credentials = SecretString::from(format!("{{\"number\":{number},\"round\":{round}}}"));
                         let consent = format!("c{number}");
                         writer
-                            .import_connection(&new_connection(user, &consent, &credentials), &[], at(2))
+                            .connections().import(&new_connection(user, &consent, &credentials), &[], at(2))
                             .await
                             .unwrap();
                     }
@@ -219,7 +219,7 @@ both! {
         rotate(&with_keys(db, &[2, 1]).await).await;
         let new = with_keys(db, &[2]).await;
         for (number, id) in ids.iter().enumerate() {
-            let credentials = new.find_credentials(user, *id).await.unwrap().unwrap();
+            let credentials = new.secrets().find_credentials(user, *id).await.unwrap().unwrap();
             assert_eq!(
                 credentials.expose_secret(),
                 format!("{{\"number\":{number},\"round\":9}}"),

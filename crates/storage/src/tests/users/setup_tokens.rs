@@ -5,7 +5,7 @@ use crate::tests::support::{TestDb, at, both, key, setup_token};
 use crate::{KeyRecord, NewSetupToken, SetupTokenClaim, Storage, StorageError};
 
 async fn claim(db: &Storage, token: u8, new_key: u8, now: i64) -> SetupTokenClaim {
-    db.claim_setup_token(&setup_token(token), &key(new_key), at(now)).await.unwrap()
+    db.setup_tokens().claim(&setup_token(token), &key(new_key), at(now)).await.unwrap()
 }
 
 async fn claimed(db: &Storage, token: u8, new_key: u8, now: i64) -> KeyRecord {
@@ -16,7 +16,7 @@ async fn claimed(db: &Storage, token: u8, new_key: u8, now: i64) -> KeyRecord {
 }
 
 async fn events(db: &TestDb, user: UserId, key: KeyId) -> Vec<(i64, String)> {
-    let audit = db.list_key_audit(user, key).await.unwrap();
+    let audit = db.setup_tokens().list_key_audit(user, key).await.unwrap();
     audit.into_iter().map(|row| (row.at.as_second() - at(0).as_second(), row.event)).collect()
 }
 
@@ -26,10 +26,10 @@ both! {
         insert_setup_token(db, user, 1, at(60)).await;
         let created = claimed(db, 1, 9, 59).await;
         assert_eq!((created.name.as_str(), created.created_at, created.expires_at), ("Actual", at(59), None));
-        assert_eq!(db.list_keys(user).await.unwrap(), std::slice::from_ref(&created));
-        assert_eq!(db.find_caller(&key(9), at(60)).await.unwrap().expect("works").caller.user_id, user);
-        db.revoke_key(created.id, at(61)).await.unwrap();
-        assert_eq!(db.find_caller(&key(9), at(62)).await.unwrap(), None);
+        assert_eq!(db.keys().list(user).await.unwrap(), std::slice::from_ref(&created));
+        assert_eq!(db.keys().find_caller(&key(9), at(60)).await.unwrap().expect("works").caller.user_id, user);
+        db.keys().revoke(created.id, at(61)).await.unwrap();
+        assert_eq!(db.keys().find_caller(&key(9), at(62)).await.unwrap(), None);
         assert_eq!(events(db, user, created.id).await, [(59, "claimed".to_owned())]);
     }
 
@@ -43,7 +43,7 @@ both! {
             let SetupTokenClaim::Repeated { user_id, key_id } = repeated else { panic!("{repeated:?}") };
             assert_eq!((user_id, key_id), (user, created.id));
         }
-        assert_eq!(db.list_keys(user).await.unwrap().len(), 1);
+        assert_eq!(db.keys().list(user).await.unwrap().len(), 1);
         let rejected = || "claim_rejected".to_owned();
         assert_eq!(
             events(db, user, created.id).await,
@@ -57,7 +57,7 @@ both! {
         for (token, now) in [(2, 10), (1, 60), (1, 61)] {
             assert!(matches!(claim(db, token, 9, now).await, SetupTokenClaim::Unknown), "{token} {now}");
         }
-        assert_eq!(db.list_keys(user).await.unwrap(), []);
+        assert_eq!(db.keys().list(user).await.unwrap(), []);
         assert_eq!(db.texts("SELECT id FROM key_audit").await, [""; 0]);
     }
 
@@ -74,7 +74,7 @@ both! {
                 other => panic!("{other:?}"),
             };
             assert_eq!(created, repeated);
-            assert_eq!(db.list_keys(user).await.unwrap().len(), usize::from(token) + 1);
+            assert_eq!(db.keys().list(user).await.unwrap().len(), usize::from(token) + 1);
             assert_eq!(events(db, user, created).await.len(), 2);
         }
     }
@@ -93,10 +93,10 @@ both! {
         let token: SetupToken = setup_token(1);
         let user = db.user("a@x").await.id;
         let new = |user_id| NewSetupToken { user_id, token: &token, name: "n", expires_at: at(60) };
-        let error = db.insert_setup_token(&new(UserId::new()), at(0)).await.unwrap_err();
+        let error = db.setup_tokens().insert(&new(UserId::new()), at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
-        db.insert_setup_token(&new(user), at(0)).await.unwrap();
-        let error = db.insert_setup_token(&new(user), at(0)).await.unwrap_err();
+        db.setup_tokens().insert(&new(user), at(0)).await.unwrap();
+        let error = db.setup_tokens().insert(&new(user), at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("this setup token")), "{error:?}");
     }
 
@@ -107,7 +107,7 @@ both! {
         }
         claimed(db, 1, 8, 10).await;
         claimed(db, 3, 9, 10).await;
-        db.delete_user(user).await.unwrap();
+        db.users().delete(user).await.unwrap();
         for table in ["setup_tokens", "key_audit"] {
             let left = db.texts(&format!("SELECT DISTINCT user_id FROM {table}")).await;
             assert_eq!(left, [other.to_string()], "{table}");
@@ -121,7 +121,7 @@ both! {
             insert_setup_token(db, user, number, at(60)).await;
         }
         claimed(db, 1, 8, 10).await;
-        db.set_restore_decided().await.unwrap();
+        db.backups().set_restore_decided().await.unwrap();
         assert!(matches!(claim(db, 2, 9, 20).await, SetupTokenClaim::Unknown), "may have been claimed since");
         assert!(matches!(claim(db, 1, 9, 20).await, SetupTokenClaim::Repeated { .. }));
     }
@@ -133,8 +133,8 @@ both! {
             insert_setup_token(db, user, number, at(expires_at)).await;
         }
         claimed(db, 1, 8, 10).await;
-        assert_eq!(db.delete_outdated(at(59 + 30 * DAY)).await.unwrap(), 0);
-        assert_eq!(db.delete_outdated(at(60 + 30 * DAY)).await.unwrap(), 2);
+        assert_eq!(db.link_sessions().delete_outdated(at(59 + 30 * DAY)).await.unwrap(), 0);
+        assert_eq!(db.link_sessions().delete_outdated(at(60 + 30 * DAY)).await.unwrap(), 2);
         assert_eq!(db.texts("SELECT 'x' FROM setup_tokens").await.len(), 1);
         assert_eq!(db.texts("SELECT event FROM key_audit").await, ["claimed"], "kept with the key");
     }

@@ -7,30 +7,30 @@ use crate::{NewUser, StorageError, UserChange};
 both! {
     async fn finds_what_was_added(db) {
         let new = NewUser { email: "Zoë@Example.com", plan: Plan::Developer, timezone: Some("Pacific/Auckland") };
-        let user = db.insert_user(&new, "2026-11-21T03:04:05.123456789Z".parse().unwrap()).await.unwrap();
+        let user = db.users().insert(&new, "2026-11-21T03:04:05.123456789Z".parse().unwrap()).await.unwrap();
         assert_eq!(user.created_at.to_string(), "2026-11-21T03:04:05.123456Z");
-        assert_eq!(db.find_user(user.id).await.unwrap(), Some(user.clone()));
-        assert_eq!(db.find_user(UserId::new()).await.unwrap(), None);
+        assert_eq!(db.users().find(user.id).await.unwrap(), Some(user.clone()));
+        assert_eq!(db.users().find(UserId::new()).await.unwrap(), None);
         for email in ["zoë@example.com", "ZOË@EXAMPLE.COM", "Zoë@Example.com"] {
-            assert_eq!(db.find_user_by_email(email).await.unwrap().as_ref(), Some(&user), "{email}");
+            assert_eq!(db.users().find_by_email(email).await.unwrap().as_ref(), Some(&user), "{email}");
         }
-        assert_eq!(db.find_user_by_email("zoe@example.com").await.unwrap(), None);
+        assert_eq!(db.users().find_by_email("zoe@example.com").await.unwrap(), None);
     }
 
     async fn email_is_unique_ignoring_case(db) {
         db.user("ärger@example.com").await;
         let again = NewUser { email: "ÄRGER@example.com", plan: Plan::Saver, timezone: None };
-        let error = db.insert_user(&again, at(1)).await.unwrap_err();
+        let error = db.users().insert(&again, at(1)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("a user with this e-mail address")), "{error:?}");
         assert!(!format!("{error:?} {error}").contains("example"));
-        assert_eq!(db.list_users().await.unwrap().len(), 1);
+        assert_eq!(db.users().list().await.unwrap().len(), 1);
     }
 
     async fn lists_by_email(db) {
         for email in ["émile@x", "Zed@x", "bob@x", "Anna@x"] {
             db.user(email).await;
         }
-        let emails: Vec<_> = db.list_users().await.unwrap().into_iter().map(|user| user.email).collect();
+        let emails: Vec<_> = db.users().list().await.unwrap().into_iter().map(|user| user.email).collect();
         assert_eq!(emails, ["Anna@x", "bob@x", "Zed@x", "émile@x"]);
     }
 
@@ -39,93 +39,93 @@ both! {
         let other = db.user("b@x").await;
         assert_eq!(db.revision(user.id).await, 0);
         let plan = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
-        let changed = db.update_user(user.id, &plan).await.unwrap();
+        let changed = db.users().update(user.id, &plan).await.unwrap();
         assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, None));
         assert_eq!(db.revision(user.id).await, 1);
         let zone = UserChange { timezone: Some(Some("Asia/Tokyo")), ..UserChange::default() };
-        let changed = db.update_user(user.id, &zone).await.unwrap();
+        let changed = db.users().update(user.id, &zone).await.unwrap();
         assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
         let zone_name =
-            async || db.find_zone(user.id).await.unwrap().and_then(|zone| zone.iana_name().map(str::to_owned));
+            async || db.users().find_zone(user.id).await.unwrap().and_then(|zone| zone.iana_name().map(str::to_owned));
         assert_eq!(zone_name().await.as_deref(), Some("Asia/Tokyo"));
-        assert_eq!(db.find_user(user.id).await.unwrap(), Some(changed));
+        assert_eq!(db.users().find(user.id).await.unwrap(), Some(changed));
         assert_eq!(db.revision(user.id).await, 2);
         for same in [plan, zone, UserChange::default()] {
-            db.update_user(user.id, &same).await.unwrap();
+            db.users().update(user.id, &same).await.unwrap();
         }
         assert_eq!(db.revision(user.id).await, 2, "nothing changed");
         let none = UserChange { timezone: Some(None), ..UserChange::default() };
-        assert_eq!(db.update_user(user.id, &none).await.unwrap().timezone, None);
+        assert_eq!(db.users().update(user.id, &none).await.unwrap().timezone, None);
         assert_eq!(zone_name().await.as_deref(), Some("Australia/Sydney"));
-        assert!(db.find_zone(UserId::new()).await.unwrap().is_none());
+        assert!(db.users().find_zone(UserId::new()).await.unwrap().is_none());
         assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (3, 0));
-        let error = db.update_user(UserId::new(), &plan).await.unwrap_err();
+        let error = db.users().update(UserId::new(), &plan).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
     }
 
     async fn email_address_changes_and_stays_unique(db) {
         let (user, other) = (db.user("a@x").await, db.user("b@x").await);
         let to = |email| UserChange { email: Some(email), ..UserChange::default() };
-        let changed = db.update_user(user.id, &to("New@x")).await.unwrap();
+        let changed = db.users().update(user.id, &to("New@x")).await.unwrap();
         assert_eq!((changed.email.as_str(), changed.plan), ("New@x", user.plan));
-        assert_eq!(db.find_user_by_email("new@X").await.unwrap(), Some(changed.clone()));
-        assert_eq!(db.find_user_by_email("a@x").await.unwrap(), None);
-        let error = db.update_user(user.id, &to("B@x")).await.unwrap_err();
+        assert_eq!(db.users().find_by_email("new@X").await.unwrap(), Some(changed.clone()));
+        assert_eq!(db.users().find_by_email("a@x").await.unwrap(), None);
+        let error = db.users().update(user.id, &to("B@x")).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(why) if why.contains("e-mail")), "{error:?}");
-        assert_eq!(db.list_users().await.unwrap(), [other, changed]);
+        assert_eq!(db.users().list().await.unwrap(), [other, changed]);
     }
 
     async fn user_with_connections_is_not_deleted(db) {
         let user = db.user("a@x").await;
-        db.insert_key(user.id, &key(1), "k", None, at(0)).await.unwrap();
+        db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
         let connection = db.connection(user.id, "c", &[]).await;
-        let error = db.delete_user(user.id).await.unwrap_err();
+        let error = db.users().delete(user.id).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(why) if why.contains("connections")), "{error:?}");
         register_provider_user(db, user.id, "eu_1", "credentials").await;
-        let error = db.delete_user(user.id).await.unwrap_err();
+        let error = db.users().delete(user.id).await.unwrap_err();
         assert!(
             matches!(error, StorageError::Conflict(why) if why.contains("connections")),
             "connections are checked first: {error:?}"
         );
-        db.delete_provider_user(user.id, "fiskil").await.unwrap();
-        assert_eq!(db.list_keys(user.id).await.unwrap().len(), 1, "nothing was deleted");
+        db.provider_users().delete(user.id, "fiskil").await.unwrap();
+        assert_eq!(db.keys().list(user.id).await.unwrap().len(), 1, "nothing was deleted");
         assert!(db.remove(user.id, connection.id, at(1)).await);
-        db.delete_user(user.id).await.unwrap();
-        assert_eq!(db.find_user(user.id).await.unwrap(), None);
-        assert_eq!(db.find_caller(&key(1), at(1)).await.unwrap(), None);
-        assert_eq!(db.list_audit(connection.id).await.unwrap().len(), 3, "the audit outlives the user");
-        assert!(matches!(db.delete_user(user.id).await, Err(StorageError::NotFound("user"))));
+        db.users().delete(user.id).await.unwrap();
+        assert_eq!(db.users().find(user.id).await.unwrap(), None);
+        assert_eq!(db.keys().find_caller(&key(1), at(1)).await.unwrap(), None);
+        assert_eq!(db.connections().list_audit(connection.id).await.unwrap().len(), 3, "the audit outlives the user");
+        assert!(matches!(db.users().delete(user.id).await, Err(StorageError::NotFound("user"))));
     }
 
     async fn deleting_user_deletes_link_rows(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         for user in [user, other] {
-            db.insert_link(&new_link(user, &user.to_string(), at(60)), at(0)).await.unwrap();
+            db.links().insert(&new_link(user, &user.to_string(), at(60)), at(0)).await.unwrap();
             session_with_callback(db, user, &format!("callback {user}")).await;
-            db.insert_link_session(&new_session(user, &format!("started {user}")), at(0)).await.unwrap();
+            db.link_sessions().insert(&new_session(user, &format!("started {user}")), at(0)).await.unwrap();
         }
         register_provider_user(db, user, "eu_1", "credentials").await;
-        let error = db.delete_user(user).await.unwrap_err();
+        let error = db.users().delete(user).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(why) if why.contains("registered")), "{error:?}");
         assert_eq!(db.secrets_for("link_session").await, 2, "nothing was deleted");
-        db.delete_provider_user(user, "fiskil").await.unwrap();
-        db.delete_user(user).await.unwrap();
+        db.provider_users().delete(user, "fiskil").await.unwrap();
+        db.users().delete(user).await.unwrap();
         for (table, left) in [("users", 1), ("links", 1), ("link_sessions", 2), ("secrets", 1), ("provider_users", 0)] {
             assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), left, "{table}");
         }
-        db.delete_user(other).await.unwrap();
+        db.users().delete(other).await.unwrap();
     }
 
     async fn an_unknown_plan_is_corrupt(db) {
         let user = db.user("a@x").await;
         db.raw("UPDATE users SET plan = 'platinum'").await;
-        assert!(matches!(db.find_user(user.id).await, Err(StorageError::Corrupt("a plan"))));
+        assert!(matches!(db.users().find(user.id).await, Err(StorageError::Corrupt("a plan"))));
     }
 
     async fn unusual_texts_are_kept(db) {
         for email in ["o'hara@x", "a$1@x", "\"; DROP TABLE users; --", "%_@x", "日本@x", ""] {
             let user = db.user(email).await;
-            assert_eq!(db.find_user_by_email(email).await.unwrap(), Some(user), "{email}");
+            assert_eq!(db.users().find_by_email(email).await.unwrap(), Some(user), "{email}");
         }
     }
 }

@@ -147,7 +147,7 @@ impl Play<'_> {
         match self.random.below(17) {
             0 | 1 => {
                 let key = JobKey::new(job_kinds::SYNC, self.user, *self.random.one_of(&self.connections).unwrap());
-                let claim = db.claim_job(&key, at(now), at(now + 9)).await.unwrap();
+                let claim = db.jobs().claim(&key, at(now), at(now + 9)).await.unwrap();
                 let found = claim.is_some();
                 self.syncs.extend(claim);
                 format!("claim sync: {found}")
@@ -155,7 +155,7 @@ impl Play<'_> {
             2..=4 => self.finish_sync(now).await,
             5 | 6 => {
                 let failing = self.random.below(2) == 0;
-                let mut claims = db.claim_due_endpoints(at(now), at(now + 9), 99, failing).await.unwrap();
+                let mut claims = db.deliveries().claim_endpoints(at(now), at(now + 9), 99, failing).await.unwrap();
                 claims.sort_by_key(|claim| self.endpoints.iter().position(|id| *id == claim.endpoint_id));
                 let found = format!("claim: {:?}", claims.iter().map(|claim| &claim.failing_since).collect::<Vec<_>>());
                 self.claims.extend(claims);
@@ -164,28 +164,33 @@ impl Play<'_> {
             7..=9 => self.finish_attempts(now).await,
             10 => {
                 let Some(claim) = self.random.one_of(&self.claims) else { return String::new() };
-                format!("release: {}", db.release_endpoint(claim, at(now)).await.unwrap())
+                format!("release: {}", db.deliveries().release_endpoint(claim, at(now)).await.unwrap())
             }
-            11 => format!("redeliver: {}", db.redeliver(self.user, endpoint, event, at(now)).await.unwrap()),
+            11 => {
+                format!("redeliver: {}", db.deliveries().redeliver(self.user, endpoint, event, at(now)).await.unwrap())
+            }
             12 => {
                 // Deliveries to a disabled endpoint have failed.
-                db.enable_endpoint(self.user, endpoint).await.unwrap();
-                format!("recover: {}", db.recover(self.user, endpoint, at(now - 30), at(now)).await.unwrap())
+                db.endpoints().enable(self.user, endpoint).await.unwrap();
+                format!(
+                    "recover: {}",
+                    db.deliveries().recover(self.user, endpoint, at(now - 30), at(now)).await.unwrap()
+                )
             }
             13 => match self.random.below(4) {
-                0 => format!("disable: {:?}", db.disable_endpoint(self.user, endpoint, "x", at(now)).await.unwrap()),
+                0 => format!("disable: {:?}", db.endpoints().disable(self.user, endpoint, "x", at(now)).await.unwrap()),
                 1 => match self.random.claim(&self.claims) {
                     Some(claim) => {
-                        format!("disable: {}", db.disable_claimed_endpoint(claim, "x", at(now)).await.unwrap())
+                        format!("disable: {}", db.deliveries().disable_endpoint(claim, "x", at(now)).await.unwrap())
                     }
                     None => String::new(),
                 },
-                _ => format!("enable: {}", db.enable_endpoint(self.user, endpoint).await.unwrap()),
+                _ => format!("enable: {}", db.endpoints().enable(self.user, endpoint).await.unwrap()),
             },
             14 => match self.random.below(6) {
-                0 => format!("cleanup: {}", db.delete_outdated_webhook_events(at(now - 40), 3).await.unwrap()),
+                0 => format!("cleanup: {}", db.webhook_events().delete_outdated(at(now - 40), 3).await.unwrap()),
                 1 | 2 => {
-                    let deleted = db.delete_endpoint(self.user, endpoint).await.unwrap();
+                    let deleted = db.endpoints().delete(self.user, endpoint).await.unwrap();
                     self.add_endpoint().await;
                     format!("delete: {deleted}")
                 }
@@ -201,14 +206,19 @@ impl Play<'_> {
                 let result = PingResult { at: at(now), duration_ms: 7, status: Some(200), error: None, delivered };
                 let (event, run) = (EventId::from(self.id()), SyncRunId::from(self.id()));
                 self.events.push(event);
-                format!("ping: {}", db.insert_ping(self.user, endpoint, event, run, &result).await.unwrap())
+                format!(
+                    "ping: {}",
+                    db.deliveries().insert_ping(self.user, endpoint, event, run, &result).await.unwrap()
+                )
             }
         }
     }
 
     async fn change_status(&mut self, now: i64) -> String {
         let connection = *self.random.one_of(&self.connections).unwrap();
-        let Some(found) = self.db.find_connection(self.user, connection).await.unwrap() else { return String::new() };
+        let Some(found) = self.db.connections().find(self.user, connection).await.unwrap() else {
+            return String::new();
+        };
         let (from, to) = match found.status {
             ConnectionStatus::Active => (ConnectionStatus::Active, ConnectionStatus::Revoked),
             other => (other, ConnectionStatus::Active),
@@ -248,14 +258,14 @@ impl Play<'_> {
             event_type: if self.random.below(3) == 0 { EventType::TradesSynced } else { EventType::TransactionsSynced },
             events: &events,
         };
-        let written = self.db.finish_sync(&claim, &finished).await.unwrap();
+        let written = self.db.syncs().finish(&claim, &finished).await.unwrap();
         self.events.extend(events.iter().map(|event| event.id));
         format!("finish sync: {written:?}")
     }
 
     async fn finish_attempts(&mut self, now: i64) -> String {
         let Some(claim) = self.random.claim(&self.claims).cloned() else { return String::new() };
-        let due = self.db.list_due_deliveries(&claim, at(now), 99).await.unwrap();
+        let due = self.db.deliveries().list_due(&claim, at(now), 99).await.unwrap();
         let mut attempts = Vec::new();
         for due in &due {
             let outcome = match self.random.below(5) {
@@ -269,8 +279,8 @@ impl Play<'_> {
             let finished = finished_attempt(&new, run, now, outcome);
             attempts.push(FinishedAttempt { attempt: due.attempts + 1, ..finished });
         }
-        let finished = self.db.finish_attempts(&claim, &attempts, at(now)).await.unwrap();
-        let twice = self.db.finish_attempts(&claim, &attempts, at(now)).await.unwrap();
+        let finished = self.db.deliveries().finish_attempts(&claim, &attempts, at(now)).await.unwrap();
+        let twice = self.db.deliveries().finish_attempts(&claim, &attempts, at(now)).await.unwrap();
         format!("finish attempts: {} of {}: {finished} {twice}", attempts.len(), due.len())
     }
 

@@ -17,12 +17,12 @@ use crate::{
 use DeliveryState::{Delivered, Failed, Pending, Waiting};
 
 async fn due(db: &Storage, now: i64, failing: bool) -> Vec<ClaimedEndpoint> {
-    db.claim_due_endpoints(at(now), at(now + 30), 8, failing).await.unwrap()
+    db.deliveries().claim_endpoints(at(now), at(now + 30), 8, failing).await.unwrap()
 }
 
 /// The event ids of the due deliveries.
 async fn due_events(db: &Storage, claim: &ClaimedEndpoint, now: i64) -> Vec<EventId> {
-    db.list_due_deliveries(claim, at(now), 99).await.unwrap().into_iter().map(|due| due.event.id).collect()
+    db.deliveries().list_due(claim, at(now), 99).await.unwrap().into_iter().map(|due| due.event.id).collect()
 }
 
 fn endpoint_ids(claims: &[ClaimedEndpoint]) -> Vec<EndpointId> {
@@ -43,23 +43,23 @@ both! {
         assert_eq!((claim.user_id, claim.endpoint_id, claim.failing_since), (user, id, None));
         assert_eq!(claim.url, "https://hooks.example.com/x");
         assert_eq!(due(db, 49, false).await, [], "leased");
-        let listed = db.list_due_deliveries(&claim, at(20), 9).await.unwrap();
+        let listed = db.deliveries().list_due(&claim, at(20), 9).await.unwrap();
         assert_eq!((listed.len(), listed[0].attempts), (1, 0));
-        assert_eq!(Some(listed[0].event.clone()), db.find_webhook_event(user, events[0].id).await.unwrap());
+        assert_eq!(Some(listed[0].event.clone()), db.webhook_events().find(user, events[0].id).await.unwrap());
         assert_eq!((listed[0].event.rows.len(), listed[0].event.sync_run_id), (2, run));
-        assert_eq!(db.list_due_deliveries(&claim, at(19), 9).await.unwrap(), []);
+        assert_eq!(db.deliveries().list_due(&claim, at(19), 9).await.unwrap(), []);
         let next = due(db, 60, false).await.remove(0);
         assert_eq!(due_events(db, &claim, 60).await, []);
         assert!(
-            !db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 61, AttemptOutcome::Delivered)], at(61))
+            !db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[0], run, 61, AttemptOutcome::Delivered)], at(61))
                 .await
                 .unwrap()
         );
-        assert!(!db.disable_claimed_endpoint(&claim, "gone", at(61)).await.unwrap());
-        assert!(!db.release_endpoint(&claim, at(60)).await.unwrap());
+        assert!(!db.deliveries().disable_endpoint(&claim, "gone", at(61)).await.unwrap());
+        assert!(!db.deliveries().release_endpoint(&claim, at(60)).await.unwrap());
         assert_eq!(due_events(db, &next, 60).await, [events[0].id]);
-        assert!(db.release_endpoint(&next, at(60)).await.unwrap());
-        assert!(!db.release_endpoint(&next, at(60)).await.unwrap(), "released");
+        assert!(db.deliveries().release_endpoint(&next, at(60)).await.unwrap());
+        assert!(!db.deliveries().release_endpoint(&next, at(60)).await.unwrap(), "released");
         assert_eq!(endpoint_ids(&due(db, 61, false).await), [id]);
     }
 
@@ -75,8 +75,8 @@ both! {
         let mut seen = Vec::new();
         while seen.len() < all.len() {
             let (one, other) = tokio::join!(
-                handles[0].claim_due_endpoints(at(100), at(200), 3, false),
-                handles[1].claim_due_endpoints(at(100), at(200), 3, false),
+                handles[0].deliveries().claim_endpoints(at(100), at(200), 3, false),
+                handles[1].deliveries().claim_endpoints(at(100), at(200), 3, false),
             );
             let claims = [one.unwrap(), other.unwrap()].concat();
             assert!(!claims.is_empty());
@@ -96,8 +96,8 @@ both! {
         finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
         let mut order = Vec::new();
         for now in 100..106 {
-            let claim = db.claim_due_endpoints(at(now), at(now + 30), 1, false).await.unwrap().remove(0);
-            assert!(db.release_endpoint(&claim, at(now)).await.unwrap());
+            let claim = db.deliveries().claim_endpoints(at(now), at(now + 30), 1, false).await.unwrap().remove(0);
+            assert!(db.deliveries().release_endpoint(&claim, at(now)).await.unwrap());
             order.push(claim.endpoint_id);
         }
         assert_eq!((&order[..3], &order[3..]), (&ids[..], &ids[..]), "round robin");
@@ -114,27 +114,27 @@ both! {
         let claim = claimed_endpoint(db, id, 30).await;
         assert_eq!(due_events(db, &claim, 30).await, [events[0].id, other[0].id]);
         let retry = finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)));
-        assert!(db.finish_attempts(&claim, &[retry], at(31)).await.unwrap());
+        assert!(db.deliveries().finish_attempts(&claim, &[retry], at(31)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Pending, Waiting, Waiting, Pending, Waiting]);
         assert_eq!(due_events(db, &claim, 39).await, [other[0].id]);
         let both = [
             FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) },
             finished_attempt(&other[0], other_run, 40, AttemptOutcome::Failed),
         ];
-        assert!(db.finish_attempts(&claim, &both, at(41)).await.unwrap());
+        assert!(db.deliveries().finish_attempts(&claim, &both, at(41)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
         assert_eq!(due_events(db, &claim, 40).await, [], "due when the chunk before has ended");
         assert_eq!(due_events(db, &claim, 41).await, [events[1].id, other[1].id]);
         // Attempts of ended deliveries change nothing.
-        assert!(db.finish_attempts(&claim, &both, at(42)).await.unwrap());
+        assert!(db.deliveries().finish_attempts(&claim, &both, at(42)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
         assert!(
-            db.finish_attempts(&claim, &[finished_attempt(&events[1], run, 43, AttemptOutcome::Delivered)], at(43))
+            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[1], run, 43, AttemptOutcome::Delivered)], at(43))
                 .await
                 .unwrap()
         );
         assert!(
-            db.finish_attempts(&claim, &[finished_attempt(&events[2], run, 44, AttemptOutcome::Delivered)], at(44))
+            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[2], run, 44, AttemptOutcome::Delivered)], at(44))
                 .await
                 .unwrap()
         );
@@ -149,20 +149,20 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         assert!(
-            db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered)], at(30))
+            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered)], at(30))
                 .await
                 .unwrap()
         );
-        assert!(db.redeliver(user, id, events[0].id, at(31)).await.unwrap());
+        assert!(db.deliveries().redeliver(user, id, events[0].id, at(31)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Pending, Pending, Waiting]);
         assert!(
-            db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 32, AttemptOutcome::Delivered)], at(32))
+            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[0], run, 32, AttemptOutcome::Delivered)], at(32))
                 .await
                 .unwrap()
         );
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting], "the second is not delivered");
         assert!(
-            db.finish_attempts(&claim, &[finished_attempt(&events[1], run, 33, AttemptOutcome::Delivered)], at(33))
+            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[1], run, 33, AttemptOutcome::Delivered)], at(33))
                 .await
                 .unwrap()
         );
@@ -181,8 +181,8 @@ both! {
             error: Some("no answer in time"),
             ..finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)))
         };
-        assert!(db.finish_attempts(&claim, &[late], at(31)).await.unwrap());
-        let delivery = db.list_deliveries(user, id, Some(Pending), 9).await.unwrap().remove(0);
+        assert!(db.deliveries().finish_attempts(&claim, &[late], at(31)).await.unwrap());
+        let delivery = db.deliveries().list(user, id, Some(Pending), 9).await.unwrap().remove(0);
         assert_eq!(
             (delivery.event_id, delivery.event_type, delivery.sync_run_id),
             (events[0].id, EventType::TransactionsSynced, run)
@@ -197,11 +197,11 @@ both! {
             (Some(at(30)), None, Some(12))
         );
         assert_eq!(delivery.last_error.as_deref(), Some("no answer in time"));
-        assert_eq!(db.list_due_deliveries(&claim, at(40), 9).await.unwrap()[0].attempts, 1);
+        assert_eq!(db.deliveries().list_due(&claim, at(40), 9).await.unwrap()[0].attempts, 1);
         let success =
             FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) };
-        assert!(db.finish_attempts(&claim, &[success], at(41)).await.unwrap());
-        let delivery = db.list_deliveries(user, id, None, 9).await.unwrap().remove(0);
+        assert!(db.deliveries().finish_attempts(&claim, &[success], at(41)).await.unwrap());
+        let delivery = db.deliveries().list(user, id, None, 9).await.unwrap().remove(0);
         assert_eq!(
             (delivery.state, delivery.attempts, delivery.next_attempt_at, delivery.ended_at),
             (Delivered, 2, None, Some(at(41)))
@@ -215,12 +215,12 @@ both! {
             error: Some("no answer in time".to_owned()),
         };
         let second = AttemptRecord { attempt: 2, at: at(40), duration_ms: 12, status: Some(204), error: None };
-        assert_eq!(db.list_attempts(user, id, events[0].id).await.unwrap(), [first, second]);
-        assert_eq!(db.list_attempts(UserId::new(), id, events[0].id).await.unwrap(), []);
-        assert_eq!(db.list_deliveries(user, id, Some(Failed), 9).await.unwrap(), []);
-        assert_eq!(db.list_deliveries(UserId::new(), id, None, 9).await.unwrap(), []);
+        assert_eq!(db.deliveries().list_attempts(user, id, events[0].id).await.unwrap(), [first, second]);
+        assert_eq!(db.deliveries().list_attempts(UserId::new(), id, events[0].id).await.unwrap(), []);
+        assert_eq!(db.deliveries().list(user, id, Some(Failed), 9).await.unwrap(), []);
+        assert_eq!(db.deliveries().list(UserId::new(), id, None, 9).await.unwrap(), []);
         db.raw("UPDATE webhook_deliveries SET last_status = 70000").await;
-        assert!(matches!(db.list_deliveries(user, id, None, 9).await, Err(StorageError::Corrupt(_))));
+        assert!(matches!(db.deliveries().list(user, id, None, 9).await, Err(StorageError::Corrupt(_))));
     }
 
     async fn failing_endpoint_is_claimed_separately(db) {
@@ -230,14 +230,14 @@ both! {
         let events = [chunk(1, 1), chunk(1, 1)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
-        let find = async || db.find_endpoint_any(id).await.unwrap().expect("there");
+        let find = async || db.endpoints().find_any(id).await.unwrap().expect("there");
         let retry = |now: i64, index: usize| finished_attempt(&events[index], run, now, AttemptOutcome::Retry(at(now)));
         let finish = async |claim: &ClaimedEndpoint, attempts: &[FinishedAttempt], now: i64| {
-            assert!(db.finish_attempts(claim, attempts, at(now)).await.unwrap());
+            assert!(db.deliveries().finish_attempts(claim, attempts, at(now)).await.unwrap());
         };
         // Releases the endpoint and claims it again. Returns in which of the two classes it is now.
         let reclaim = async |claim: ClaimedEndpoint, now: i64| {
-            assert!(db.release_endpoint(&claim, at(now)).await.unwrap());
+            assert!(db.deliveries().release_endpoint(&claim, at(now)).await.unwrap());
             let [healthy, failing] = [due(db, now, false).await, due(db, now, true).await];
             assert_eq!(healthy.len() + failing.len(), 1);
             let claim = healthy.into_iter().chain(failing).next().unwrap();
@@ -278,7 +278,7 @@ both! {
         assert_eq!(find().await.failing_since, None);
         finish(&claim, &[retry(170, 1)], 170).await;
         assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(170)), Some(at(94))));
-        assert!(db.enable_endpoint(user, id).await.unwrap());
+        assert!(db.endpoints().enable(user, id).await.unwrap());
         let (is_failing, claim) = reclaim(claim, 171).await;
         assert_eq!((is_failing, claim.is_unhealthy, claim.failing_since), (false, false, None));
     }
@@ -291,7 +291,7 @@ both! {
         finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         let ids = async |claim: &ClaimedEndpoint, now, lease_after, limit| {
-            db.list_due_ids(claim, at(now), at(lease_after), limit).await.unwrap()
+            db.deliveries().list_due_ids(claim, at(now), at(lease_after), limit).await.unwrap()
         };
         assert_eq!(ids(&claim, 30, 59, 9).await, due_events(db, &claim, 30).await);
         assert_eq!(ids(&claim, 30, 59, 1).await, [events[0].id]);
@@ -307,12 +307,12 @@ both! {
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         finish_sync_with(db, (user, connection), 20, &[chunk(1, 2), chunk(2, 2)]).await;
         let claim = claimed_endpoint(db, id, 30).await;
-        assert!(db.disable_claimed_endpoint(&claim, "gone", at(31)).await.unwrap());
-        assert!(!db.disable_claimed_endpoint(&claim, "gone", at(31)).await.unwrap());
+        assert!(db.deliveries().disable_endpoint(&claim, "gone", at(31)).await.unwrap());
+        assert!(!db.deliveries().disable_endpoint(&claim, "gone", at(31)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Failed, Failed]);
-        assert_eq!(db.find_endpoint_any(id).await.unwrap().unwrap().disabled_reason.as_deref(), Some("gone"));
+        assert_eq!(db.endpoints().find_any(id).await.unwrap().unwrap().disabled_reason.as_deref(), Some("gone"));
         assert_eq!((due(db, 99, false).await, due(db, 99, true).await), (vec![], vec![]));
-        assert!(db.enable_endpoint(user, id).await.unwrap());
+        assert!(db.endpoints().enable(user, id).await.unwrap());
         assert_eq!(due(db, 99, false).await, [], "failed deliveries stay failed");
     }
 
@@ -331,32 +331,32 @@ both! {
             finished_attempt(&events[1], runs[1], 40, AttemptOutcome::Retry(at(60))),
             finished_attempt(&events[2], runs[2], 40, AttemptOutcome::Retry(at(50))),
         ];
-        assert!(db.finish_attempts(&claim, &attempts, at(41)).await.unwrap());
+        assert!(db.deliveries().finish_attempts(&claim, &attempts, at(41)).await.unwrap());
         assert_eq!(due_events(db, &claim, 60).await, [events[2].id, events[0].id, events[1].id]);
-        assert_eq!(db.list_due_deliveries(&claim, at(60), 1).await.unwrap()[0].event.id, events[2].id);
+        assert_eq!(db.deliveries().list_due(&claim, at(60), 1).await.unwrap()[0].event.id, events[2].id);
     }
 
     async fn overview_counts_by_state(db) {
-        assert_eq!(db.delivery_overview(at(0)).await.unwrap(), DeliveryOverview::default());
+        assert_eq!(db.deliveries().overview(at(0)).await.unwrap(), DeliveryOverview::default());
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
         let (id, off) =
             (endpoint(db, user, EventType::SUBSCRIBABLE).await, endpoint(db, user, EventType::SUBSCRIBABLE).await);
-        db.disable_endpoint(user, off, "by command", at(1)).await.unwrap().expect("there");
+        db.endpoints().disable(user, off, "by command", at(1)).await.unwrap().expect("there");
         let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         finish_sync_with(db, (user, connection), 25, &[chunk(1, 1)]).await;
         let claim = claimed_endpoint(db, id, 30).await;
         let overview =
             DeliveryOverview { due: 2, pending: 2, waiting: 2, oldest_due: Some(at(20)), disabled: 1, failing: 0 };
-        assert_eq!(db.delivery_overview(at(30)).await.unwrap(), overview);
+        assert_eq!(db.deliveries().overview(at(30)).await.unwrap(), overview);
         assert!(
-            db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(90)))], at(31))
+            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(90)))], at(31))
                 .await
                 .unwrap()
         );
         let overview = DeliveryOverview { due: 1, oldest_due: Some(at(25)), failing: 1, ..overview };
-        assert_eq!(db.delivery_overview(at(31)).await.unwrap(), overview);
+        assert_eq!(db.deliveries().overview(at(31)).await.unwrap(), overview);
     }
 }
 
@@ -371,7 +371,7 @@ fn event_stored_during_a_release_is_due() {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events[..1]).await;
         let claim = claimed_endpoint(db, id, 20).await;
         let delivered = finished_attempt(&events[0], run, 21, AttemptOutcome::Delivered);
-        assert!(db.finish_attempts(&claim, &[delivered], at(21)).await.unwrap());
+        assert!(db.deliveries().finish_attempts(&claim, &[delivered], at(21)).await.unwrap());
         let releasing = connect(&db.url).await;
         releasing.batch_execute("BEGIN; UPDATE webhook_endpoints SET lease_until = NULL, due_at = NULL").await.unwrap();
         tokio::join!(finish_sync_with(db, (user, connection), 30, &events[1..]), async {

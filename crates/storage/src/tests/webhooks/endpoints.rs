@@ -17,17 +17,17 @@ async fn insert(db: &Storage, user: UserId, max: u32, now: i64) -> Result<Endpoi
         event_types: EventType::SUBSCRIBABLE,
         secret: &secret,
     };
-    db.insert_endpoint(&new, max, at(now)).await
+    db.endpoints().insert(&new, max, at(now)).await
 }
 
 async fn secrets(db: &Storage, user: UserId, id: EndpointId, now: i64) -> (String, Option<String>) {
-    let found = db.endpoint_secrets(user, id, at(now)).await.unwrap().expect("there");
+    let found = db.endpoints().secrets(user, id, at(now)).await.unwrap().expect("there");
     let text = |secret: SecretString| secret.expose_secret().to_owned();
     (text(found.current), found.old.map(text))
 }
 
 async fn find(db: &TestDb, id: EndpointId) -> Endpoint {
-    db.find_endpoint_any(id).await.unwrap().expect("there")
+    db.endpoints().find_any(id).await.unwrap().expect("there")
 }
 
 both! {
@@ -45,10 +45,10 @@ both! {
         let early = insert(db, user, 20, 1).await.unwrap();
         let strange = insert(db, other, 20, 3).await.unwrap();
         assert_eq!(find(db, made.id).await, made);
-        assert_eq!(db.list_endpoints(user).await.unwrap(), [early.clone(), made.clone()]);
-        assert_eq!(db.list_all_endpoints().await.unwrap(), [early, strange, made]);
-        assert_eq!(db.find_endpoint_any(EndpointId::new()).await.unwrap(), None);
-        assert_eq!(db.list_endpoints(UserId::new()).await.unwrap(), []);
+        assert_eq!(db.endpoints().list(user).await.unwrap(), [early.clone(), made.clone()]);
+        assert_eq!(db.endpoints().list_all().await.unwrap(), [early, strange, made]);
+        assert_eq!(db.endpoints().find_any(EndpointId::new()).await.unwrap(), None);
+        assert_eq!(db.endpoints().list(UserId::new()).await.unwrap(), []);
         assert_eq!(db.revision(user).await, 0);
     }
 
@@ -56,9 +56,9 @@ both! {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let made = insert(db, user, 20, 5).await.unwrap();
         let events = [EventType::SUBSCRIBABLE[1]];
-        assert!(!db.update_endpoint(other, made.id, "https://other.example.com", &events).await.unwrap());
+        assert!(!db.endpoints().update(other, made.id, "https://other.example.com", &events).await.unwrap());
         assert_eq!(find(db, made.id).await, made);
-        assert!(db.update_endpoint(user, made.id, "https://new.example.com", &events).await.unwrap());
+        assert!(db.endpoints().update(user, made.id, "https://new.example.com", &events).await.unwrap());
         let expected = Endpoint { url: "https://new.example.com".to_owned(), event_types: events.to_vec(), ..made };
         assert_eq!(find(db, expected.id).await, expected);
     }
@@ -72,7 +72,7 @@ both! {
         let (made, rejected): (Vec<_>, Vec<_>) = [one, two].into_iter().partition(Result::is_ok);
         assert_eq!(made.len(), 1);
         assert!(matches!(rejected[0], Err(StorageError::Conflict("endpoints"))), "{rejected:?}");
-        assert_eq!((db.list_endpoints(user).await.unwrap().len(), db.secrets_for("webhook").await), (2, 3));
+        assert_eq!((db.endpoints().list(user).await.unwrap().len(), db.secrets_for("webhook").await), (2, 3));
         let error = insert(db, UserId::new(), 2, 0).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
     }
@@ -81,17 +81,17 @@ both! {
         let user = db.user("a@x").await.id;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         assert_eq!(secrets(db, user, id, 0).await, (SECRET.to_owned(), None));
-        assert!(db.rotate_endpoint_secret(user, id, &secret("second"), at(100)).await.unwrap());
+        assert!(db.endpoints().rotate_secret(user, id, &secret("second"), at(100)).await.unwrap());
         assert_eq!(secrets(db, user, id, 99).await, ("second".to_owned(), Some(SECRET.to_owned())));
         assert_eq!(secrets(db, user, id, 100).await, ("second".to_owned(), None));
-        assert!(db.rotate_endpoint_secret(user, id, &secret("third"), at(200)).await.unwrap());
+        assert!(db.endpoints().rotate_secret(user, id, &secret("third"), at(200)).await.unwrap());
         assert_eq!(secrets(db, user, id, 50).await, ("third".to_owned(), Some("second".to_owned())));
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 1));
         for (user, id) in [(UserId::new(), id), (user, EndpointId::new()), (db.user("b@x").await.id, id)] {
-            assert!(!db.rotate_endpoint_secret(user, id, &secret("no"), at(200)).await.unwrap());
-            assert!(db.endpoint_secrets(user, id, at(0)).await.unwrap().is_none());
+            assert!(!db.endpoints().rotate_secret(user, id, &secret("no"), at(200)).await.unwrap());
+            assert!(db.endpoints().secrets(user, id, at(0)).await.unwrap().is_none());
         }
-        assert_eq!(db.count_secrets().await.unwrap(), 2, "nothing changed");
+        assert_eq!(db.secrets().count().await.unwrap(), 2, "nothing changed");
         let shown = EndpointSecrets { current: secret("hidden"), old: Some(secret("hidden")) };
         assert!(!format!("{shown:?}").contains("hidden"));
     }
@@ -99,11 +99,11 @@ both! {
     async fn unopenable_secret_is_replaced(db) {
         let user = db.user("a@x").await.id;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
-        assert!(db.rotate_endpoint_secret(user, id, &secret("second"), at(100)).await.unwrap());
+        assert!(db.endpoints().rotate_secret(user, id, &secret("second"), at(100)).await.unwrap());
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        let error = other_key.endpoint_secrets(user, id, at(0)).await.unwrap_err();
+        let error = other_key.endpoints().secrets(user, id, at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
-        assert!(other_key.rotate_endpoint_secret(user, id, &secret("third"), at(100)).await.unwrap());
+        assert!(other_key.endpoints().rotate_secret(user, id, &secret("third"), at(100)).await.unwrap());
         assert_eq!(secrets(&other_key, user, id, 0).await, ("third".to_owned(), None));
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
     }
@@ -117,18 +117,18 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         let delivered = finished_attempt(&events[0], run, 31, AttemptOutcome::Delivered);
-        assert!(db.finish_attempts(&claim, &[delivered], at(32)).await.unwrap());
-        assert_eq!(db.disable_endpoint(user, id, "by command", at(40)).await.unwrap(), Some(2));
+        assert!(db.deliveries().finish_attempts(&claim, &[delivered], at(32)).await.unwrap());
+        assert_eq!(db.endpoints().disable(user, id, "by command", at(40)).await.unwrap(), Some(2));
         let found = find(db, id).await;
         assert_eq!((found.status, found.disabled_reason.as_deref()), (EndpointStatus::Disabled, Some("by command")));
-        assert!(!db.release_endpoint(&claim, at(41)).await.unwrap(), "the lease was lost");
+        assert!(!db.deliveries().release_endpoint(&claim, at(41)).await.unwrap(), "the lease was lost");
         assert!(
-            !db.finish_attempts(&claim, &[finished_attempt(&events[1], run, 41, AttemptOutcome::Delivered)], at(42))
+            !db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[1], run, 41, AttemptOutcome::Delivered)], at(42))
                 .await
                 .unwrap()
         );
-        assert_eq!(db.list_due_deliveries(&claim, at(99), 9).await.unwrap(), []);
-        let failed = db.list_deliveries(user, id, Some(DeliveryState::Failed), 9).await.unwrap();
+        assert_eq!(db.deliveries().list_due(&claim, at(99), 9).await.unwrap(), []);
+        let failed = db.deliveries().list(user, id, Some(DeliveryState::Failed), 9).await.unwrap();
         assert_eq!(failed.len(), 2);
         for delivery in failed {
             assert_eq!(
@@ -136,27 +136,27 @@ both! {
                 (Some("endpoint disabled"), Some(at(40)), None)
             );
         }
-        assert_eq!(db.list_deliveries(user, other, Some(DeliveryState::Failed), 9).await.unwrap(), []);
+        assert_eq!(db.deliveries().list(user, other, Some(DeliveryState::Failed), 9).await.unwrap(), []);
         // New events are stored as failed, so that they can be recovered.
         let later = [chunk(1, 2), chunk(2, 2)];
         assert_eq!(finish_sync_with(db, (user, connection), 60, &later).await.1, 2, "for the other endpoint");
-        assert_eq!(db.list_deliveries(user, id, Some(DeliveryState::Failed), 9).await.unwrap().len(), 4);
-        assert_eq!(db.disable_endpoint(user, id, "gone", at(70)).await.unwrap(), Some(0));
-        assert_eq!(db.disable_endpoint(UserId::new(), id, "gone", at(70)).await.unwrap(), None);
-        assert_eq!(db.disable_endpoint(user, EndpointId::new(), "gone", at(70)).await.unwrap(), None);
+        assert_eq!(db.deliveries().list(user, id, Some(DeliveryState::Failed), 9).await.unwrap().len(), 4);
+        assert_eq!(db.endpoints().disable(user, id, "gone", at(70)).await.unwrap(), Some(0));
+        assert_eq!(db.endpoints().disable(UserId::new(), id, "gone", at(70)).await.unwrap(), None);
+        assert_eq!(db.endpoints().disable(user, EndpointId::new(), "gone", at(70)).await.unwrap(), None);
     }
 
     async fn enabling_resets_failures(db) {
         let user = db.user("a@x").await.id;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         db.raw(&format!("UPDATE webhook_endpoints SET failing_since = {}", at(3).as_microsecond())).await;
-        db.disable_endpoint(user, id, "failing", at(40)).await.unwrap().expect("there");
+        db.endpoints().disable(user, id, "failing", at(40)).await.unwrap().expect("there");
         assert_eq!(find(db, id).await.failing_since, Some(at(3)));
-        assert!(!db.enable_endpoint(UserId::new(), id).await.unwrap());
-        assert!(db.enable_endpoint(user, id).await.unwrap());
+        assert!(!db.endpoints().enable(UserId::new(), id).await.unwrap());
+        assert!(db.endpoints().enable(user, id).await.unwrap());
         let found = find(db, id).await;
         assert_eq!((found.status, found.disabled_reason, found.failing_since), (EndpointStatus::Enabled, None, None));
-        assert!(!db.enable_endpoint(user, EndpointId::new()).await.unwrap());
+        assert!(!db.endpoints().enable(user, EndpointId::new()).await.unwrap());
     }
 
     async fn deleting_endpoint_deletes_its_rows(db) {
@@ -164,26 +164,26 @@ both! {
         let connection = connection_to_sync(db, user, "c", 20).await;
         let (id, kept) =
             (endpoint(db, user, EventType::SUBSCRIBABLE).await, endpoint(db, user, EventType::SUBSCRIBABLE).await);
-        assert!(db.rotate_endpoint_secret(user, id, &secret("second"), at(100)).await.unwrap());
+        assert!(db.endpoints().rotate_secret(user, id, &secret("second"), at(100)).await.unwrap());
         let events = [chunk(1, 1)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         assert!(
-            db.finish_attempts(&claim, &[finished_attempt(&events[0], run, 31, AttemptOutcome::Failed)], at(32))
+            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[0], run, 31, AttemptOutcome::Failed)], at(32))
                 .await
                 .unwrap()
         );
-        assert!(!db.delete_endpoint(UserId::new(), id).await.unwrap());
-        assert!(db.delete_endpoint(user, id).await.unwrap());
-        assert!(!db.delete_endpoint(user, id).await.unwrap());
+        assert!(!db.endpoints().delete(UserId::new(), id).await.unwrap());
+        assert!(db.endpoints().delete(user, id).await.unwrap());
+        assert!(!db.endpoints().delete(user, id).await.unwrap());
         for (table, rows) in
             [("webhook_endpoints", 1), ("webhook_deliveries", 1), ("webhook_attempts", 0), ("webhook_events", 1)]
         {
             assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), rows, "{table}");
         }
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
-        assert_eq!(db.list_deliveries(user, kept, None, 9).await.unwrap().len(), 1);
-        assert!(!db.release_endpoint(&claim, at(41)).await.unwrap());
+        assert_eq!(db.deliveries().list(user, kept, None, 9).await.unwrap().len(), 1);
+        assert!(!db.deliveries().release_endpoint(&claim, at(41)).await.unwrap());
     }
 
     async fn unknown_words_are_corrupt(db) {
@@ -195,7 +195,7 @@ both! {
             ("event_types = '', api_version = '1999'", "an API version"),
         ] {
             db.raw(&format!("UPDATE webhook_endpoints SET {change}")).await;
-            let error = db.find_endpoint_any(id).await.unwrap_err();
+            let error = db.endpoints().find_any(id).await.unwrap_err();
             assert!(matches!(error, StorageError::Corrupt(part) if part == what), "{error:?}");
         }
         db.raw("UPDATE webhook_endpoints SET api_version = '2026-11-01'").await;

@@ -23,7 +23,7 @@ async fn ping(db: &Storage, user: UserId, endpoint: EndpointId, delivered: bool)
     let event = EventId::new();
     let status = if delivered { Some(200) } else { None };
     let result = PingResult { at: at(50), duration_ms: 7, status, error: None, delivered };
-    db.insert_ping(user, endpoint, event, SyncRunId::new(), &result).await.unwrap().then_some(event)
+    db.deliveries().insert_ping(user, endpoint, event, SyncRunId::new(), &result).await.unwrap().then_some(event)
 }
 
 both! {
@@ -32,23 +32,23 @@ both! {
         let delivered = ping(db, user, id, true).await.expect("written");
         let failed = ping(db, user, id, false).await.expect("written");
         assert_eq!(states(db, user, id).await, [Delivered, Failed]);
-        let event = db.find_webhook_event(user, delivered).await.unwrap().expect("there");
+        let event = db.webhook_events().find(user, delivered).await.unwrap().expect("there");
         assert_eq!(
             (event.event_type, event.connection_id, event.rows.len(), event.created_at),
             (EventType::Ping, None, 0, at(50))
         );
-        let delivery = db.list_deliveries(user, id, None, 1).await.unwrap().remove(0);
+        let delivery = db.deliveries().list(user, id, None, 1).await.unwrap().remove(0);
         assert_eq!(
             (delivery.event_id, delivery.attempts, delivery.ended_at, delivery.last_duration_ms),
             (failed, 1, Some(at(50)), Some(7))
         );
-        assert_eq!(db.list_attempts(user, id, delivered).await.unwrap()[0].status, Some(200));
-        assert_eq!(db.claim_due_endpoints(at(99), at(100), 9, false).await.unwrap(), [], "a ping is not retried");
-        assert!(!db.redeliver(user, id, failed, at(60)).await.unwrap());
-        assert_eq!(db.recover(user, id, at(0), at(60)).await.unwrap(), 0);
+        assert_eq!(db.deliveries().list_attempts(user, id, delivered).await.unwrap()[0].status, Some(200));
+        assert_eq!(db.deliveries().claim_endpoints(at(99), at(100), 9, false).await.unwrap(), [], "a ping is not retried");
+        assert!(!db.deliveries().redeliver(user, id, failed, at(60)).await.unwrap());
+        assert_eq!(db.deliveries().recover(user, id, at(0), at(60)).await.unwrap(), 0);
         assert_eq!(ping(db, UserId::new(), id, true).await, None);
         assert_eq!(ping(db, user, EndpointId::new(), true).await, None);
-        db.disable_endpoint(user, id, "by command", at(60)).await.unwrap().expect("there");
+        db.endpoints().disable(user, id, "by command", at(60)).await.unwrap().expect("there");
         assert!(ping(db, user, id, true).await.is_some(), "a ping tests a disabled endpoint");
     }
 
@@ -62,23 +62,23 @@ both! {
             [(30, AttemptOutcome::Delivered), (32, AttemptOutcome::Failed), (34, AttemptOutcome::Retry(at(900)))]
         {
             let finished = finished_attempt(&events[0], run, now, outcome);
-            assert!(db.finish_attempts(&claim, &[finished], at(now)).await.unwrap());
+            assert!(db.deliveries().finish_attempts(&claim, &[finished], at(now)).await.unwrap());
             let again = at(now + 2);
-            assert!(db.redeliver(user, id, event, again).await.unwrap());
-            let delivery = db.list_deliveries(user, id, Some(Pending), 9).await.unwrap().remove(0);
+            assert!(db.deliveries().redeliver(user, id, event, again).await.unwrap());
+            let delivery = db.deliveries().list(user, id, Some(Pending), 9).await.unwrap().remove(0);
             assert_eq!((delivery.attempts, delivery.next_attempt_at, delivery.ended_at), (0, Some(again), None));
         }
-        assert_eq!(db.list_due_deliveries(&claim, at(40), 9).await.unwrap().len(), 1);
-        let attempts = db.list_attempts(user, id, event).await.unwrap();
+        assert_eq!(db.deliveries().list_due(&claim, at(40), 9).await.unwrap().len(), 1);
+        let attempts = db.deliveries().list_attempts(user, id, event).await.unwrap();
         let numbers: Vec<_> = attempts.iter().map(|attempt| attempt.attempt).collect();
         assert_eq!(numbers, [1, 2, 3], "recorded attempts stay, and are counted on");
         for (user, id, event) in
             [(UserId::new(), id, event), (user, EndpointId::new(), event), (user, id, EventId::new())]
         {
-            assert!(!db.redeliver(user, id, event, at(50)).await.unwrap());
+            assert!(!db.deliveries().redeliver(user, id, event, at(50)).await.unwrap());
         }
-        db.disable_endpoint(user, id, "by command", at(60)).await.unwrap().expect("there");
-        assert!(!db.redeliver(user, id, event, at(70)).await.unwrap());
+        db.endpoints().disable(user, id, "by command", at(60)).await.unwrap().expect("there");
+        assert!(!db.deliveries().redeliver(user, id, event, at(70)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Failed]);
     }
 
@@ -87,20 +87,20 @@ both! {
         let events = [chunk(1, 2), chunk(2, 2)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
-        let due = db.list_due_deliveries(&claim, at(30), 9).await.unwrap().remove(0);
+        let due = db.deliveries().list_due(&claim, at(30), 9).await.unwrap().remove(0);
         assert_eq!(due.due_at, at(20));
-        assert!(db.redeliver(user, id, events[0].id, at(31)).await.unwrap());
+        assert!(db.deliveries().redeliver(user, id, events[0].id, at(31)).await.unwrap());
         for outcome in [AttemptOutcome::Retry(at(900)), AttemptOutcome::Failed, AttemptOutcome::Delivered] {
             let late = FinishedAttempt { due_at: due.due_at, ..finished_attempt(&events[0], run, 30, outcome) };
-            assert!(db.finish_attempts(&claim, &[late], at(32)).await.unwrap());
-            let delivery = db.list_deliveries(user, id, Some(Pending), 9).await.unwrap().remove(0);
+            assert!(db.deliveries().finish_attempts(&claim, &[late], at(32)).await.unwrap());
+            let delivery = db.deliveries().list(user, id, Some(Pending), 9).await.unwrap().remove(0);
             assert_eq!((delivery.attempts, delivery.next_attempt_at), (0, Some(at(31))));
             assert_eq!(states(db, user, id).await, [Pending, Waiting]);
         }
-        let due = db.list_due_deliveries(&claim, at(33), 9).await.unwrap().remove(0);
+        let due = db.deliveries().list_due(&claim, at(33), 9).await.unwrap().remove(0);
         let redelivered = finished_attempt(&events[0], run, 33, AttemptOutcome::Delivered);
         let redelivered = FinishedAttempt { due_at: due.due_at, ..redelivered };
-        assert!(db.finish_attempts(&claim, &[redelivered], at(34)).await.unwrap());
+        assert!(db.deliveries().finish_attempts(&claim, &[redelivered], at(34)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Delivered, Pending]);
     }
 
@@ -113,16 +113,16 @@ both! {
             finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered),
             finished_attempt(&events[1], run, 30, AttemptOutcome::Failed),
         ];
-        assert!(db.finish_attempts(&claim, &ended, at(31)).await.unwrap());
-        assert_eq!(db.list_due_ids(&claim, at(31), at(31), 9).await.unwrap(), [events[2].id]);
-        db.begin_removal(user, connection, at(32), at(90)).await.unwrap().expect("hidden");
-        assert_eq!(db.list_due_deliveries(&claim, at(33), 9).await.unwrap(), []);
-        assert_eq!(db.list_due_ids(&claim, at(33), at(33), 9).await.unwrap(), []);
+        assert!(db.deliveries().finish_attempts(&claim, &ended, at(31)).await.unwrap());
+        assert_eq!(db.deliveries().list_due_ids(&claim, at(31), at(31), 9).await.unwrap(), [events[2].id]);
+        db.removals().begin(user, connection, at(32), at(90)).await.unwrap().expect("hidden");
+        assert_eq!(db.deliveries().list_due(&claim, at(33), 9).await.unwrap(), []);
+        assert_eq!(db.deliveries().list_due_ids(&claim, at(33), at(33), 9).await.unwrap(), []);
         for event in events {
-            assert!(!db.redeliver(user, id, event.id, at(34)).await.unwrap());
+            assert!(!db.deliveries().redeliver(user, id, event.id, at(34)).await.unwrap());
         }
-        assert_eq!(db.recover(user, id, at(0), at(34)).await.unwrap(), 0);
-        assert_eq!(db.list_due_deliveries(&claim, at(35), 9).await.unwrap(), []);
+        assert_eq!(db.deliveries().recover(user, id, at(0), at(34)).await.unwrap(), 0);
+        assert_eq!(db.deliveries().list_due(&claim, at(35), 9).await.unwrap(), []);
     }
 
     async fn failed_deliveries_recover_in_order(db) {
@@ -133,31 +133,31 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 100, &first).await;
         let claim = claimed_endpoint(db, id, 110).await;
         assert!(
-            db.finish_attempts(&claim, &[finished_attempt(&first[0], run, 110, AttemptOutcome::Delivered)], at(111))
+            db.deliveries().finish_attempts(&claim, &[finished_attempt(&first[0], run, 110, AttemptOutcome::Delivered)], at(111))
                 .await
                 .unwrap()
         );
-        db.disable_endpoint(user, id, "failing", at(120)).await.unwrap().expect("there");
+        db.endpoints().disable(user, id, "failing", at(120)).await.unwrap().expect("there");
         finish_sync_with(db, (user, connection), 200, &second).await;
-        assert_eq!(db.recover(user, id, at(0), at(300)).await.unwrap(), 0, "it is disabled");
-        assert!(db.enable_endpoint(user, id).await.unwrap());
-        assert_eq!(db.recover(UserId::new(), id, at(0), at(300)).await.unwrap(), 0);
-        assert_eq!(db.recover(user, id, at(100), at(300)).await.unwrap(), 4);
+        assert_eq!(db.deliveries().recover(user, id, at(0), at(300)).await.unwrap(), 0, "it is disabled");
+        assert!(db.endpoints().enable(user, id).await.unwrap());
+        assert_eq!(db.deliveries().recover(UserId::new(), id, at(0), at(300)).await.unwrap(), 0);
+        assert_eq!(db.deliveries().recover(user, id, at(100), at(300)).await.unwrap(), 4);
         assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Pending, Waiting, Pending, Waiting]);
-        assert_eq!(db.recover(user, id, at(100), at(300)).await.unwrap(), 0, "there is nothing left");
+        assert_eq!(db.deliveries().recover(user, id, at(100), at(300)).await.unwrap(), 0, "there is nothing left");
         assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Pending, Waiting, Pending, Waiting]);
         let claim = claimed_endpoint(db, id, 300).await;
         let due: Vec<EventId> =
-            db.list_due_deliveries(&claim, at(300), 9).await.unwrap().into_iter().map(|due| due.event.id).collect();
+            db.deliveries().list_due(&claim, at(300), 9).await.unwrap().into_iter().map(|due| due.event.id).collect();
         assert_eq!(due, [first[1].id, second[0].id]);
         assert!(
-            db.finish_attempts(&claim, &[finished_attempt(&first[1], run, 301, AttemptOutcome::Failed)], at(302))
+            db.deliveries().finish_attempts(&claim, &[finished_attempt(&first[1], run, 301, AttemptOutcome::Failed)], at(302))
                 .await
                 .unwrap()
         );
         assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Failed, Pending, Pending, Waiting]);
         // Later chunks wait for the recovered one again.
-        assert_eq!(db.recover(user, id, at(0), at(310)).await.unwrap(), 3);
+        assert_eq!(db.deliveries().recover(user, id, at(0), at(310)).await.unwrap(), 3);
         assert_eq!(states(db, user, id).await, [Pending, Waiting, Delivered, Pending, Waiting, Pending, Waiting]);
     }
 
@@ -173,18 +173,18 @@ both! {
             }
         }
         assert!(ping(db, user, id, false).await.is_some());
-        assert_eq!(db.delete_outdated_webhook_events(at(20), 99).await.unwrap(), 0);
-        assert_eq!(db.delete_outdated_webhook_events(at(41), 4).await.unwrap(), 4, "the oldest first");
+        assert_eq!(db.webhook_events().delete_outdated(at(20), 99).await.unwrap(), 0);
+        assert_eq!(db.webhook_events().delete_outdated(at(41), 4).await.unwrap(), 4, "the oldest first");
         for (index, (user, event)) in events.iter().enumerate() {
-            assert_eq!(db.find_webhook_event(*user, *event).await.unwrap().is_some(), index >= 4, "{index}");
+            assert_eq!(db.webhook_events().find(*user, *event).await.unwrap().is_some(), index >= 4, "{index}");
         }
-        assert_eq!(db.delete_outdated_webhook_events(at(41), 4).await.unwrap(), 2);
-        assert_eq!(db.delete_outdated_webhook_events(at(41), 4).await.unwrap(), 0);
+        assert_eq!(db.webhook_events().delete_outdated(at(41), 4).await.unwrap(), 2);
+        assert_eq!(db.webhook_events().delete_outdated(at(41), 4).await.unwrap(), 0);
         assert_eq!(
             (states(db, user, id).await, states(db, other, theirs).await),
             (vec![Pending, Failed], vec![Pending])
         );
-        assert_eq!(db.delete_outdated_webhook_events(at(51), 99).await.unwrap(), 3);
+        assert_eq!(db.webhook_events().delete_outdated(at(51), 99).await.unwrap(), 3);
         for table in ["webhook_events", "webhook_deliveries", "webhook_attempts"] {
             assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), 0, "{table}");
         }
@@ -194,14 +194,14 @@ both! {
         let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let (other, elsewhere, theirs) = user_with_endpoint(db, "b@x").await;
         for (user, connection, id) in [(user, connection, id), (other, elsewhere, theirs)] {
-            db.rotate_endpoint_secret(user, id, &secret("second"), at(90)).await.unwrap();
-            db.fingerprint_key(user, connection).await.unwrap().expect("made");
+            db.endpoints().rotate_secret(user, id, &secret("second"), at(90)).await.unwrap();
+            db.syncs().fingerprint_key(user, connection).await.unwrap().expect("made");
             finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
             ping(db, user, id, false).await.expect("written");
         }
-        assert!(matches!(db.delete_user(user).await, Err(StorageError::Conflict(_))), "the user has a connection");
+        assert!(matches!(db.users().delete(user).await, Err(StorageError::Conflict(_))), "the user has a connection");
         assert!(db.remove(user, connection, at(30)).await);
-        db.delete_user(user).await.unwrap();
+        db.users().delete(user).await.unwrap();
         for (table, rows) in [
             ("webhook_endpoints", 1),
             ("webhook_events", 2),
@@ -220,7 +220,7 @@ both! {
         finish_sync_with(db, (user, connection), 20, &[event]).await;
         db.raw(&format!("UPDATE webhook_events SET row_digests = {}", db.bytes(&[1; 17]))).await;
         assert!(matches!(
-            db.find_webhook_event(user, event.id).await,
+            db.webhook_events().find(user, event.id).await,
             Err(StorageError::Corrupt("the digests of an event"))
         ));
     }
@@ -248,10 +248,10 @@ fn transactions_do_not_deadlock() {
             working.batch_execute(&format!("{begin}; {}", touch(events[1].id))).await.unwrap();
             let deleting = async {
                 if prunes {
-                    db.delete_outdated_webhook_events(at(99), 99).await.unwrap() == 2
+                    db.webhook_events().delete_outdated(at(99), 99).await.unwrap() == 2
                 } else {
-                    let claim = db.begin_removal(user, removed, at(30), at(90)).await.unwrap().expect("hidden");
-                    db.delete_removed_webhook_events(&claim, 9).await.unwrap() == Some(2)
+                    let claim = db.removals().begin(user, removed, at(30), at(90)).await.unwrap().expect("hidden");
+                    db.removals().delete_webhook_events(&claim, 9).await.unwrap() == Some(2)
                 }
             };
             let working = async {
@@ -287,14 +287,14 @@ both! {
                 if round % 2 == 1 {
                     attempts.reverse();
                 }
-                assert!(handles[0].finish_attempts(&claim, &attempts, at(31)).await.unwrap());
+                assert!(handles[0].deliveries().finish_attempts(&claim, &attempts, at(31)).await.unwrap());
             }
         };
         let removing = async {
             for connection in &connections {
                 let removal =
-                    handles[1].begin_removal(user, *connection, at(40), at(40)).await.unwrap().expect("hidden");
-                assert!(handles[1].finish_removal(&removal, "deleted", at(41)).await.unwrap());
+                    handles[1].removals().begin(user, *connection, at(40), at(40)).await.unwrap().expect("hidden");
+                assert!(handles[1].removals().finish(&removal, "deleted", at(41)).await.unwrap());
             }
         };
         let syncing = async {
@@ -311,11 +311,11 @@ both! {
         };
         let pruning = async {
             for round in 0..8 {
-                handles[3].recover(user, id, at(0), at(50)).await.unwrap();
-                handles[3].delete_outdated_webhook_events(at(100 + round), 3).await.unwrap();
+                handles[3].deliveries().recover(user, id, at(0), at(50)).await.unwrap();
+                handles[3].webhook_events().delete_outdated(at(100 + round), 3).await.unwrap();
             }
         };
         tokio::join!(writing, removing, syncing, changing, pruning);
-        assert!(db.find_endpoint_any(id).await.unwrap().is_some());
+        assert!(db.endpoints().find_any(id).await.unwrap().is_some());
     }
 }

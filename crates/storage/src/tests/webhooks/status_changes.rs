@@ -17,8 +17,8 @@ async fn change(db: &TestDb, of: (UserId, ConnectionId), from: ConnectionStatus,
 /// The events of the endpoint's deliveries, oldest first.
 async fn events(db: &TestDb, user: UserId, endpoint: EndpointId) -> Vec<WebhookEvent> {
     let mut events = Vec::new();
-    for delivery in db.list_deliveries(user, endpoint, None, 99).await.unwrap() {
-        events.push(db.find_webhook_event(user, delivery.event_id).await.unwrap().expect("stored"));
+    for delivery in db.deliveries().list(user, endpoint, None, 99).await.unwrap() {
+        events.push(db.webhook_events().find(user, delivery.event_id).await.unwrap().expect("stored"));
     }
     events.reverse();
     events
@@ -36,14 +36,14 @@ both! {
         let id = db.connection(user, "c", &[new_account("acc", "One")]).await.id;
         let subscriber = endpoint(db, user, SUBSCRIBED).await;
         let disabled = endpoint(db, user, EventType::SUBSCRIBABLE).await;
-        db.disable_endpoint(user, disabled, "by command", at(20)).await.unwrap().expect("disabled");
+        db.endpoints().disable(user, disabled, "by command", at(20)).await.unwrap().expect("disabled");
         let default = endpoint(db, user, &[EventType::TransactionsSynced, EventType::TradesSynced]).await;
         let stranger = endpoint(db, other, SUBSCRIBED).await;
 
         let claim = db.claim_refresh(user, id, at(50), at(90)).await.unwrap().expect("claimed");
-        assert!(db.set_status_after_refresh(&claim, Active, PendingMfa, "refreshed", at(51), at(53)).await.unwrap());
+        assert!(db.refreshes().set_status(&claim, Active, PendingMfa, "refreshed", at(51), at(53)).await.unwrap());
         let set = async |from, to| {
-            db.set_status_after_refresh(&claim, from, to, "refreshed", at(52), at(52)).await.unwrap()
+            db.refreshes().set_status(&claim, from, to, "refreshed", at(52), at(52)).await.unwrap()
         };
         assert!(set(PendingMfa, PendingMfa).await, "no change");
         assert!(!set(Active, Revoked).await, "it has another status");
@@ -79,14 +79,14 @@ both! {
         ] {
             assert_eq!(states(db, user, endpoint).await, expected);
         }
-        assert!(db.claim_due_endpoints(at(52), at(60), 9, false).await.unwrap().is_empty(), "due at 53");
+        assert!(db.deliveries().claim_endpoints(at(52), at(60), 9, false).await.unwrap().is_empty(), "due at 53");
         let claim = claimed_endpoint(db, subscriber, 53).await;
-        let due = db.list_due_deliveries(&claim, at(53), 9).await.unwrap();
+        let due = db.deliveries().list_due(&claim, at(53), 9).await.unwrap();
         assert_eq!((due.len(), &due[0].event, due[0].is_first), (1, &expected, true));
 
         // A disabled endpoint is recovered as with any event.
-        assert!(db.enable_endpoint(user, disabled).await.unwrap());
-        assert_eq!(db.recover(user, disabled, at(0), at(60)).await.unwrap(), 1);
+        assert!(db.endpoints().enable(user, disabled).await.unwrap());
+        assert_eq!(db.deliveries().recover(user, disabled, at(0), at(60)).await.unwrap(), 1);
         assert_eq!(states(db, user, disabled).await, [DeliveryState::Pending]);
     }
 
@@ -99,8 +99,8 @@ both! {
         change(db, (user, id), PendingMfa, Revoked, 40).await;
         let (credentials, accounts) = (credentials(), [new_account("acc", "One")]);
         let renewed = NewConnection { institution_name: "Renamed Bank", ..new_connection(user, "c", &credentials) };
-        db.import_connection(&renewed, &accounts, at(50)).await.unwrap();
-        db.import_connection(&renewed, &accounts, at(60)).await.unwrap();
+        db.connections().import(&renewed, &accounts, at(50)).await.unwrap();
+        db.connections().import(&renewed, &accounts, at(60)).await.unwrap();
         let said = |name: &str, previous_status, status, refreshed: Option<i64>| ConnectionStatusChange {
             provider: "akahu".to_owned(),
             institution_name: name.to_owned(),
@@ -126,7 +126,7 @@ both! {
         change(db, (user, id), Active, Revoked, 20).await;
         let credentials = credentials();
         let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
-        db.import_connection(&repair, &[], at(30)).await.unwrap();
+        db.connections().import(&repair, &[], at(30)).await.unwrap();
         assert_eq!(changes(db, user, subscriber).await, [(Active, Revoked), (Revoked, Active)]);
         let events = events(db, user, subscriber).await;
         assert!(events.iter().all(|event| event.connection_id == Some(id)), "the former consent has no event");
@@ -139,9 +139,9 @@ both! {
         assert_eq!(states(db, user, subscriber).await, []);
         change(db, (user, id), Active, Revoked, 20).await;
         assert_eq!(states(db, user, subscriber).await, [DeliveryState::Pending]);
-        let removal = db.begin_removal(user, id, at(30), at(90)).await.unwrap().expect("hidden");
+        let removal = db.removals().begin(user, id, at(30), at(90)).await.unwrap().expect("hidden");
         assert_eq!(states(db, user, subscriber).await, [], "what was pending is not sent");
-        assert!(db.finish_removal(&removal, "deleted", at(40)).await.unwrap());
+        assert!(db.removals().finish(&removal, "deleted", at(40)).await.unwrap());
         assert_eq!(db.texts("SELECT id FROM webhook_events").await, [""; 0]);
     }
 
@@ -151,19 +151,19 @@ both! {
         let subscriber = endpoint(db, user, SUBSCRIBED).await;
         let claim = db.claim_refresh(user, id, at(50), at(90)).await.unwrap().expect("claimed");
         let revoke = async |now| {
-            db.set_status_after_refresh(&claim, Active, Revoked, "refreshed", at(now), at(now)).await
+            db.refreshes().set_status(&claim, Active, Revoked, "refreshed", at(now), at(now)).await
         };
         db.raw("ALTER TABLE webhook_deliveries RENAME TO away").await;
         assert!(revoke(51).await.is_err());
         db.raw("ALTER TABLE away RENAME TO webhook_deliveries").await;
-        assert_eq!(db.find_connection(user, id).await.unwrap().unwrap().status, Active);
-        assert_eq!((db.list_audit(id).await.unwrap().len(), db.revision(user).await), (1, 1));
+        assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Active);
+        assert_eq!((db.connections().list_audit(id).await.unwrap().len(), db.revision(user).await), (1, 1));
         assert!(revoke(52).await.unwrap());
         assert_eq!(changes(db, user, subscriber).await, [(Active, Revoked)]);
     }
 
     async fn connections_are_counted_by_status(db) {
-        assert_eq!(db.count_connections().await.unwrap(), []);
+        assert_eq!(db.connections().count().await.unwrap(), []);
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let mut ids = Vec::new();
         for (user, consent) in [(user, "c1"), (user, "c2"), (other, "c3"), (other, "c4")] {
@@ -173,7 +173,7 @@ both! {
         change(db, ids[2], Active, Invalidated, 30).await;
         change(db, ids[2], Invalidated, Revoked, 40).await;
         change(db, ids[3], Active, PendingMfa, 35).await;
-        let mut counts = db.count_connections().await.unwrap();
+        let mut counts = db.connections().count().await.unwrap();
         counts.sort_unstable_by_key(|counted| counted.status);
         let count = |status, count| ConnectionCount { provider: "akahu".to_owned(), status, count };
         assert_eq!(counts, [count(Active, 1), count(PendingMfa, 1), count(Revoked, 2)]);
@@ -186,7 +186,7 @@ both! {
             since: Some(at(since)),
         };
         let all = [broken(2, "b@x", Revoked, 40), broken(3, "b@x", PendingMfa, 35), broken(1, "a@x", Revoked, 20)];
-        assert_eq!(db.list_broken_connections(9).await.unwrap(), all);
-        assert_eq!(db.list_broken_connections(2).await.unwrap(), all[..2]);
+        assert_eq!(db.connections().list_broken(9).await.unwrap(), all);
+        assert_eq!(db.connections().list_broken(2).await.unwrap(), all[..2]);
     }
 }

@@ -1,5 +1,5 @@
-use bellbird_domain::{Holding, Trade, TradeTime, TradeType};
 use bellbird_api::views::{HoldingView, TradeView, TransactionView};
+use bellbird_domain::{Holding, Trade, TradeTime, TradeType};
 
 use super::super::{Layout, Table};
 use super::*;
