@@ -4,7 +4,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "the functions for the HTTP client are not called")]
-#[path = "../../crates/webhooks/src/target.rs"]
+#[path = "../../crates/webhooks/src/target/rules/mod.rs"]
 mod target;
 
 use std::net::IpAddr;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use bellbird_webhooks::Webhooks;
-use bellbird_webhooks::webhook_events::WebhookEventBuffer;
+use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, Fingerprint, UserId};
 use bellbird_storage::Storage;
-use bellbird_webhooks::webhook_events::WebhookEventBuffer;
+use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use tokio::task::JoinSet;
 
 use super::rows;

@@ -18,9 +18,9 @@ use anyhow::ensure;
 use bellbird_domain::Clock;
 use bellbird_providers::Registry;
 use bellbird_storage::Storage;
-use bellbird_webhooks::schedule::Schedule;
+use bellbird_webhooks::delivery::schedule::Schedule;
+use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use bellbird_webhooks::target::Rules;
-use bellbird_webhooks::webhook_events::WebhookEventBuffer;
 use bellbird_webhooks::{Settings, Webhooks};
 
 use crate::WebhooksArgs;

@@ -12,8 +12,8 @@ use bellbird_storage::{
     AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, JobKey, NewEndpoint, NewUser, Sealer, Storage,
     job_kinds,
 };
-use bellbird_webhooks::sign::new_secret;
-use bellbird_webhooks::webhook_events::WebhookEventBuffer;
+use bellbird_webhooks::delivery::sign::new_secret;
+use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -5,9 +5,9 @@ use bellbird_domain::{
     Fingerprint, SyncRunId, Transaction, UserId,
 };
 use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, SyncProgress, job_kinds};
-use bellbird_webhooks::digest::RowHasher;
-use bellbird_webhooks::payload;
-use bellbird_webhooks::webhook_events::{ChangedRow, PreparedWebhookEvent, SyncRun, WebhookEventBuffer};
+use bellbird_webhooks::event::buffer::{ChangedRow, PreparedWebhookEvent, SyncRun, WebhookEventBuffer};
+use bellbird_webhooks::event::digest::RowHasher;
+use bellbird_webhooks::event::payload;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use bellbird_domain::{ApiVersion, ConnectionId, EndpointId, EventId, EventType, SyncRunId};
-use bellbird_webhooks::client::{Client, ConnectTime, Message};
-use bellbird_webhooks::payload::{Envelope, body};
-use bellbird_webhooks::resolver::Resolver;
-use bellbird_webhooks::sign::Signer;
+use bellbird_webhooks::delivery::client::{Client, ConnectTime, Message};
+use bellbird_webhooks::delivery::sign::Signer;
+use bellbird_webhooks::event::payload::{Envelope, body};
+use bellbird_webhooks::target::resolver::Resolver;
 use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::task::JoinSet;

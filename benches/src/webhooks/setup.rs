@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Context as _;
 use bellbird_domain::{ConnectionCategory, ConnectionId, EndpointId, EventType, Plan, UserId};
 use bellbird_storage::{NewConnection, NewEndpoint, NewUser, Sealer, Storage};
-use bellbird_webhooks::sign::new_secret;
+use bellbird_webhooks::delivery::sign::new_secret;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use tempfile::TempDir;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellbird_storage::ClaimedJob;
-use bellbird_webhooks::cleanup;
+use bellbird_webhooks::delivery::cleanup;
 
 use crate::jobs::JobKind;
 use crate::{Connections, ConnectionsError};

@@ -26,7 +26,7 @@ use bellbird_limits::SingleFlight;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{CallContext, Provider, Registry};
 use bellbird_storage::{Storage, StorageError};
-use bellbird_webhooks::webhook_events::WebhookEventBuffer;
+use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;

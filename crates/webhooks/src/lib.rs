@@ -3,21 +3,9 @@
 //! No row is stored. The first attempt usually sends a body from memory. For a later attempt the rows are read from the
 //! provider again.
 
-pub mod chunk;
-pub mod cleanup;
-pub mod client;
-mod delivery;
-pub mod digest;
-mod health;
-pub mod hint;
-pub mod payload;
-mod ping;
-mod rebuild;
-pub mod resolver;
-pub mod schedule;
-pub mod sign;
+pub mod delivery;
+pub mod event;
 pub mod target;
-pub mod webhook_events;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +15,14 @@ use bellbird_providers::Registry;
 use bellbird_storage::Storage;
 
 pub use delivery::ATTEMPTS;
-pub use ping::{PingError, PingOutcome};
+pub use delivery::ping::{PingError, PingOutcome};
 
-use client::Client;
-use rebuild::Rebuilds;
-use resolver::Resolver;
-use schedule::Schedule;
+use delivery::client::Client;
+use delivery::rebuild::Rebuilds;
+use delivery::schedule::Schedule;
+use event::buffer::WebhookEventBuffer;
 use target::Rules;
-use webhook_events::WebhookEventBuffer;
+use target::resolver::Resolver;
 
 #[derive(Debug, Clone)]
 pub struct Settings {

@@ -16,8 +16,8 @@ use bellbird_providers::UnreadableRow;
 use bellbird_storage::{
     ClaimedJob, FinishedSync, JobKey, NewWebhookEvent, SyncProgress, SyncState, UnreadableRows, job_kinds,
 };
-use bellbird_webhooks::digest::RowHasher;
-use bellbird_webhooks::webhook_events::{PreparedWebhookEvent, SyncRun};
+use bellbird_webhooks::event::buffer::{PreparedWebhookEvent, SyncRun};
+use bellbird_webhooks::event::digest::RowHasher;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use tokio::time::Instant;

@@ -10,9 +10,9 @@ use bellbird_providers::{
     Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, UnreadableRow, sweep,
 };
 use bellbird_storage::UnreadRange;
-use bellbird_webhooks::digest::RowHasher;
-use bellbird_webhooks::payload;
-use bellbird_webhooks::webhook_events::ChangedRow;
+use bellbird_webhooks::event::buffer::ChangedRow;
+use bellbird_webhooks::event::digest::RowHasher;
+use bellbird_webhooks::event::payload;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;

@@ -2,7 +2,7 @@
 
 use bellbird_domain::EndpointId;
 use bellbird_storage::Storage;
-use bellbird_webhooks::sign::new_secret;
+use bellbird_webhooks::delivery::sign::new_secret;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;

@@ -11,7 +11,7 @@ use bellbird::serve::{self, ServeOptions};
 use bellbird_connections::SyncReport;
 use bellbird_domain::{Connection, DeliveryState, EndpointStatus, EventType, User};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, NewEndpoint};
-use bellbird_webhooks::sign::new_secret;
+use bellbird_webhooks::delivery::sign::new_secret;
 use bytes::Bytes;
 use jiff::SignedDuration;
 use secrecy::{ExposeSecret as _, SecretString};

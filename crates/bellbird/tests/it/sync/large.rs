@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bellbird_connections::{Connections, SyncSettings};
 use bellbird_domain::Connection;
-use bellbird_webhooks::webhook_events::WebhookEventBuffer;
+use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 

@@ -62,10 +62,10 @@ on_both_databases! {
         assert_eq!(app.delivered_to(&hook).await.len(), 1);
         let event = app.deliveries_to(&hook).await[0].event_id;
         app.advance_clock(KEPT - DAY).await;
-        bellbird_webhooks::cleanup::delete_outdated(&app.storage, app.clock.now()).await.unwrap();
+        bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now()).await.unwrap();
         assert_eq!(app.rows_in("webhook_events").await, 1);
         app.advance_clock(2 * DAY).await;
-        bellbird_webhooks::cleanup::delete_outdated(&app.storage, app.clock.now()).await.unwrap();
+        bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now()).await.unwrap();
         for table in ["webhook_events", "webhook_deliveries", "webhook_attempts"] {
             assert_eq!(app.rows_in(table).await, 0, "{table}");
         }

@@ -2,7 +2,7 @@
 
 use bellbird_domain::{DeliveryState, EndpointStatus};
 use bellbird_storage::{Sealer, Storage};
-use bellbird_webhooks::sign::new_secret;
+use bellbird_webhooks::delivery::sign::new_secret;
 
 use super::{BODY_EXPIRED, DAY};
 use crate::support::database::execute;

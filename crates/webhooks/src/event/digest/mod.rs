@@ -6,7 +6,7 @@ use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use bellbird_domain::{AccountId, Category, ContentDigest, Decimal, Digest, Trade, TradeTime, Transaction};
 use zeroize::Zeroizing;
 
-use crate::payload;
+use crate::event::payload;
 
 /// Enough for the input of most rows.
 const INPUT_BYTES: usize = 512;
@@ -66,8 +66,8 @@ impl RowHasher {
         (self.row("trade", row.account.id, &row.id()), ContentDigest(content.digest()))
     }
 
-    /// The key of the hints of the connection's events.
-    pub(crate) fn hint_key(&self) -> Zeroizing<[u8; 32]> {
+    /// The key of the row locators of the connection's events.
+    pub(crate) fn locator_key(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.feed("event hint").digest())
     }
 

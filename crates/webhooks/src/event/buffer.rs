@@ -11,10 +11,10 @@ use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
-use crate::chunk::chunks;
-use crate::digest::RowHasher;
-use crate::hint::RowHint;
-use crate::payload::{Envelope, body};
+use crate::event::chunk::chunks;
+use crate::event::digest::RowHasher;
+use crate::event::payload::{Envelope, body};
+use crate::event::row_locator::RowLocator;
 
 /// Maximum number of rows in an event.
 pub const ROWS_MAX: usize = 500;
@@ -141,7 +141,7 @@ impl WebhookEventBuffer {
                 chunk: number,
                 total_chunks,
             };
-            let hint = RowHint::of_rows(new.iter().chain(&*updated).map(|row| (row.instant, row.account)));
+            let hint = RowLocator::of_rows(new.iter().chain(&*updated).map(|row| (row.instant, row.account)));
             prepared.push(PreparedWebhookEvent {
                 id: envelope.id,
                 rows: new.iter().chain(&*updated).map(|row| row.row).collect(),

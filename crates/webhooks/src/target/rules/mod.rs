@@ -232,7 +232,5 @@ fn is_isatap(address: Ipv6Addr) -> bool {
     segments[4] & !0x0300 == 0 && segments[5] == 0x5efe
 }
 
-// Not `target/tests.rs`: git ignores folders named `target`. The fuzz target includes this file by path.
 #[cfg(test)]
-#[path = "target_tests.rs"]
 mod tests;

@@ -27,7 +27,7 @@ use tower::util::{MapErr, MapFuture};
 use tower::{BoxError, Service, ServiceExt as _};
 use url::Url;
 
-use crate::resolver::{ResolveError, Resolver};
+use crate::target::resolver::{ResolveError, Resolver};
 use crate::target::{Rules, check_url, request_uri};
 use stream::Stream;
 

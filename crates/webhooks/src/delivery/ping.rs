@@ -4,9 +4,9 @@ use bellbird_domain::{ApiVersion, EndpointId, EventId, EventType, SyncRunId, Use
 use bellbird_storage::{Endpoint, PingResult, StorageError};
 
 use crate::Webhooks;
-use crate::client::{ConnectTime, Exchange, Message};
-use crate::payload::{Envelope, body};
-use crate::sign::Signer;
+use crate::delivery::client::{ConnectTime, Exchange, Message};
+use crate::delivery::sign::Signer;
+use crate::event::payload::{Envelope, body};
 use crate::target::{TargetError, check_url};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

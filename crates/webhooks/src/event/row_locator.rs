@@ -1,8 +1,8 @@
 //! Where the rows of an event lie: their dates and accounts. Stored with the event, so that reading its rows again
 //! takes a few pages of the provider's list.
 //!
-//! A hint shows when a user spent or traded. So it is sealed with a key that follows from the connection's fingerprint
-//! key: a rotation of the master key covers it, and removing the connection makes it unreadable. A hint that is
+//! A locator shows when a user spent or traded. So it is sealed with a key that follows from the connection's fingerprint
+//! key: a rotation of the master key covers it, and removing the connection makes it unreadable. A locator that is
 //! missing, does not open or is wrong costs time only, because then the whole date range is read.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use bellbird_domain::{AccountId, EventId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::digest::RowHasher;
+use crate::event::digest::RowHasher;
 
 const NONCE_BYTES: usize = 12;
 const SECOND_BYTES: usize = 8;
@@ -20,7 +20,7 @@ const ID_BYTES: usize = 16;
 
 /// Has no `Debug`, because it shows dates.
 #[derive(Clone, PartialEq, Eq)]
-pub struct RowHint {
+pub struct RowLocator {
     /// Not after any row. In whole seconds.
     pub from: Timestamp,
     /// Not before any row. In whole seconds.
@@ -28,7 +28,7 @@ pub struct RowHint {
     pub accounts: BTreeSet<AccountId>,
 }
 
-impl RowHint {
+impl RowLocator {
     /// `None` without rows.
     pub fn of_rows(rows: impl IntoIterator<Item = (Timestamp, AccountId)>) -> Option<Self> {
         let one = |(instant, account): (Timestamp, AccountId)| {
@@ -38,14 +38,14 @@ impl RowHint {
         rows.into_iter().map(one).reduce(Self::and)
     }
 
-    /// The hint of the rows of two events.
+    /// The locator of the rows of two events.
     #[must_use]
     pub fn and(mut self, mut other: Self) -> Self {
         self.accounts.append(&mut other.accounts);
         Self { from: self.from.min(other.from), to: self.to.max(other.to), accounts: self.accounts }
     }
 
-    /// Returns an empty value, which is no hint, if sealing fails.
+    /// Returns an empty value, which is no locator, if sealing fails.
     pub fn seal(&self, hasher: &RowHasher, event: EventId) -> Vec<u8> {
         let mut body: Vec<u8> =
             [self.from, self.to].iter().flat_map(|instant| instant.as_second().to_be_bytes()).collect();
@@ -77,7 +77,7 @@ fn second(second: i64) -> Timestamp {
 }
 
 fn sealing_key(hasher: &RowHasher) -> Option<RandomizedNonceKey> {
-    RandomizedNonceKey::new(&AES_256_GCM, &*hasher.hint_key()).ok()
+    RandomizedNonceKey::new(&AES_256_GCM, &*hasher.locator_key()).ok()
 }
 
 fn bound_to(event: EventId) -> Aad<[u8; ID_BYTES]> {
@@ -90,43 +90,43 @@ mod tests {
 
     use super::*;
 
-    fn hint(rows: &[(i64, u128)]) -> RowHint {
+    fn locator(rows: &[(i64, u128)]) -> RowLocator {
         let row = |&(nanosecond, account): &(i64, u128)| {
             let instant = Timestamp::from_nanosecond(nanosecond.into()).unwrap();
             (instant, AccountId::from(Uuid::from_u128(account)))
         };
-        RowHint::of_rows(rows.iter().map(row)).unwrap()
+        RowLocator::of_rows(rows.iter().map(row)).unwrap()
     }
 
     proptest! {
         #[test]
-        fn sealed_hint_opens_for_its_event_and_connection_only(
+        fn sealed_locator_opens_for_its_event_and_connection_only(
             rows in prop::collection::vec((any::<i64>(), 0_u128..5), 1..20),
         ) {
-            let (hint, hasher, event) = (hint(&rows), RowHasher::new(&[7; 32]), EventId::new());
+            let (locator, hasher, event) = (locator(&rows), RowHasher::new(&[7; 32]), EventId::new());
             for &(nanosecond, account) in &rows {
                 let instant = Timestamp::from_nanosecond(nanosecond.into()).unwrap();
-                prop_assert!(hint.from <= instant && instant <= hint.to);
-                prop_assert!(hint.accounts.contains(&AccountId::from(Uuid::from_u128(account))));
+                prop_assert!(locator.from <= instant && instant <= locator.to);
+                prop_assert!(locator.accounts.contains(&AccountId::from(Uuid::from_u128(account))));
             }
-            let sealed = hint.seal(&hasher, event);
-            prop_assert!(RowHint::open(&sealed, &hasher, event) == Some(hint.clone()));
-            prop_assert!(RowHint::open(&sealed, &hasher, EventId::new()).is_none());
-            prop_assert!(RowHint::open(&sealed, &RowHasher::new(&[8; 32]), event).is_none());
-            prop_assert!(sealed != hint.seal(&hasher, event), "the nonce is random");
-            for account in &hint.accounts {
+            let sealed = locator.seal(&hasher, event);
+            prop_assert!(RowLocator::open(&sealed, &hasher, event) == Some(locator.clone()));
+            prop_assert!(RowLocator::open(&sealed, &hasher, EventId::new()).is_none());
+            prop_assert!(RowLocator::open(&sealed, &RowHasher::new(&[8; 32]), event).is_none());
+            prop_assert!(sealed != locator.seal(&hasher, event), "the nonce is random");
+            for account in &locator.accounts {
                 prop_assert!(!sealed.windows(ID_BYTES).any(|bytes| bytes == account.uuid().as_bytes()));
             }
         }
 
         #[test]
         fn anything_else_does_not_open(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            prop_assert!(RowHint::open(&bytes, &RowHasher::new(&[7; 32]), EventId::new()).is_none());
+            prop_assert!(RowLocator::open(&bytes, &RowHasher::new(&[7; 32]), EventId::new()).is_none());
         }
     }
 
     #[test]
-    fn no_rows_have_no_hint() {
-        assert!(RowHint::of_rows([]).is_none());
+    fn no_rows_have_no_locator() {
+        assert!(RowLocator::of_rows([]).is_none());
     }
 }

@@ -26,9 +26,9 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::Webhooks;
-use crate::digest::RowHasher;
-use crate::hint::RowHint;
-use crate::payload::{self, Envelope};
+use crate::event::digest::RowHasher;
+use crate::event::payload::{self, Envelope};
+use crate::event::row_locator::RowLocator;
 
 /// Maximum time for reading the rows of an event again.
 pub(crate) const REBUILD_DEADLINE: Duration = Duration::from_secs(40);
@@ -176,7 +176,7 @@ impl Webhooks {
         };
         let waiting = self.waiting_chunks(claim, delivery).await?;
         let batch: Vec<&WebhookEvent> = std::iter::once(event).chain(&waiting).collect();
-        let hints = batch.iter().map(|event| RowHint::open(&event.hint, &source.hasher, event.id));
+        let hints = batch.iter().map(|event| RowLocator::open(&event.hint, &source.hasher, event.id));
         let hint = hints.reduce(|one, other| Some(one?.and(other?))).flatten();
 
         let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), self.inner.clock.now());
@@ -290,7 +290,7 @@ impl RowSource {
     async fn read(
         &self,
         event: &WebhookEvent,
-        hint: Option<&RowHint>,
+        hint: Option<&RowLocator>,
         context: &CallContext,
         found: &mut RereadRows<'_>,
     ) -> Result<(), RebuildError> {
@@ -335,7 +335,7 @@ impl RowSource {
 }
 
 /// Without a hint the range has no end, as in the sync: trades may have a future date.
-fn span_of_trades(from: Timestamp, hint: Option<&RowHint>) -> DateFilter {
+fn span_of_trades(from: Timestamp, hint: Option<&RowLocator>) -> DateFilter {
     let Some(hint) = hint else { return DateFilter { from: Some(Bound::Instant(from)), to: None } };
     DateFilter { from: Some(Bound::Instant(hint.from.minus(DAY))), to: Some(Bound::Instant(hint.to.plus(DAY))) }
 }

@@ -9,6 +9,14 @@
 //! running when a process was killed. Deliveries that were loaded a while ago are checked again right before they are
 //! sent: the lease may be lost, the connection removed or the event redelivered.
 
+pub mod cleanup;
+pub mod client;
+mod health;
+pub(crate) mod ping;
+pub(crate) mod rebuild;
+pub mod schedule;
+pub mod sign;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,13 +31,13 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::Webhooks;
-use crate::client::delivery_error::{NAME_NOT_RESOLVED, NOT_SIGNED};
-use crate::client::{ConnectTime, Exchange, Message};
-use crate::health::Health;
-use crate::ping::PingError;
-use crate::rebuild::{REBUILD_DEADLINE, RebuildError, has_rows};
-use crate::schedule::has_failed_too_long;
-use crate::sign::Signer;
+use crate::delivery::client::delivery_error::{NAME_NOT_RESOLVED, NOT_SIGNED};
+use crate::delivery::client::{ConnectTime, Exchange, Message};
+use crate::delivery::health::Health;
+use crate::delivery::ping::PingError;
+use crate::delivery::rebuild::{REBUILD_DEADLINE, RebuildError, has_rows};
+use crate::delivery::schedule::has_failed_too_long;
+use crate::delivery::sign::Signer;
 use crate::target::check_url;
 
 /// Maximum number of endpoints that one instance serves concurrently.

@@ -1,0 +1,7 @@
+//! What an event says, and how: its rows as digests, its JSON body, cut into chunks, kept in memory until it is sent.
+
+pub mod buffer;
+pub mod chunk;
+pub mod digest;
+pub mod payload;
+pub mod row_locator;
