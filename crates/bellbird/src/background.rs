@@ -64,7 +64,7 @@ pub fn start(
     tokio::spawn(async move {
         let jobs = async {
             tokio::join!(
-                connections.run_jobs(stop.clone()),
+                connections.jobs().run(stop.clone()),
                 webhooks.deliver(stop.clone()),
                 record_queue_metrics(&storage, &stop),
                 report_removed(&connections, on_removed, &stop),
@@ -206,7 +206,7 @@ async fn report_removed(
     let mut reported: HashSet<ConnectionId> = HashSet::new();
     while stop.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await.is_some() {
         let now = Timestamp::now();
-        match connections.list_removed_since(since.minus(CLOCK_SKEW_MAX)).await {
+        match connections.removals().list_since(since.minus(CLOCK_SKEW_MAX)).await {
             Ok(all) => {
                 for (user, connection) in all.iter().filter(|(_, connection)| !reported.contains(connection)) {
                     on_removed(*user, *connection);

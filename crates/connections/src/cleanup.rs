@@ -5,8 +5,9 @@ use std::time::Duration;
 use bellbird_storage::ClaimedJob;
 use bellbird_webhooks::delivery::cleanup;
 
+use crate::ConnectionsError;
 use crate::jobs::JobKind;
-use crate::{Connections, ConnectionsError};
+use crate::state::State;
 
 const INTERVAL: Duration = Duration::from_secs(3_600);
 
@@ -17,14 +18,12 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: Duration::from_secs(60),
     concurrency_max: 1,
     is_enabled: |_| true,
-    run: |connections, claim| Box::pin(connections.clean_up(claim)),
+    run: |state, claim| Box::pin(clean_up(state, claim)),
 };
 
-impl Connections {
-    async fn clean_up(&self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
-        let now = self.clock.now();
-        self.storage.link_sessions().delete_outdated(now).await?;
-        cleanup::delete_outdated(&self.storage, now).await?;
-        self.finish_job(claim, now.saturating_add(INTERVAL).ok()).await
-    }
+async fn clean_up(state: &State, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
+    let now = state.clock.now();
+    state.storage.link_sessions().delete_outdated(now).await?;
+    cleanup::delete_outdated(&state.storage, now).await?;
+    state.finish_job(claim, now.saturating_add(INTERVAL).ok()).await
 }

@@ -11,7 +11,9 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use crate::{Connections, ConnectionsError, removal, schedule};
+use crate::refresh::Refreshes;
+use crate::state::part;
+use crate::{ConnectionsError, removal, schedule};
 
 /// For the provider calls of one step of an import.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
@@ -42,19 +44,24 @@ pub struct SkippedConsent {
     pub reason: ConnectionsError,
 }
 
-impl Connections {
+part! {
+    /// Imports of consents.
+    Imports
+}
+
+impl Imports<'_> {
     /// Imports the consents that the credentials cover: a connection for each active consent, with its accounts.
     ///
     /// Importing a consent again renews its connection and keeps all ids. Each connection is stored in one transaction.
     /// Fails, and stores nothing, if none of the consents can be imported.
     pub async fn import(
-        &self,
+        self,
         user_id: UserId,
         provider: &str,
         credentials: &SecretString,
     ) -> Result<Imported, ConnectionsError> {
-        let provider = self.provider(provider)?;
-        let context = self.call_context_within(STEP_DEADLINE);
+        let provider = self.0.provider(provider)?;
+        let context = self.0.call_context_within(STEP_DEADLINE);
         let found = provider.discover(&context, credentials).await?;
         let (mut connections, mut skipped) = (Vec::with_capacity(found.len()), Vec::new());
         for consent in found {
@@ -71,7 +78,7 @@ impl Connections {
     }
 
     async fn import_consent(
-        &self,
+        self,
         user_id: UserId,
         provider: &dyn Provider,
         consent: &FoundConnection,
@@ -80,62 +87,63 @@ impl Connections {
             return Err(ConnectionsError::ConsentInactive(status));
         }
         // A deadline of its own: waiting for the accounts of one consent must not use up the time of the others.
-        let context = self.call_context_within(STEP_DEADLINE);
+        let context = self.0.call_context_within(STEP_DEADLINE);
         let accounts = wait_for_accounts(provider, &context, &consent.credentials).await?;
         let active_consent = ActiveConsent { consent, accounts: &accounts, known_as: &[], replaces: None };
         let connection = self.store_connection(user_id, provider, &active_consent, None).await?;
-        self.subscribe(provider, user_id, &consent.credentials).await;
+        Refreshes(self.0).subscribe(provider, user_id, &consent.credentials).await;
         Ok(connection)
     }
 
     /// Stores a consent that the user gave just now. Its accounts may appear late, so several refreshes follow.
     pub(crate) async fn store_linked(
-        &self,
+        self,
         user_id: UserId,
         provider: &dyn Provider,
         active_consent: &ActiveConsent<'_>,
     ) -> Result<Connection, ConnectionsError> {
-        let backfill = schedule::first_refresh_at(self.clock.now());
+        let backfill = schedule::first_refresh_at(self.0.clock.now());
         self.store_connection(user_id, provider, active_consent, Some(backfill)).await
     }
 
     /// Starts the removal of a consent that is not connected.
     pub(crate) async fn withdraw_unconnected(
-        &self,
+        self,
         user_id: UserId,
         provider: &dyn Provider,
         consent: &FoundConnection,
         cause: &str,
     ) -> Result<(), ConnectionsError> {
-        let now = self.clock.now();
-        self.storage
+        let now = self.0.clock.now();
+        self.0
+            .storage
             .connections()
             .withdraw_unconnected(&new_connection(user_id, provider, consent, cause, now), now)
             .await?;
-        self.wake(&removal::KIND, provider.name().as_str());
+        self.0.wake(&removal::KIND, provider.name().as_str());
         Ok(())
     }
 
     async fn store_connection(
-        &self,
+        self,
         user_id: UserId,
         provider: &dyn Provider,
         active_consent: &ActiveConsent<'_>,
         backfill: Option<(Timestamp, Timestamp)>,
     ) -> Result<Connection, ConnectionsError> {
         let ActiveConsent { consent, accounts, known_as, replaces } = active_consent;
-        let now = self.clock.now();
+        let now = self.0.clock.now();
         let cause = if backfill.is_some() { "linked" } else { "imported" };
         let connection = NewConnection {
             repairs: *replaces,
             next_refresh_at: backfill.map(|(next_refresh_at, _)| next_refresh_at),
             backfill_ends_at: backfill.map(|(_, backfill_ends_at)| backfill_ends_at),
-            first_attempt_at: self.event_buffer.first_attempt_at(now),
+            first_attempt_at: self.0.event_buffer.first_attempt_at(now),
             ..new_connection(user_id, provider, consent, cause, now)
         };
-        let stored = self.storage.connections().import(&connection, &new_accounts(accounts, known_as), now).await?;
+        let stored = self.0.storage.connections().import(&connection, &new_accounts(accounts, known_as), now).await?;
         // A repair is a webhook event.
-        self.event_buffer.wake();
+        self.0.event_buffer.wake();
         Ok(stored)
     }
 }

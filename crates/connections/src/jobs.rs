@@ -1,6 +1,7 @@
 //! What a kind of job is, and how a claimed job runs: with a lease that is renewed, a span, and retries after failures.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, TimestampExt as _};
@@ -10,7 +11,8 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::{Connections, ConnectionsError, schedule};
+use crate::state::State;
+use crate::{ConnectionsError, schedule};
 
 /// How long a run may still return its result after its lease is gone.
 const FINISH_GRACE: Duration = Duration::from_secs(2);
@@ -35,10 +37,10 @@ pub(crate) struct JobKind {
     pub(crate) lease: Duration,
     /// Jobs of one provider that one instance runs at the same time.
     pub(crate) concurrency_max: usize,
-    pub(crate) is_enabled: fn(&Connections) -> bool,
-    /// Does the work. The last write of a success finishes or deletes the job: [`Connections::finish_job`], or a
+    pub(crate) is_enabled: fn(&State) -> bool,
+    /// Does the work. The last write of a success finishes or deletes the job: [`State::finish_job`], or a
     /// statement of the storage that checks the claim in its transaction. An error is retried, with backoff.
-    pub(crate) run: for<'a> fn(&'a Connections, &'a ClaimedJob) -> Work<'a>,
+    pub(crate) run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob) -> Work<'a>,
 }
 
 impl JobKind {
@@ -55,7 +57,7 @@ pub(crate) struct FailedRun {
     pub(crate) retry_at: Option<Timestamp>,
 }
 
-impl Connections {
+impl State {
     /// Runs a claimed job while renewing its lease. If it fails, plans the next attempt.
     pub(crate) async fn run_claimed<T>(
         &self,
@@ -136,6 +138,11 @@ impl Connections {
                 Err(error) => return error.into(),
             }
         }
+    }
+
+    /// Wakes the lane of this process.
+    pub(crate) fn wake(&self, kind: &JobKind, provider: &str) {
+        self.signals.wake(kind.name, provider);
     }
 
     /// Finishes a job after a success. Fails with [`ConnectionsError::Busy`] if the lease was lost.

@@ -14,7 +14,8 @@ use jiff::SignedDuration;
 use uuid::Uuid;
 
 use crate::linking::poll;
-use crate::{Connections, refresh, sync};
+use crate::state::part;
+use crate::{refresh, sync};
 
 /// For verifying an event. Akahu expects a response within 5 s (docs/providers/akahu.md#webhooks), and its signing key
 /// may have to be fetched first.
@@ -52,23 +53,23 @@ pub enum ReceiveError {
     Storage(#[from] StorageError),
 }
 
-impl Connections {
+part! {
+    /// Events that providers send.
+    ProviderEvents
+}
+
+impl ProviderEvents<'_> {
     /// Verifies a provider event, requests jobs for the affected resources, and wakes the job loops.
     ///
     /// After `Ok`, no crash can lose the event. An event that was received before is ignored.
-    pub async fn receive_provider_event(
-        &self,
-        provider: &str,
-        headers: &HeaderMap,
-        body: &[u8],
-    ) -> Result<(), ReceiveError> {
-        let Ok(adapter) = self.provider(provider) else { return Err(ReceiveError::NotConfigured) };
+    pub async fn receive(self, provider: &str, headers: &HeaderMap, body: &[u8]) -> Result<(), ReceiveError> {
+        let Ok(adapter) = self.0.provider(provider) else { return Err(ReceiveError::NotConfigured) };
         let webhook_verifier = adapter.webhook_verifier().ok_or(ReceiveError::NotConfigured)?;
         let count = |outcome: &'static str| {
             let name = adapter.name().as_str();
             metrics::counter!(PROVIDER_EVENTS_METRIC, "provider" => name, "outcome" => outcome).increment(1);
         };
-        let event = match webhook_verifier.verify(&self.call_context_within(DEADLINE), headers, body).await {
+        let event = match webhook_verifier.verify(&self.0.call_context_within(DEADLINE), headers, body).await {
             Err(rejected) => {
                 count("rejected");
                 return Err(rejected.into());
@@ -76,7 +77,7 @@ impl Connections {
             Ok(event) => event,
         };
         if let Some(id) = &event.id
-            && self.storage.provider_events().has(provider, id).await?
+            && self.0.storage.provider_events().has(provider, id).await?
         {
             count("duplicate");
             return Ok(());
@@ -91,46 +92,46 @@ impl Connections {
         }
         // Recorded last: if this process is killed before that, the provider sends the event again.
         if let Some(id) = &event.id {
-            self.storage.provider_events().insert(provider, id, self.clock.now()).await?;
+            self.0.storage.provider_events().insert(provider, id, self.0.clock.now()).await?;
         }
         Ok(())
     }
 
     /// Fetches what the provider's events are verified with, until that has succeeded once.
-    pub(crate) async fn prepare_provider_events(&self, provider: &dyn Provider) {
+    pub(crate) async fn prepare(self, provider: &dyn Provider) {
         let Some(webhook_verifier) = provider.webhook_verifier() else { return };
-        while let Err(error) = webhook_verifier.prepare(&self.call_context_within(PREPARE_DEADLINE)).await {
+        while let Err(error) = webhook_verifier.prepare(&self.0.call_context_within(PREPARE_DEADLINE)).await {
             tracing::warn!(provider = %provider.name(), %error, "could not fetch the keys of provider events");
             tokio::time::sleep(PREPARE_INTERVAL).await;
         }
     }
 
     async fn request_jobs(
-        &self,
+        self,
         provider: &dyn Provider,
         affected: &[AffectedRef<'_>],
         intervals: Intervals,
     ) -> Result<(), StorageError> {
-        let (name, now) = (provider.name().as_str(), self.clock.now());
-        self.storage.provider_events().wake_link_sessions(name, affected, now).await?;
-        self.wake(&poll::KIND, name);
+        let (name, now) = (provider.name().as_str(), self.0.clock.now());
+        self.0.storage.provider_events().wake_link_sessions(name, affected, now).await?;
+        self.0.wake(&poll::KIND, name);
         // A reference names all connections of a user, who may have many. It counts only if nothing else is known.
         let (references, named): (Vec<_>, Vec<_>) =
             affected.iter().copied().partition(|affected| matches!(affected, AffectedRef::User(_)));
-        let mut connections = self.storage.provider_events().find_affected(name, &named).await?;
+        let mut connections = self.0.storage.provider_events().find_affected(name, &named).await?;
         if connections.is_empty() {
-            connections = self.storage.provider_events().find_affected(name, &references).await?;
+            connections = self.0.storage.provider_events().find_affected(name, &references).await?;
         }
         for (user, connection) in connections {
             for (kind, interval_min) in [(&refresh::KIND, intervals.refresh), (&sync::KIND, intervals.sync)] {
-                if (kind.is_enabled)(self) {
+                if (kind.is_enabled)(self.0) {
                     let job = JobKey::new(kind.name, user, connection);
-                    self.storage.jobs().request(&job, now, interval_min).await?;
+                    self.0.storage.jobs().request(&job, now, interval_min).await?;
                 }
             }
         }
-        self.wake(&refresh::KIND, name);
-        self.wake(&sync::KIND, name);
+        self.0.wake(&refresh::KIND, name);
+        self.0.wake(&sync::KIND, name);
         Ok(())
     }
 }

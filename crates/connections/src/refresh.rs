@@ -6,6 +6,7 @@
 //! A refresh is a job, so no request is lost. All instances together run one refresh of a connection at a time. If
 //! another is requested meanwhile, it runs afterwards.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
@@ -19,7 +20,8 @@ use tracing::Instrument as _;
 use crate::account_matching::match_accounts;
 use crate::import::new_accounts;
 use crate::jobs::{JobKind, claim_or_wait, require_lease};
-use crate::{Connections, ConnectionsError, lifecycle, schedule};
+use crate::state::part;
+use crate::{ConnectionsError, lifecycle, schedule};
 
 /// For the provider calls of one refresh.
 const REFRESH_DEADLINE: Duration = Duration::from_secs(40);
@@ -35,22 +37,27 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: 8,
     is_enabled: |_| true,
-    run: |connections, claim| Box::pin(connections.refresh_claimed(claim)),
+    run: |state, claim| Box::pin(Refreshes(state).refresh_claimed(claim)),
 };
 
-impl Connections {
+part! {
+    /// Refreshes of a connection.
+    Refreshes
+}
+
+impl Refreshes<'_> {
     /// Refreshes a connection now and returns its status.
     ///
     /// If a refresh is running already, here or in another instance, returns the stored status without waiting.
-    pub async fn refresh(&self, user_id: UserId, id: ConnectionId) -> Result<ConnectionStatus, ConnectionsError> {
+    pub async fn run(self, user_id: UserId, id: ConnectionId) -> Result<ConnectionStatus, ConnectionsError> {
         let claim = self.claim_refresh(user_id, id).await?;
         self.run_refresh(user_id, id, claim).await
     }
 
     /// As [`Connections::refresh`], but if a refresh is running already, waits for it and then refreshes again. The
     /// result of the running one may be outdated.
-    pub(crate) async fn refresh_after_current(
-        &self,
+    pub(crate) async fn run_after_current(
+        self,
         user_id: UserId,
         id: ConnectionId,
     ) -> Result<ConnectionStatus, ConnectionsError> {
@@ -60,58 +67,61 @@ impl Connections {
 
     /// Refreshes, if there is a claim, and returns the status.
     async fn run_refresh(
-        &self,
+        self,
         user_id: UserId,
         id: ConnectionId,
         claim: Option<ClaimedJob>,
     ) -> Result<ConnectionStatus, ConnectionsError> {
         if let Some(claim) = claim {
-            self.run_claimed(&KIND, &claim, self.refresh_claimed(&claim)).await.map_err(|failed| failed.error)?;
+            self.0.run_claimed(&KIND, &claim, self.refresh_claimed(&claim)).await.map_err(|failed| failed.error)?;
         }
-        let connection = self.storage.connections().find(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let connection = self.0.storage.connections().find(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
         Ok(connection.status)
     }
 
-    async fn claim_refresh(&self, user: UserId, id: ConnectionId) -> Result<Option<ClaimedJob>, ConnectionsError> {
-        let (now, lease) = self.lease(LEASE);
-        Ok(self.storage.jobs().claim(&JobKey::new(KIND.name, user, id), now, lease).await?)
+    async fn claim_refresh(self, user: UserId, id: ConnectionId) -> Result<Option<ClaimedJob>, ConnectionsError> {
+        let (now, lease) = self.0.lease(LEASE);
+        Ok(self.0.storage.jobs().claim(&JobKey::new(KIND.name, user, id), now, lease).await?)
     }
 
     /// Starts a refresh without waiting for it. Concurrent calls for one connection share a refresh.
-    pub fn refresh_in_background(&self, user_id: UserId, id: ConnectionId) {
-        let connections = self.clone();
+    pub fn run_in_background(self, user_id: UserId, id: ConnectionId) {
+        let (state, refreshes) = (Arc::clone(self.0), Arc::clone(&self.0.refreshes));
         let work = async move {
-            let refreshes = std::sync::Arc::clone(&connections.refreshes);
             // The runner logs a failure.
-            let refresh = || async move { drop(connections.refresh(user_id, id).await) };
+            let refresh = || async move { drop(Refreshes(&state).run(user_id, id).await) };
             let _ = refreshes.join(id, refresh).await;
         };
-        self.tasks.spawn(work.in_current_span());
+        self.0.tasks.spawn(work.in_current_span());
     }
 
     /// Refreshes, then releases the job until the next refresh, if one is planned.
-    async fn refresh_claimed(&self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
-        let backfill_ends_at = self.storage.refreshes().find_backfill_end(claim.user_id(), claim.subject_id()).await?;
+    async fn refresh_claimed(self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
+        let backfill_ends_at =
+            self.0.storage.refreshes().find_backfill_end(claim.user_id(), claim.subject_id()).await?;
         self.refresh_connection(claim, backfill_ends_at).await?;
-        let now = self.clock.now();
+        let now = self.0.clock.now();
         match backfill_ends_at {
             // Until a refresh after the backfill window succeeds, accounts with new ids are matched with stored ones.
-            Some(until) if until <= now => require_lease(self.storage.refreshes().finish_backfill(claim, None).await?),
-            Some(until) => self.finish_job(claim, schedule::next_refresh_at(now, until)).await,
-            None => self.finish_job(claim, None).await,
+            Some(until) if until <= now => {
+                require_lease(self.0.storage.refreshes().finish_backfill(claim, None).await?)
+            }
+            Some(until) => self.0.finish_job(claim, schedule::next_refresh_at(now, until)).await,
+            None => self.0.finish_job(claim, None).await,
         }
     }
 
     async fn refresh_connection(
-        &self,
+        self,
         claim: &ClaimedJob,
         backfill_ends_at: Option<Timestamp>,
     ) -> Result<(), ConnectionsError> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let connection = self.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let credentials = self.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let provider = self.provider(&connection.provider)?;
-        let context = self.call_context_within(REFRESH_DEADLINE);
+        let connection = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let credentials =
+            self.0.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let provider = self.0.provider(&connection.provider)?;
+        let context = self.0.call_context_within(REFRESH_DEADLINE);
         let mut consent_status = provider.consent_status(&context, &credentials).await?;
         if consent_status == ConsentStatus::Active {
             match self
@@ -123,12 +133,12 @@ impl Connections {
             }
         }
         let Some(next) = lifecycle::next_status(connection.status, consent_status) else { return Ok(()) };
-        let (from, now) = (connection.status, self.clock.now());
-        let first_attempt_at = self.event_buffer.first_attempt_at(now);
+        let (from, now) = (connection.status, self.0.clock.now());
+        let first_attempt_at = self.0.event_buffer.first_attempt_at(now);
         // False if another process has changed the status since. That change is the newer one.
-        if self.storage.refreshes().set_status(claim, from, next, "refreshed", now, first_attempt_at).await? {
+        if self.0.storage.refreshes().set_status(claim, from, next, "refreshed", now, first_attempt_at).await? {
             tracing::info!(%from, to = %next, "connection status changed");
-            self.event_buffer.wake();
+            self.0.event_buffer.wake();
         }
         Ok(())
     }
@@ -138,7 +148,7 @@ impl Connections {
     /// During the backfill window, accounts may still appear. So none counts as missing, and accounts with new ids are
     /// matched with stored ones, hidden ones included.
     async fn refresh_accounts(
-        &self,
+        self,
         claim: &ClaimedJob,
         (provider, context): (&dyn Provider, &CallContext),
         connection: &Connection,
@@ -147,17 +157,17 @@ impl Connections {
     ) -> Result<(), ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
         let found = provider.accounts(context, credentials).await?;
-        let now = self.clock.now();
+        let now = self.0.clock.now();
         let is_backfilling = backfill_ends_at.is_some_and(|until| now < until);
         if !found.is_empty() {
             let known_as = if backfill_ends_at.is_some() {
-                match_accounts(&self.storage.accounts().list_with_hidden(user, id).await?, &found)
+                match_accounts(&self.0.storage.accounts().list_with_hidden(user, id).await?, &found)
             } else {
                 Vec::new()
             };
             let accounts = new_accounts(&found, &known_as);
             // Lease lost: these accounts may belong to a consent that the connection no longer has.
-            require_lease(self.storage.refreshes().apply(claim, &accounts, !is_backfilling, now).await?)?;
+            require_lease(self.0.storage.refreshes().apply(claim, &accounts, !is_backfilling, now).await?)?;
         }
         if is_backfilling {
             self.subscribe_in_background(connection.provider.clone(), user, credentials.clone());
@@ -165,23 +175,23 @@ impl Connections {
         Ok(())
     }
 
-    fn subscribe_in_background(&self, provider: String, user: UserId, credentials: SecretString) {
-        let connections = self.clone();
+    fn subscribe_in_background(self, provider: String, user: UserId, credentials: SecretString) {
+        let state = Arc::clone(self.0);
         let work = async move {
-            if let Ok(provider) = connections.provider(&provider) {
-                connections.subscribe(provider.as_ref(), user, &credentials).await;
+            if let Ok(provider) = state.provider(&provider) {
+                Refreshes(&state).subscribe(provider.as_ref(), user, &credentials).await;
             }
         };
-        self.tasks.spawn(work.in_current_span());
+        self.0.tasks.spawn(work.in_current_span());
     }
 
     /// Subscribes to the provider's events for these credentials, if the provider requires that. Failures are only
     /// logged: without events, scheduled syncs and failed reads still notice changes.
-    pub(crate) async fn subscribe(&self, provider: &dyn Provider, user: UserId, credentials: &SecretString) {
+    pub(crate) async fn subscribe(self, provider: &dyn Provider, user: UserId, credentials: &SecretString) {
         let Some(webhook_verifier) = provider.webhook_verifier() else { return };
         // Two concurrent calls could both find no subscription, and create it twice.
-        let _guard = self.subscribe_lock.lock().await;
-        let context = self.call_context_within(SUBSCRIBE_DEADLINE);
+        let _guard = self.0.subscribe_lock.lock().await;
+        let context = self.0.call_context_within(SUBSCRIBE_DEADLINE);
         if let Err(error) = webhook_verifier.subscribe(&context, credentials, &user.to_string()).await {
             tracing::warn!(provider = %provider.name(), %error, "could not subscribe to provider events");
         }

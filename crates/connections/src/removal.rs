@@ -14,8 +14,9 @@ use bellbird_storage::{ClaimedJob, JobKey, job_kinds};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::ConnectionsError;
 use crate::jobs::{FailedRun, JobKind, claim_or_wait, require_lease};
-use crate::{Connections, ConnectionsError};
+use crate::state::part;
 
 /// For the provider calls of one attempt.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(30);
@@ -32,7 +33,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: 8,
     is_enabled: |_| true,
-    run: |connections, claim| Box::pin(connections.attempt_removal(claim, ConsentAction::Withdraw)),
+    run: |state, claim| Box::pin(Removals(state).attempt_removal(claim, ConsentAction::Withdraw)),
 };
 
 /// The result of [`Connections::remove`].
@@ -54,28 +55,33 @@ enum ConsentAction {
     Keep,
 }
 
-impl Connections {
+part! {
+    /// Removals of connections.
+    Removals
+}
+
+impl Removals<'_> {
     /// Removes a connection: hides it, and makes the first attempt to withdraw its consent and delete it.
     ///
     /// If the connection is already hidden, makes an attempt now. If another process is making one, waits for that.
-    pub async fn remove(&self, id: ConnectionId) -> Result<Removal, ConnectionsError> {
+    pub async fn remove(self, id: ConnectionId) -> Result<Removal, ConnectionsError> {
         self.remove_with(id, ConsentAction::Withdraw).await
     }
 
     /// Deletes a connection without a call to its provider. The consent stays there until the user withdraws it.
     ///
     /// For an operator who knows that the provider can never be called again.
-    pub async fn remove_locally(&self, id: ConnectionId) -> Result<Removal, ConnectionsError> {
+    pub async fn remove_locally(self, id: ConnectionId) -> Result<Removal, ConnectionsError> {
         self.remove_with(id, ConsentAction::Keep).await
     }
 
-    async fn remove_with(&self, id: ConnectionId, consent: ConsentAction) -> Result<Removal, ConnectionsError> {
-        let connection = self.storage.connections().find_any(id).await?.ok_or(ConnectionsError::NotFound)?;
+    async fn remove_with(self, id: ConnectionId, consent: ConsentAction) -> Result<Removal, ConnectionsError> {
+        let connection = self.0.storage.connections().find_any(id).await?.ok_or(ConnectionsError::NotFound)?;
         let user = connection.user_id;
-        let (now, lease) = self.lease(LEASE);
+        let (now, lease) = self.0.lease(LEASE);
         let mut claim = match connection.status {
             ConnectionStatus::Deleting => None,
-            _ => self.storage.removals().begin(user, id, now, lease).await?,
+            _ => self.0.storage.removals().begin(user, id, now, lease).await?,
         };
         let deadline = Instant::now() + ATTEMPT_DEADLINE;
         loop {
@@ -91,7 +97,7 @@ impl Connections {
                     return Ok(Removal::Waiting { reason, next_attempt_at: None });
                 }
             };
-            match self.run_claimed(&KIND, &claim, self.attempt_removal(&claim, consent)).await {
+            match self.0.run_claimed(&KIND, &claim, self.attempt_removal(&claim, consent)).await {
                 Ok(()) => return Ok(Removal::Done),
                 // Another task has claimed the removal since.
                 Err(FailedRun { error: ConnectionsError::Busy, .. }) => {}
@@ -105,38 +111,38 @@ impl Connections {
 
     /// Hides a connection and leaves the rest of its removal to a job. `cause` is one word for the audit trail.
     pub(crate) async fn remove_in_background(
-        &self,
+        self,
         cause: &str,
         user: UserId,
         id: ConnectionId,
         provider: &str,
     ) -> Result<(), ConnectionsError> {
-        let now = self.clock.now();
+        let now = self.0.clock.now();
         // The lease has ended already, so a job claims the removal at once.
-        self.storage.removals().begin_because(cause, user, id, now, now).await?;
-        self.wake(&KIND, provider);
+        self.0.storage.removals().begin_because(cause, user, id, now, now).await?;
+        self.0.wake(&KIND, provider);
         Ok(())
     }
 
     /// Claims the removal. `Some(None)` if the connection is deleted already.
     async fn claim_removal(
-        &self,
+        self,
         user: UserId,
         id: ConnectionId,
     ) -> Result<Option<Option<ClaimedJob>>, ConnectionsError> {
-        let (now, lease) = self.lease(LEASE);
-        if let Some(claim) = self.storage.jobs().claim(&JobKey::new(KIND.name, user, id), now, lease).await? {
+        let (now, lease) = self.0.lease(LEASE);
+        if let Some(claim) = self.0.storage.jobs().claim(&JobKey::new(KIND.name, user, id), now, lease).await? {
             return Ok(Some(Some(claim)));
         }
-        Ok(self.storage.connections().find_any(id).await?.is_none().then_some(None))
+        Ok(self.0.storage.connections().find_any(id).await?.is_none().then_some(None))
     }
 
     /// Lists the connections that any process has hidden or deleted since then, with their users.
-    pub async fn list_removed_since(&self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>, ConnectionsError> {
-        Ok(self.storage.connections().list_ended(since).await?)
+    pub async fn list_since(self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>, ConnectionsError> {
+        Ok(self.0.storage.connections().list_ended(since).await?)
     }
 
-    async fn attempt_removal(&self, claim: &ClaimedJob, consent: ConsentAction) -> Result<(), ConnectionsError> {
+    async fn attempt_removal(self, claim: &ClaimedJob, consent: ConsentAction) -> Result<(), ConnectionsError> {
         self.delete_webhook_events(claim).await?;
         let cause = match consent {
             ConsentAction::Withdraw => {
@@ -145,15 +151,15 @@ impl Connections {
             }
             ConsentAction::Keep => "removed_locally",
         };
-        require_lease(self.storage.removals().finish(claim, cause, self.clock.now()).await?)?;
+        require_lease(self.0.storage.removals().finish(claim, cause, self.0.clock.now()).await?)?;
         tracing::info!(cause, "connection removed");
         Ok(())
     }
 
     /// Deletes the webhook events in batches, before the consent, whose withdrawal may fail for days.
-    async fn delete_webhook_events(&self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
+    async fn delete_webhook_events(self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
         loop {
-            let deleted = self.storage.removals().delete_webhook_events(claim, EVENTS_BATCH).await?;
+            let deleted = self.0.storage.removals().delete_webhook_events(claim, EVENTS_BATCH).await?;
             match deleted {
                 None => return Err(ConnectionsError::Busy),
                 Some(deleted) if deleted < EVENTS_BATCH => return Ok(()),
@@ -163,13 +169,13 @@ impl Connections {
     }
 
     /// Withdraws the consent. Idempotent: succeeds if the consent is already gone.
-    async fn withdraw(&self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
-        let Some(credentials) = self.storage.secrets().find_credentials(claim.user_id(), claim.subject_id()).await?
+    async fn withdraw(self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
+        let Some(credentials) = self.0.storage.secrets().find_credentials(claim.user_id(), claim.subject_id()).await?
         else {
             return Ok(());
         };
-        let context = self.call_context_within(ATTEMPT_DEADLINE);
-        match self.provider(&claim.provider)?.withdraw(&context, &credentials).await {
+        let context = self.0.call_context_within(ATTEMPT_DEADLINE);
+        match self.0.provider(&claim.provider)?.withdraw(&context, &credentials).await {
             Ok(()) | Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),
             Err(error) => Err(error.into()),
         }

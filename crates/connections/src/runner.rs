@@ -6,19 +6,19 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{JobKey, StorageError};
-use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::jobs::{JobKind, jitter};
 use crate::linking::{poll, provider_user};
-use crate::{Connections, ConnectionsError, cleanup, refresh, removal, sync};
+use crate::provider_events::ProviderEvents;
+use crate::state::part;
+use crate::{ConnectionsError, cleanup, refresh, removal, sync};
 
 /// Every kind of job.
 pub(crate) static KINDS: &[&JobKind] =
@@ -27,14 +27,14 @@ pub(crate) static KINDS: &[&JobKind] =
 /// How often a lane with free capacity claims without a signal, before jitter. It costs one indexed read.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Wakes the lanes of this process before their next poll.
-pub(crate) struct Signals(HashMap<(&'static str, &'static str), Notify>);
+part! {
+    /// Runs what outlives a request.
+    Jobs
+}
 
-impl Default for Signals {
-    fn default() -> Self {
-        let lanes = KINDS.iter().flat_map(|kind| lanes_of(kind).into_iter().map(|lane| (kind.name, lane)));
-        Self(lanes.map(|lane| (lane, Notify::new())).collect())
-    }
+/// Every kind of job at every provider that has a limit of its own.
+pub(crate) fn lanes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KINDS.iter().flat_map(|kind| lanes_of(kind).into_iter().map(|lane| (kind.name, lane)))
 }
 
 /// The names of all kinds of jobs.
@@ -42,34 +42,34 @@ pub fn job_kinds() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.name)
 }
 
-impl Connections {
+impl Jobs<'_> {
     /// Runs due jobs of all kinds until `stop`. Then waits for the running ones.
     ///
     /// Every instance runs this.
-    pub async fn run_jobs(&self, stop: CancellationToken) {
+    pub async fn run(self, stop: CancellationToken) {
         let mut lanes = JoinSet::new();
-        for kind in KINDS.iter().copied().filter(|kind| (kind.is_enabled)(self)) {
+        for kind in KINDS.iter().copied().filter(|kind| (kind.is_enabled)(self.0)) {
             for lane in lanes_of(kind) {
-                let (connections, stop) = (self.clone(), stop.clone());
-                lanes.spawn(async move { connections.run_lane(kind, lane, stop).await });
+                let (state, stop) = (Arc::clone(self.0), stop.clone());
+                lanes.spawn(async move { Jobs(&state).run_lane(kind, lane, stop).await });
             }
         }
-        for provider in self.providers.iter() {
-            let (connections, provider, stop) = (self.clone(), Arc::clone(provider), stop.clone());
+        for provider in self.0.providers.iter() {
+            let (state, provider, stop) = (Arc::clone(self.0), Arc::clone(provider), stop.clone());
             lanes.spawn(async move {
-                let prepared = connections.prepare_provider_events(provider.as_ref());
+                let prepared = ProviderEvents(&state).prepare(provider.as_ref());
                 stop.run_until_cancelled(prepared).await;
             });
         }
         while lanes.join_next().await.is_some() {}
     }
 
-    async fn run_lane(&self, kind: &'static JobKind, provider: &'static str, stop: CancellationToken) {
+    async fn run_lane(self, kind: &'static JobKind, provider: &'static str, stop: CancellationToken) {
         let mut is_added = !kind.is_periodic;
         let mut running = JoinSet::new();
         while !stop.is_cancelled() {
             if !is_added {
-                let added = self.storage.jobs().insert(&JobKey::of_service(kind.name), "", self.clock.now()).await;
+                let added = self.0.storage.jobs().insert(&JobKey::of_service(kind.name), "", self.0.clock.now()).await;
                 is_added = added.is_ok();
             }
             if let Err(error) = self.start_due(kind, provider, &mut running).await {
@@ -79,7 +79,7 @@ impl Connections {
             tokio::select! {
                 () = stop.cancelled() => {}
                 Some(ended) = running.join_next() => report_panic(kind, ended.as_ref().err()),
-                () = self.requested(kind, provider), if has_room => {}
+                () = self.0.signals.requested(kind.name, provider), if has_room => {}
                 () = tokio::time::sleep(poll_interval()), if has_room => {}
             }
         }
@@ -91,7 +91,7 @@ impl Connections {
     /// Runs every due job of a kind, and returns when none is due.
     ///
     /// On a database error, the claimed jobs run again when their leases end.
-    pub async fn run_due_jobs(&self, kind: &str) -> Result<(), ConnectionsError> {
+    pub async fn run_due(self, kind: &str) -> Result<(), ConnectionsError> {
         for kind in KINDS.iter().copied().filter(|known| known.name == kind) {
             for provider in lanes_of(kind) {
                 loop {
@@ -114,35 +114,21 @@ impl Connections {
 
     /// Claims due jobs until the limit is reached or none is due, and starts each in a task.
     async fn start_due(
-        &self,
+        self,
         kind: &'static JobKind,
         provider: &str,
         running: &mut JoinSet<Result<(), ConnectionsError>>,
     ) -> Result<(), StorageError> {
         while running.len() < kind.concurrency_max {
-            let (now, lease) = self.lease(kind.lease);
-            let Some(claim) = self.storage.jobs().claim_due(kind.name, provider, now, lease).await? else { break };
-            let connections = self.clone();
+            let (now, lease) = self.0.lease(kind.lease);
+            let Some(claim) = self.0.storage.jobs().claim_due(kind.name, provider, now, lease).await? else { break };
+            let state = Arc::clone(self.0);
             running.spawn(async move {
-                let work = (kind.run)(&connections, &claim);
-                connections.run_claimed(kind, &claim, work).await.map_err(|failed| failed.error)
+                let work = (kind.run)(&state, &claim);
+                state.run_claimed(kind, &claim, work).await.map_err(|failed| failed.error)
             });
         }
         Ok(())
-    }
-
-    /// Wakes the lane of this process.
-    pub(crate) fn wake(&self, kind: &JobKind, provider: &str) {
-        if let Some(signal) = self.signals.0.get(&(kind.name, provider)) {
-            signal.notify_one();
-        }
-    }
-
-    async fn requested(&self, kind: &JobKind, provider: &str) {
-        match self.signals.0.get(&(kind.name, provider)) {
-            Some(signal) => signal.notified().await,
-            None => std::future::pending().await,
-        }
     }
 }
 

@@ -72,7 +72,7 @@ async fn handled(
     parameters: &[(String, String)],
     answer: CallbackAnswer<'_>,
 ) -> Response {
-    let callback = match console.inner.connections.handle_callback(parameters, answer).await {
+    let callback = match console.inner.connections.links().handle_callback(parameters, answer).await {
         Ok(callback) => callback,
         Err(error) => return error_page::connections_error(console, &error),
     };
@@ -98,7 +98,7 @@ async fn find_return_link(
     parameters: &[(String, String)],
 ) -> Result<Option<ReturnLink>, ConnectionsError> {
     let (browser, token) = (console.inner.cookie.value(headers), console.inner.link_cookie.value(headers));
-    console.inner.connections.find_return_link(parameters, browser, token).await
+    console.inner.connections.links().find_return_link(parameters, browser, token).await
 }
 
 /// Rejects every method but GET and POST. It also rejects HEAD, because a GET of this page can complete a link session.
@@ -119,7 +119,7 @@ fn parameters(query: &str) -> Option<Vec<(String, String)>> {
 
 fn callback_response(console: &Console, callback: &HandledCallback, return_link: Option<ReturnLink>) -> Response {
     let frame = &console.inner.frame;
-    let title_of = |provider: &str| console.inner.connections.provider_title(provider).to_owned();
+    let title_of = |provider: &str| console.inner.connections.links().provider_title(provider).to_owned();
     let notice = Notice::for_callback(callback, return_link, frame, title_of);
     let status = match callback.outcome {
         CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,

@@ -20,7 +20,7 @@ pub(crate) async fn create_link(
     if !is_own_form(&headers, &extensions) {
         return error_page::cross_site_form(&console);
     }
-    match console.inner.connections.create_link(demo.user, LinkTarget::UserChoice).await {
+    match console.inner.connections.links().create_link(demo.user, LinkTarget::UserChoice).await {
         Ok(link) => Redirect::to(link.url.expose_secret()).into_response(),
         Err(error) => error_page::connections_error(&console, &error),
     }

@@ -38,7 +38,7 @@ pub(crate) async fn open_link(
     token: Result<Path<String>, PathRejection>,
 ) -> Response {
     let Ok(Path(token)) = token else { return error_page::link_not_found(&console) };
-    match console.inner.connections.find_link_page(&token, console.inner.cookie.value(&headers)).await {
+    match console.inner.connections.links().find_page(&token, console.inner.cookie.value(&headers)).await {
         Err(error) => error_page::connections_error(&console, &error),
         Ok(FoundLink::Unknown) => error_page::link_not_found(&console),
         Ok(FoundLink::Expired) => error_page::link_expired(&console),
@@ -56,7 +56,7 @@ pub(crate) async fn open_link(
 }
 
 fn title(console: &Console, provider: &str) -> String {
-    console.inner.connections.provider_title(provider).to_owned()
+    console.inner.connections.links().provider_title(provider).to_owned()
 }
 
 /// `POST /link/{token}` with one field: `provider`, `connection`, `session`, `remove` or `confirm-removal`.
@@ -74,7 +74,7 @@ pub(crate) async fn submit_choice(
         Ok(form) => form,
         Err(error) => return error_page::form_body_error(&console, error),
     };
-    match parse_form(&form, &console.inner.connections.linkable_providers()) {
+    match parse_form(&form, &console.inner.connections.links().providers()) {
         Some(Submitted::Start(target)) => start_link_session(&console, &headers, token, target).await,
         Some(Submitted::Confirm(session)) => confirm_link_session(&console, &headers, token, session).await,
         Some(Submitted::AskRemoval(connection)) => ask_removal(&console, &token, connection).await,
@@ -120,7 +120,7 @@ async fn start_link_session(
     let browser = console.inner.cookie.value_or_new(headers);
     let cookies = [console.inner.cookie.header(&browser), console.inner.link_cookie.header(&token)];
     let connections = console.inner.connections.clone();
-    let start = async move { connections.start_link_session(&token, target, browser.expose_secret()).await };
+    let start = async move { connections.links().start_session(&token, target, browser.expose_secret()).await };
     match console.inner.connections.tasks().spawn(start.in_current_span()).await {
         Ok(Ok(url)) => {
             let mut response = Redirect::to(url.as_str()).into_response();
@@ -146,7 +146,7 @@ async fn confirm_link_session(console: &Console, headers: &HeaderMap, token: Str
     };
     let page = format!("{}/link/{token}", console.inner.frame.root);
     let connections = console.inner.connections.clone();
-    let confirm = async move { connections.confirm_link_session(&token, session, &browser).await };
+    let confirm = async move { connections.links().confirm_session(&token, session, &browser).await };
     match console.inner.connections.tasks().spawn(confirm.in_current_span()).await {
         Ok(Ok(())) => Redirect::to(&page).into_response(),
         Ok(Err(error)) => error_page::connections_error(console, &error),
@@ -155,7 +155,7 @@ async fn confirm_link_session(console: &Console, headers: &HeaderMap, token: Str
 }
 
 async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -> Response {
-    match console.inner.connections.find_removal_page(token, connection).await {
+    match console.inner.connections.links().find_removal_page(token, connection).await {
         Ok(page) => {
             let frame = &console.inner.frame;
             let notice = Notice::for_removal(&page, frame, |provider: &str| title(console, provider));
@@ -167,7 +167,7 @@ async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -
 
 async fn remove(console: &Console, token: String, connection: ConnectionId) -> Response {
     let connections = console.inner.connections.clone();
-    let remove = async move { connections.remove_by_user(&token, connection).await };
+    let remove = async move { connections.links().remove_by_user(&token, connection).await };
     match console.inner.connections.tasks().spawn(remove.in_current_span()).await {
         Ok(Ok(page)) => {
             let notice = Notice::for_removed(&page, |provider: &str| title(console, provider));

@@ -46,7 +46,7 @@ pub(crate) async fn receive(
     };
     drop(permit);
     let Some(_permit) = try_acquire(&permits.running, true) else { return too_many_events() };
-    match console.inner.connections.receive_provider_event(&provider, &headers, &event).await {
+    match console.inner.connections.provider_events().receive(&provider, &headers, &event).await {
         Ok(()) => {
             tracing::info!(provider, "provider event received");
             axum::Json(Received { received: true }).into_response()

@@ -49,7 +49,7 @@ impl Access {
         let id = context.connection.id;
         match self.inner.storage.connections().find(caller.user_id, id).await {
             Ok(Some(_)) => {
-                self.inner.connections.refresh_in_background(caller.user_id, id);
+                self.inner.connections.refreshes().run_in_background(caller.user_id, id);
                 Problem::Reconnect(*status)
             }
             Ok(None) => Problem::NotFound("Connection"),

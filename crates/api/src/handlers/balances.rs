@@ -87,7 +87,7 @@ impl AppState {
         let outcome = self.access.reads().balances(&call, caller, accounts).await;
         let outcome = outcome.map_err(|error| problem_from_read(&error, "", "")).and_then(|found| {
             for connection_id in &found.broken {
-                self.access.connections().refresh_in_background(caller.user_id, *connection_id);
+                self.access.connections().refreshes().run_in_background(caller.user_id, *connection_id);
             }
             let data = found.balances.iter().map(|(id, balance)| BalanceView::new(*id, balance.as_ref())).collect();
             let body = to_json(&BalanceList { data })?;

@@ -203,7 +203,7 @@ async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> 
             (find_user(storage, given.as_deref().unwrap_or_default()).await?, to)
         }
     };
-    let new_link = connections.create_link(user.id, to).await?;
+    let new_link = connections.links().create_link(user.id, to).await?;
     let view = LinkView { url: new_link.url.expose_secret(), expires_at: new_link.expires_at };
     output::print(args.format, &view, |view| view.url.to_owned())?;
     if !args.format.json {
@@ -219,7 +219,7 @@ async fn import(storage: &Storage, connections: &Connections, args: &ImportArgs)
     let credentials = read_credentials(&args.credentials)?;
     let provider = provider_of(&credentials, args.provider.as_deref())?;
     let user = find_user(storage, &args.user).await?;
-    let imported = connections.import(user.id, &provider, &credentials).await?;
+    let imported = connections.imports().import(user.id, &provider, &credentials).await?;
     for skipped in &imported.skipped {
         output::note(&format!("{} was not imported: {}", skipped.institution_name, skipped.reason));
     }

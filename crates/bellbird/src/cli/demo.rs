@@ -101,7 +101,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let is_local = listeners.is_console_local() && settings.console.public_url.is_none();
     let demo = is_local.then_some(demo);
     let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls, demo);
-    let link = connections.create_link(people[0].user.id, LinkTarget::UserChoice).await?;
+    let link = connections.links().create_link(people[0].user.id, LinkTarget::UserChoice).await?;
     let api_url = settings.api.public_url.as_ref().unwrap_or(&urls.api_url);
     let (token, _) = simplefin::create_setup_token(&storage, people[0].user.id, "SimpleFIN", api_url).await?;
     let view = DemoView {
@@ -190,7 +190,8 @@ async fn add_people(
 
 async fn import(connections: &Connections, person: &Person, credentials: &Value) -> anyhow::Result<()> {
     let provider = credentials["provider"].as_str().unwrap_or_default();
-    let imported = connections.import(person.user.id, provider, &SecretString::from(credentials.to_string())).await;
+    let imported =
+        connections.imports().import(person.user.id, provider, &SecretString::from(credentials.to_string())).await;
     imported.with_context(|| format!("could not import the sandbox's credentials for {provider}"))?;
     Ok(())
 }

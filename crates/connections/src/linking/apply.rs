@@ -9,8 +9,11 @@ use bellbird_storage::{AffectedRef, ClaimedLinkSession};
 
 use super::decide::{self, Action, Consent, Effect, Existing, Placement, Session};
 use super::outcome::Applied;
+use crate::ConnectionsError;
 use crate::import::ActiveConsent;
-use crate::{Connections, ConnectionsError};
+use crate::import::Imports;
+use crate::linking::Links;
+use crate::removal::Removals;
 
 /// The session, provider and callback for which consents are applied.
 pub(crate) struct ApplyRequest<'a> {
@@ -40,12 +43,12 @@ impl<'a> ApplyRequest<'a> {
     }
 }
 
-impl Connections {
+impl Links<'_> {
     /// Applies all active consents. A consent that fails does not stop the others.
     ///
     /// Returns the first error if it is transient, or if no connection was created or repaired.
     pub(crate) async fn apply_consents(
-        &self,
+        self,
         request: &ApplyRequest<'_>,
         found: &[FoundConnection],
         applied: &mut Applied,
@@ -75,13 +78,14 @@ impl Connections {
     }
 
     /// Finds the connection that a consent belongs to now.
-    async fn find_existing(&self, request: &ApplyRequest<'_>, id: &str) -> Result<Existing, ConnectionsError> {
+    async fn find_existing(self, request: &ApplyRequest<'_>, id: &str) -> Result<Existing, ConnectionsError> {
         let (user_id, name) = (request.claim.session.user_id, request.provider.name());
-        let known = self.storage.provider_events().find_affected(name.as_str(), &[AffectedRef::Connection(id)]).await?;
+        let known =
+            self.0.storage.provider_events().find_affected(name.as_str(), &[AffectedRef::Connection(id)]).await?;
         Ok(match known.first() {
             Some((user, _)) if *user != user_id => Existing::OwnedByOtherUser,
             Some((_, connection)) => {
-                let found = self.storage.connections().find(user_id, *connection).await?;
+                let found = self.0.storage.connections().find(user_id, *connection).await?;
                 found.map_or(Existing::NotConnected, Existing::Connected)
             }
             None => Existing::NotConnected,
@@ -89,7 +93,7 @@ impl Connections {
     }
 
     async fn apply_consent(
-        &self,
+        self,
         request: &ApplyRequest<'_>,
         consent: Consent<'_>,
         applied: &mut Applied,
@@ -114,7 +118,7 @@ impl Connections {
     /// Starts the removal of what a denied or unconfirmed session found. The removal is a job, so it is retried until
     /// the provider has withdrawn the consent.
     async fn withdraw_unconfirmed(
-        &self,
+        self,
         request: &ApplyRequest<'_>,
         consent: &Consent<'_>,
         existing: &Existing,
@@ -123,9 +127,11 @@ impl Connections {
         let cause = if session.confirmation == Confirmation::Denied { "denied" } else { "unconfirmed" };
         match existing {
             Existing::Connected(connection) => {
-                self.remove_in_background("denied", session.user_id, connection.id, &connection.provider).await?;
+                Removals(self.0)
+                    .remove_in_background("denied", session.user_id, connection.id, &connection.provider)
+                    .await?;
             }
-            _ => self.withdraw_unconnected(session.user_id, request.provider, consent.found, cause).await?,
+            _ => Imports(self.0).withdraw_unconnected(session.user_id, request.provider, consent.found, cause).await?,
         }
         tracing::info!(provider = session.provider, cause, "consent of link session withdrawn");
         Ok(())
@@ -133,7 +139,7 @@ impl Connections {
 
     /// Reads the accounts of a consent, and stores it where they belong.
     async fn place_consent(
-        &self,
+        self,
         request: &ApplyRequest<'_>,
         consent: &Consent<'_>,
         session: &Session<'_>,
@@ -147,7 +153,7 @@ impl Connections {
         };
         let mut replaceable = Vec::new();
         for target in decide::replaceable(consent, session) {
-            replaceable.push((target.id, self.storage.accounts().list_with_hidden(user_id, target.id).await?));
+            replaceable.push((target.id, self.0.storage.accounts().list_with_hidden(user_id, target.id).await?));
         }
         let (effect, replaces, known_as) =
             match decide::place(effect, &accounts, &replaceable, session, request.elapsed) {
@@ -160,7 +166,7 @@ impl Connections {
             };
         let active_consent =
             ActiveConsent { consent: consent.found, accounts: &accounts, known_as: &known_as, replaces };
-        match self.store_linked(user_id, request.provider, &active_consent).await {
+        match Imports(self.0).store_linked(user_id, request.provider, &active_consent).await {
             // The connection of this consent is being removed.
             Err(ConnectionsError::AlreadyConnected) => {}
             stored => applied.add(effect, stored?),

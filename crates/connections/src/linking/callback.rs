@@ -3,6 +3,7 @@
 //! A callback in the browser that started the session confirms it. In any other browser the user is asked first,
 //! because the provider's page may have been sent to another person. That person can also deny the session later.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{Confirmation, LinkOutcome, LinkPhase};
@@ -13,7 +14,9 @@ use tracing::Instrument as _;
 
 use super::link_page::{LinkedConnection, is_used_up};
 use super::poll::{self, LEASE, seal_params};
-use crate::{Connections, ConnectionsError};
+use crate::ConnectionsError;
+use crate::linking::Links;
+use crate::removal::Removals;
 
 /// Lease while a code is exchanged. It is short because the code is valid for a minute
 /// (docs/providers/akahu.md#redirects): after a crash, another instance must still be in time to exchange it.
@@ -105,30 +108,30 @@ impl CallbackOutcome {
     }
 }
 
-impl Connections {
+impl Links<'_> {
     /// Handles a callback with these decoded query parameters. Each `state` works once: afterwards, the callback only
     /// shows the result.
     ///
     /// Polls the provider for up to twelve seconds, then returns the outcome or [`CallbackOutcome::Pending`]. Without
     /// the cookie of the browser that started the session, it changes nothing and asks for an answer.
     pub async fn handle_callback(
-        &self,
+        self,
         params: &[(String, String)],
         answer: CallbackAnswer<'_>,
     ) -> Result<HandledCallback, ConnectionsError> {
         let unknown = HandledCallback { email: String::new(), can_deny: false, outcome: CallbackOutcome::UnknownState };
         let (state, params) = split_state(params);
         let Some(state) = state else { return Ok(unknown) };
-        let Some(session) = self.unverified_read(self.storage.link_sessions().find(&state)).await? else {
+        let Some(session) = self.0.unverified_read(self.0.storage.link_sessions().find(&state)).await? else {
             return Ok(unknown);
         };
-        let Some(user) = self.storage.users().find(session.user_id).await? else { return Ok(unknown) };
+        let Some(user) = self.0.storage.users().find(session.user_id).await? else { return Ok(unknown) };
         let outcome = self.answer_callback(&state, &session, &params, answer).await?;
         // A denial may precede or follow this callback, so the session is read again.
-        let session = self.storage.link_sessions().find(&state).await?;
+        let session = self.0.storage.link_sessions().find(&state).await?;
         let is_open = |session: &LinkSession| {
             session.confirmation != Confirmation::Denied
-                && self.clock.now().duration_since(session.created_at) < DENY_TTL
+                && self.0.clock.now().duration_since(session.created_at) < DENY_TTL
         };
         let is_denied = session.as_ref().is_some_and(|session| session.confirmation == Confirmation::Denied);
         let outcome = match outcome {
@@ -141,13 +144,13 @@ impl Connections {
     }
 
     async fn answer_callback(
-        &self,
+        self,
         state: &str,
         session: &LinkSession,
         params: &[(String, String)],
         answer: CallbackAnswer<'_>,
     ) -> Result<CallbackOutcome, ConnectionsError> {
-        let is_waiting = session.phase == LinkPhase::Started && self.clock.now() < session.expires_at;
+        let is_waiting = session.phase == LinkPhase::Started && self.0.clock.now() < session.expires_at;
         let linking = self.linking_for(&session.provider);
         let confirmation = match answer {
             CallbackAnswer::Yes(_) => Confirmation::Confirmed,
@@ -170,7 +173,7 @@ impl Connections {
         };
         // Providers that register users send no code to exchange.
         let exchanges_code = linking.is_ok_and(|linking| !linking.registers_users());
-        let (now, lease) = self.lease(if exchanges_code { EXCHANGE_LEASE } else { LEASE });
+        let (now, lease) = self.0.lease(if exchanges_code { EXCHANGE_LEASE } else { LEASE });
         let sealed = seal_params(params);
         let (browser, confirming) = match answer {
             CallbackAnswer::Browser(browser) => (browser, None),
@@ -178,6 +181,7 @@ impl Connections {
             CallbackAnswer::No => (None, None),
         };
         let received = self
+            .0
             .storage
             .link_sessions()
             .receive_callback(state, &sealed, (confirmation, confirming), now, lease)
@@ -189,8 +193,8 @@ impl Connections {
     }
 
     /// The result of an ended session, or that it is still open. `browser` is the cookie of the browser that asks.
-    async fn stored_outcome(&self, state: &str, browser: Option<&str>) -> Result<CallbackOutcome, ConnectionsError> {
-        let Some(session) = self.storage.link_sessions().find(state).await? else {
+    async fn stored_outcome(self, state: &str, browser: Option<&str>) -> Result<CallbackOutcome, ConnectionsError> {
+        let Some(session) = self.0.storage.link_sessions().find(state).await? else {
             return Ok(CallbackOutcome::UnknownState);
         };
         let Some(outcome) = outcome_of(&session) else {
@@ -199,7 +203,7 @@ impl Connections {
         };
         let mut connections = Vec::new();
         for id in &session.connections {
-            if let Some(connection) = self.storage.connections().find(session.user_id, *id).await? {
+            if let Some(connection) = self.0.storage.connections().find(session.user_id, *id).await? {
                 connections.push(self.with_accounts(connection).await?);
             }
         }
@@ -214,11 +218,11 @@ impl Connections {
         Ok(CallbackOutcome::Finished(LinkResult { outcome, connections, reason, awaits_accounts }))
     }
 
-    async fn awaits_accounts(&self, connections: &[LinkedConnection]) -> Result<bool, ConnectionsError> {
-        let now = self.clock.now();
+    async fn awaits_accounts(self, connections: &[LinkedConnection]) -> Result<bool, ConnectionsError> {
+        let now = self.0.clock.now();
         for LinkedConnection { connection, .. } in connections.iter().filter(|linked| linked.accounts.is_empty()) {
             let backfill_ends_at =
-                self.storage.refreshes().find_backfill_end(connection.user_id, connection.id).await?;
+                self.0.storage.refreshes().find_backfill_end(connection.user_id, connection.id).await?;
             if backfill_ends_at.is_some_and(|until| now < until) {
                 return Ok(true);
             }
@@ -227,18 +231,18 @@ impl Connections {
     }
 
     async fn run_while_browser_waits(
-        &self,
+        self,
         claim: ClaimedLinkSession,
         state: &str,
         browser: Option<&str>,
     ) -> Result<CallbackOutcome, ConnectionsError> {
-        let this = self.clone();
+        let shared = Arc::clone(self.0);
         // In a task of its own, which neither a closed browser nor the timeout below cancels.
         let task = async move {
             let job = claim.job.clone();
-            this.run_claimed(&poll::KIND, &job, this.run_session(claim, BROWSER_WAIT_MAX)).await
+            shared.run_claimed(&poll::KIND, &job, Links(&shared).run_session(claim, BROWSER_WAIT_MAX)).await
         };
-        let task = self.tasks.spawn(task.in_current_span());
+        let task = self.0.tasks.spawn(task.in_current_span());
         match tokio::time::timeout(BROWSER_WAIT_MAX, task).await {
             Ok(Ok(Ok(Some(_)))) => self.stored_outcome(state, browser).await,
             Ok(Ok(Err(failed))) => Err(failed.error),
@@ -250,7 +254,7 @@ impl Connections {
     /// browser last started a session. None unless the session of these callback parameters is bound to the browser,
     /// and the link is open and for the same user.
     pub async fn find_return_link(
-        &self,
+        self,
         params: &[(String, String)],
         browser: Option<&str>,
         token: Option<&str>,
@@ -258,7 +262,7 @@ impl Connections {
         let ((Some(state), _), Some(browser), Some(token)) = (split_state(params), browser, token) else {
             return Ok(None);
         };
-        let session = self.unverified_read(self.storage.link_sessions().find(&state)).await?;
+        let session = self.0.unverified_read(self.0.storage.link_sessions().find(&state)).await?;
         let Some(session) = session.filter(|session| session.is_bound_to(browser)) else { return Ok(None) };
         let open = self.find_open_link(token).await?;
         let link = open.map(|(link, _)| link).filter(|link| link.user_id == session.user_id && !is_used_up(link));
@@ -267,23 +271,23 @@ impl Connections {
 
     /// Denies a session whose callback was received before, or that has ended: withdraws its consents and removes its
     /// connections. Works once, and for a day.
-    async fn deny(&self, state: &str, session: &LinkSession) -> Result<CallbackOutcome, ConnectionsError> {
-        let now = self.clock.now();
+    async fn deny(self, state: &str, session: &LinkSession) -> Result<CallbackOutcome, ConnectionsError> {
+        let now = self.0.clock.now();
         if session.phase == LinkPhase::Started || now.duration_since(session.created_at) >= DENY_TTL {
             return Ok(CallbackOutcome::UnknownState);
         }
-        if self.storage.link_sessions().deny(session, now).await? {
-            let (now, lease) = self.lease(LEASE);
-            let Some(job) = self.storage.jobs().claim(&session.job(), now, lease).await? else {
+        if self.0.storage.link_sessions().deny(session, now).await? {
+            let (now, lease) = self.0.lease(LEASE);
+            let Some(job) = self.0.storage.jobs().claim(&session.job(), now, lease).await? else {
                 return Ok(CallbackOutcome::Pending);
             };
-            return match self.storage.link_sessions().find_claimed(&job).await? {
+            return match self.0.storage.link_sessions().find_claimed(&job).await? {
                 Some(claim) => self.run_while_browser_waits(claim, state, None).await,
                 None => Ok(CallbackOutcome::Pending),
             };
         }
         // It may have ended since it was read.
-        let session = self.storage.link_sessions().find(state).await?;
+        let session = self.0.storage.link_sessions().find(state).await?;
         let Some(session) = session.filter(|session| session.phase == LinkPhase::Ended) else {
             return Ok(CallbackOutcome::Pending);
         };
@@ -293,9 +297,9 @@ impl Connections {
         }
         // Recorded last: after a crash in between, the user can deny again.
         for connection in &session.connections {
-            self.remove_in_background("denied", session.user_id, *connection, &session.provider).await?;
+            Removals(self.0).remove_in_background("denied", session.user_id, *connection, &session.provider).await?;
         }
-        self.storage.link_sessions().deny_ended(&session).await?;
+        self.0.storage.link_sessions().deny_ended(&session).await?;
         tracing::info!(provider = session.provider, "link session denied");
         Ok(CallbackOutcome::withdrawn())
     }

@@ -5,7 +5,9 @@ use bellbird_storage::{Link, LinkSession};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::{Connections, ConnectionsError};
+use crate::ConnectionsError;
+use crate::linking::Links;
+use crate::removal::Removals;
 
 /// Link sessions that one link URL can start.
 pub(crate) const SESSIONS_PER_LINK_MAX: u32 = 20;
@@ -77,9 +79,9 @@ pub struct RemovalPage {
     pub linked: LinkedConnection,
 }
 
-impl Connections {
+impl Links<'_> {
     /// Returns what a link URL leads to, for the browser with this cookie.
-    pub async fn find_link_page(&self, token: &str, browser: Option<&str>) -> Result<FoundLink, ConnectionsError> {
+    pub async fn find_page(self, token: &str, browser: Option<&str>) -> Result<FoundLink, ConnectionsError> {
         let Some((link, user)) = self.find_link(token).await? else { return Ok(FoundLink::Unknown) };
         if !self.is_open(&link) {
             return Ok(FoundLink::Expired);
@@ -90,7 +92,7 @@ impl Connections {
             return Ok(FoundLink::UsedUp);
         }
         let repair_target = match link.connection_id {
-            Some(id) => self.storage.connections().find(user.id, id).await?,
+            Some(id) => self.0.storage.connections().find(user.id, id).await?,
             None => None,
         };
         if link.connection_id.is_some() && repair_target.is_none() {
@@ -98,7 +100,7 @@ impl Connections {
         }
         let mut connections = Vec::new();
         if link.provider.is_none() {
-            for connection in self.storage.connections().list(user.id).await? {
+            for connection in self.0.storage.connections().list(user.id).await? {
                 connections.push(self.with_accounts(connection).await?);
             }
         }
@@ -111,7 +113,7 @@ impl Connections {
             timezone: user.timezone,
             provider: link.provider,
             repair_target,
-            providers: self.linkable_providers(),
+            providers: self.providers(),
             connections,
             unfinished,
             is_used_up,
@@ -120,16 +122,16 @@ impl Connections {
     }
 
     async fn unfinished_sessions(
-        &self,
+        self,
         user: &User,
         browser: Option<&str>,
     ) -> Result<Vec<UnfinishedSession>, ConnectionsError> {
         let Some(browser) = browser else { return Ok(Vec::new()) };
-        let sessions = self.storage.link_sessions().list_unfinished(user.id, browser, self.clock.now()).await?;
+        let sessions = self.0.storage.link_sessions().list_unfinished(user.id, browser, self.0.clock.now()).await?;
         if sessions.is_empty() {
             return Ok(Vec::new());
         }
-        let connections = self.storage.connections().list(user.id).await?;
+        let connections = self.0.storage.connections().list(user.id).await?;
         let is_unfinished = |session: &LinkSession| {
             if session.confirmation == Confirmation::Confirmed {
                 // It continues until its callback or its end, because more consents may follow.
@@ -147,22 +149,17 @@ impl Connections {
         Ok(unfinished.collect())
     }
 
-    pub(crate) async fn with_accounts(&self, connection: Connection) -> Result<LinkedConnection, ConnectionsError> {
-        let accounts = self.storage.accounts().list_of_connection(connection.user_id, connection.id).await?;
+    pub(crate) async fn with_accounts(self, connection: Connection) -> Result<LinkedConnection, ConnectionsError> {
+        let accounts = self.0.storage.accounts().list_of_connection(connection.user_id, connection.id).await?;
         Ok(LinkedConnection { connection, accounts })
     }
 
     /// Confirms a link session without a callback, for the browser that started it, and polls it once.
     ///
     /// Fails with [`ConnectionsError::LinkExpired`] if the link or the session is unknown or has expired.
-    pub async fn confirm_link_session(
-        &self,
-        token: &str,
-        session: Uuid,
-        browser: &str,
-    ) -> Result<(), ConnectionsError> {
+    pub async fn confirm_session(self, token: &str, session: Uuid, browser: &str) -> Result<(), ConnectionsError> {
         let (_, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
-        let confirmed = self.storage.link_sessions().confirm(user.id, session, browser, self.clock.now()).await?;
+        let confirmed = self.0.storage.link_sessions().confirm(user.id, session, browser, self.0.clock.now()).await?;
         let key = confirmed.ok_or(ConnectionsError::LinkExpired)?;
         self.run_session_now(&key).await
     }
@@ -172,40 +169,40 @@ impl Connections {
     ///
     /// Fails with [`ConnectionsError::LinkExpired`] if the link does not allow it, and with
     /// [`ConnectionsError::NotFound`] if the user has no such connection.
-    pub async fn find_removal_page(&self, token: &str, id: ConnectionId) -> Result<RemovalPage, ConnectionsError> {
+    pub async fn find_removal_page(self, token: &str, id: ConnectionId) -> Result<RemovalPage, ConnectionsError> {
         let open = self.find_open_link(token).await?.filter(|(link, _)| !is_used_up(link));
         let (link, user) = open.ok_or(ConnectionsError::LinkExpired)?;
         let is_allowed = link.connection_id.map_or(link.provider.is_none(), |allowed| allowed == id);
         if !is_allowed {
             return Err(ConnectionsError::LinkExpired);
         }
-        let connection = self.storage.connections().find(user.id, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let connection = self.0.storage.connections().find(user.id, id).await?.ok_or(ConnectionsError::NotFound)?;
         Ok(RemovalPage { email: user.email, linked: self.with_accounts(connection).await? })
     }
 
     /// Removes a connection for the holder of this link, with the limits of [`Self::find_removal_page`]. It is hidden
     /// at once, and a job withdraws its consent.
-    pub async fn remove_by_user(&self, token: &str, id: ConnectionId) -> Result<RemovalPage, ConnectionsError> {
+    pub async fn remove_by_user(self, token: &str, id: ConnectionId) -> Result<RemovalPage, ConnectionsError> {
         let page = self.find_removal_page(token, id).await?;
         let Connection { user_id, provider, .. } = &page.linked.connection;
-        self.remove_in_background("removed_by_user", *user_id, id, provider).await?;
+        Removals(self.0).remove_in_background("removed_by_user", *user_id, id, provider).await?;
         tracing::info!(provider, "connection removed by its user");
         Ok(page)
     }
 
     /// Finds a link that has not expired, with its user.
-    pub(crate) async fn find_open_link(&self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
+    pub(crate) async fn find_open_link(self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
         Ok(self.find_link(token).await?.filter(|(link, _)| self.is_open(link)))
     }
 
-    async fn find_link(&self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
-        let Some(link) = self.unverified_read(self.storage.links().find(token)).await? else { return Ok(None) };
-        let user = self.storage.users().find(link.user_id).await?;
+    async fn find_link(self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
+        let Some(link) = self.0.unverified_read(self.0.storage.links().find(token)).await? else { return Ok(None) };
+        let user = self.0.storage.users().find(link.user_id).await?;
         Ok(user.map(|user| (link, user)))
     }
 
-    fn is_open(&self, link: &Link) -> bool {
-        self.clock.now() < link.expires_at
+    fn is_open(self, link: &Link) -> bool {
+        self.0.clock.now() < link.expires_at
     }
 }
 

@@ -10,3 +10,10 @@ pub(crate) mod outcome;
 pub(crate) mod poll;
 pub(crate) mod provider_user;
 pub(crate) mod start;
+
+use crate::state::part;
+
+part! {
+    /// Linking in the browser.
+    Links
+}

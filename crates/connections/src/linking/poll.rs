@@ -16,8 +16,9 @@ use tokio::time::Instant;
 use super::apply::ApplyRequest;
 use super::outcome::{self, Applied, Conclusion, Next, Poll, SessionFacts};
 use super::start::LINK_SESSION_TTL;
+use crate::ConnectionsError;
 use crate::jobs::JobKind;
-use crate::{Connections, ConnectionsError};
+use crate::linking::Links;
 
 /// Longer than the time that a browser waits and [`ATTEMPT_DEADLINE`] together.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
@@ -35,7 +36,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: 8,
     is_enabled: |_| true,
-    run: |connections, claim| Box::pin(connections.run_session_job(claim)),
+    run: |state, claim| Box::pin(Links(state).run_session_job(claim)),
 };
 
 /// A claimed session with the results of its polls.
@@ -87,20 +88,20 @@ impl SessionRun {
     }
 }
 
-impl Connections {
+impl Links<'_> {
     /// Polls the session of a job once.
-    async fn run_session_job(&self, job: &ClaimedJob) -> Result<(), ConnectionsError> {
-        match self.storage.link_sessions().find_claimed(job).await? {
+    async fn run_session_job(self, job: &ClaimedJob) -> Result<(), ConnectionsError> {
+        match self.0.storage.link_sessions().find_claimed(job).await? {
             Some(claim) => self.run_session(claim, Duration::ZERO).await.map(|_| ()),
-            None => self.finish_job(job, None).await,
+            None => self.0.finish_job(job, None).await,
         }
     }
 
     /// Polls the session of a job once, unless another task runs the job.
-    pub(crate) async fn run_session_now(&self, key: &JobKey) -> Result<(), ConnectionsError> {
-        let (now, lease) = self.lease(LEASE);
-        let Some(job) = self.storage.jobs().claim(key, now, lease).await? else { return Ok(()) };
-        let run = self.run_claimed(&KIND, &job, self.run_session_job(&job));
+    pub(crate) async fn run_session_now(self, key: &JobKey) -> Result<(), ConnectionsError> {
+        let (now, lease) = self.0.lease(LEASE);
+        let Some(job) = self.0.storage.jobs().claim(key, now, lease).await? else { return Ok(()) };
+        let run = self.0.run_claimed(&KIND, &job, self.run_session_job(&job));
         run.await.map_err(|failed| failed.error)
     }
 
@@ -108,7 +109,7 @@ impl Connections {
     ///
     /// Returns None if it was postponed, or if the lease was lost.
     pub(crate) async fn run_session(
-        &self,
+        self,
         claim: ClaimedLinkSession,
         time: Duration,
     ) -> Result<Option<Conclusion>, ConnectionsError> {
@@ -119,10 +120,10 @@ impl Connections {
             let Some(poll) = poll_result(&run, result)? else { return Ok(None) };
             let browser_waits = Instant::now() + POLL_INTERVAL < until;
             let (attempts, state) = (run.claim.job.attempts, (&run.facts, &run.applied));
-            match outcome::after_poll(poll, state, attempts, self.clock.now(), browser_waits) {
+            match outcome::after_poll(poll, state, attempts, self.0.clock.now(), browser_waits) {
                 Next::PollAgain => tokio::time::sleep(POLL_INTERVAL).await,
                 Next::PostponeUntil(time) => {
-                    self.storage.jobs().postpone(&run.claim.job, time).await?;
+                    self.0.storage.jobs().postpone(&run.claim.job, time).await?;
                     return Ok(None);
                 }
                 Next::Finish(conclusion) => {
@@ -130,7 +131,7 @@ impl Connections {
                     let session = &mut run.claim.session;
                     session.connections = conclusion.connections.iter().map(|connection| connection.id).collect();
                     session.failure_reason = conclusion.reason.map(str::to_owned);
-                    if !self.storage.link_sessions().end(&run.claim, word).await? {
+                    if !self.0.storage.link_sessions().end(&run.claim, word).await? {
                         return Ok(None);
                     }
                     tracing::info!(provider = run.claim.session.provider, outcome = word, "link session finished");
@@ -141,14 +142,14 @@ impl Connections {
     }
 
     /// Returns None if the lease was lost.
-    async fn poll_session(&self, run: &mut SessionRun) -> Result<Option<Poll>, ConnectionsError> {
+    async fn poll_session(self, run: &mut SessionRun) -> Result<Option<Poll>, ConnectionsError> {
         let LinkSession { user_id, provider, .. } = run.claim.session.clone();
-        let now = self.clock.now();
+        let now = self.0.clock.now();
         // Nothing may be stored before the user has confirmed the session, so there is nothing to ask the provider.
         if run.facts.confirmation == Confirmation::Open && now < run.facts.expires_at {
             return Ok(Some(Poll::Pending));
         }
-        let provider = self.provider(&provider)?.as_ref();
+        let provider = self.0.provider(&provider)?.as_ref();
         let linking = self.linking_for(provider.name().as_str())?;
         if run.facts.phase == LinkPhase::CallbackReceived {
             run.facts.callback_result = linking.hint(&run.params);
@@ -157,20 +158,20 @@ impl Connections {
             return Ok(Some(outcome::conclude_without_polling(&run.facts).map_or(Poll::Pending, Poll::Concluded)));
         }
         let repair_target = match run.facts.repairs {
-            Some(id) => self.storage.connections().find(user_id, id).await?,
+            Some(id) => self.0.storage.connections().find(user_id, id).await?,
             None => None,
         };
         let Some(credentials) = self.session_credentials(run, linking, repair_target.as_ref()).await? else {
             return Ok(None);
         };
         let (elapsed, is_expired) = (run.elapsed(now), now >= run.facts.expires_at);
-        let context = self.call_context_within(ATTEMPT_DEADLINE);
+        let context = self.0.call_context_within(ATTEMPT_DEADLINE);
         let mut found = self.discover(provider, &context, &credentials).await?;
         // If the provider user of the connection is gone, the consent was given with the user's present provider user.
         if repair_target.is_some()
             && linking.registers_users()
             && let Some(provider_user) =
-                self.storage.provider_users().find_credentials(user_id, provider.name().as_str()).await?
+                self.0.storage.provider_users().find_credentials(user_id, provider.name().as_str()).await?
         {
             found.extend(self.discover(provider, &context, &provider_user).await?);
         }
@@ -200,16 +201,16 @@ impl Connections {
 
     /// Returns the connections that the found consents may repair: `own` is that of this session.
     async fn repair_targets(
-        &self,
+        self,
         run: &mut SessionRun,
         own: Option<Connection>,
     ) -> Result<Vec<Connection>, ConnectionsError> {
         let session = &run.claim.session;
         // Sessions created before `since` had expired when this session was created.
         let since = session.created_at.saturating_sub(LINK_SESSION_TTL).unwrap_or(Timestamp::MIN);
-        let others = self.storage.link_sessions().list_other(session, since).await?;
+        let others = self.0.storage.link_sessions().list_other(session, since).await?;
         run.facts.is_only_session = others.is_empty();
-        let now = self.clock.now();
+        let now = self.0.clock.now();
         run.has_open_rival = others.iter().any(|other| other.phase != LinkPhase::Ended && now < other.expires_at);
         let mut targets: Vec<Connection> = own.into_iter().collect();
         // After an approval in this session, the found consents belong to it. Without one, they may belong to another
@@ -218,7 +219,7 @@ impl Connections {
             for other in others.iter().filter(|other| other.phase != LinkPhase::Ended) {
                 let known = |id: &_| targets.iter().any(|target| target.id == *id);
                 if let Some(id) = other.connection_id.filter(|id| !known(id)) {
-                    targets.extend(self.storage.connections().find(session.user_id, id).await?);
+                    targets.extend(self.0.storage.connections().find(session.user_id, id).await?);
                 }
             }
         }
@@ -227,7 +228,7 @@ impl Connections {
 
     /// Lists the consents that the credentials cover: none if the provider no longer accepts the credentials.
     pub(crate) async fn discover(
-        &self,
+        self,
         provider: &dyn Provider,
         context: &CallContext,
         credentials: &SecretString,
@@ -242,7 +243,7 @@ impl Connections {
     ///
     /// Exchanged credentials are sealed with the session before they are used, because an exchange works once.
     async fn session_credentials(
-        &self,
+        self,
         run: &mut SessionRun,
         linking: &dyn Linking,
         repair_target: Option<&Connection>,
@@ -252,8 +253,8 @@ impl Connections {
             return Ok(Some(credentials.clone()));
         }
         let credentials = match repair_target {
-            Some(connection) => self.storage.secrets().find_credentials(session.user_id, connection.id).await?,
-            None => self.storage.provider_users().find_credentials(session.user_id, &session.provider).await?,
+            Some(connection) => self.0.storage.secrets().find_credentials(session.user_id, connection.id).await?,
+            None => self.0.storage.provider_users().find_credentials(session.user_id, &session.provider).await?,
         };
         let purpose = match (repair_target, &credentials) {
             (Some(connection), Some(credentials)) => {
@@ -263,12 +264,12 @@ impl Connections {
         };
         let redirect_uri = self.console_page_url("link/callback")?;
         let callback = CallbackParams { purpose, redirect_uri: &redirect_uri, params: &run.params };
-        let exchanged = linking.finish(&self.call_context_within(EXCHANGE_DEADLINE), &callback).await?;
+        let exchanged = linking.finish(&self.0.call_context_within(EXCHANGE_DEADLINE), &callback).await?;
         if linking.registers_users() {
             return Ok(Some(exchanged));
         }
-        let (now, lease) = self.lease(LEASE);
-        if !self.storage.link_sessions().store_credentials(&run.claim, &exchanged, now, lease).await? {
+        let (now, lease) = self.0.lease(LEASE);
+        if !self.0.storage.link_sessions().store_credentials(&run.claim, &exchanged, now, lease).await? {
             return Ok(None);
         }
         run.facts.phase = LinkPhase::CredentialsObtained;

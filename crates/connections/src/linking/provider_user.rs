@@ -13,8 +13,9 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::ConnectionsError;
 use crate::jobs::{FailedRun, JobKind, claim_or_wait, require_lease};
-use crate::{Connections, ConnectionsError};
+use crate::linking::Links;
 
 /// Longer than [`REGISTER_DEADLINE`], with time for the database before and after it.
 const LEASE: Duration = Duration::from_secs(30);
@@ -31,16 +32,16 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: 4,
     is_enabled: |_| true,
-    run: |connections, claim| Box::pin(connections.undo_registration(claim)),
+    run: |state, claim| Box::pin(Links(state).undo_registration(claim)),
 };
 
-impl Connections {
+impl Links<'_> {
     /// Returns the credentials of the user's provider user, who is registered first if necessary.
     ///
     /// The reference of a registration is stored before the attempt. So the next attempt can find and remove what an
     /// interrupted one left at the provider.
     pub(crate) async fn ensure_provider_user(
-        &self,
+        self,
         user: &User,
         provider: &str,
         linking: &dyn Linking,
@@ -48,8 +49,8 @@ impl Connections {
         let deadline = Instant::now() + WAIT_MAX;
         loop {
             let state = claim_or_wait(deadline, async || {
-                let (now, lease) = self.lease(LEASE);
-                match self.storage.provider_users().claim(user.id, provider, now, lease).await? {
+                let (now, lease) = self.0.lease(LEASE);
+                match self.0.storage.provider_users().claim(user.id, provider, now, lease).await? {
                     ProviderUserState::Busy => Ok(None),
                     state => Ok(Some(state)),
                 }
@@ -60,7 +61,7 @@ impl Connections {
                 Some(ProviderUserState::Busy) | None => return Err(ConnectionsError::Busy),
             };
             let registration = self.register_provider_user(user, &claim, linking);
-            match self.run_claimed(&KIND, &claim.job, registration).await {
+            match self.0.run_claimed(&KIND, &claim.job, registration).await {
                 Ok(provider_user) => return Ok(provider_user),
                 Err(FailedRun { error: ConnectionsError::Busy, .. }) => {}
                 Err(FailedRun { error, .. }) => return Err(error),
@@ -69,29 +70,29 @@ impl Connections {
     }
 
     /// Removes what an unfinished registration may have left at the provider.
-    async fn undo_registration(&self, job: &ClaimedJob) -> Result<(), ConnectionsError> {
-        let user = self.storage.users().find(job.user_id()).await?.ok_or(ConnectionsError::NotFound)?;
-        if let Some(reference) = self.storage.provider_users().find_abandoned_reference(job).await? {
-            let context = self.call_context_within(REGISTER_DEADLINE);
+    async fn undo_registration(self, job: &ClaimedJob) -> Result<(), ConnectionsError> {
+        let user = self.0.storage.users().find(job.user_id()).await?.ok_or(ConnectionsError::NotFound)?;
+        if let Some(reference) = self.0.storage.provider_users().find_abandoned_reference(job).await? {
+            let context = self.0.call_context_within(REGISTER_DEADLINE);
             let linking = self.linking_for(&job.provider)?;
             linking.abandon_registration(&context, &reference, &user.email).await?;
         }
-        require_lease(self.storage.provider_users().delete_unfinished(job).await?)
+        require_lease(self.0.storage.provider_users().delete_unfinished(job).await?)
     }
 
     /// Fails with [`ConnectionsError::Busy`] if the lease was lost.
     async fn register_provider_user(
-        &self,
+        self,
         user: &User,
         claim: &ClaimedProviderUser,
         linking: &dyn Linking,
     ) -> Result<SecretString, ConnectionsError> {
-        let context = self.call_context_within(REGISTER_DEADLINE);
+        let context = self.0.call_context_within(REGISTER_DEADLINE);
         if let Some(abandoned) = &claim.abandoned_reference {
             linking.abandon_registration(&context, abandoned, &user.email).await?;
         }
         let reference = format!("bellbird-{}", Uuid::new_v4());
-        require_lease(self.storage.provider_users().set_reference(claim, &reference).await?)?;
+        require_lease(self.0.storage.provider_users().set_reference(claim, &reference).await?)?;
         let provider_user = match linking.register(&context, &reference, &user.email).await {
             Err(Error::InvalidCredentials(_)) => {
                 return Err(ConnectionsError::NoConsentPage(claim.job.provider.clone()));
@@ -99,7 +100,7 @@ impl Connections {
             registered => registered?,
         };
         let provider_user_id = linking.provider_user_id(&provider_user);
-        if self.storage.provider_users().finish(claim, provider_user_id.as_deref(), &provider_user).await? {
+        if self.0.storage.provider_users().finish(claim, provider_user_id.as_deref(), &provider_user).await? {
             tracing::info!(user_id = %user.id, provider = claim.job.provider, "provider user registered");
             return Ok(provider_user);
         }
@@ -111,18 +112,18 @@ impl Connections {
     /// registrations, without any provider call.
     ///
     /// On an error, finished unregistrations stay; call it again for the rest.
-    pub async fn unregister_provider_users(&self, id: UserId, local_only: bool) -> Result<(), ConnectionsError> {
-        let Some(user) = self.storage.users().find(id).await? else { return Err(ConnectionsError::NotFound) };
+    pub async fn unregister_provider_users(self, id: UserId, local_only: bool) -> Result<(), ConnectionsError> {
+        let Some(user) = self.0.storage.users().find(id).await? else { return Err(ConnectionsError::NotFound) };
         if local_only {
             for provider in PROVIDERS {
-                self.storage.provider_users().delete(id, provider.name.as_str()).await?;
+                self.0.storage.provider_users().delete(id, provider.name.as_str()).await?;
             }
             return Ok(());
         }
-        for record in self.storage.provider_users().list(id).await? {
-            let provider = self.provider(&record.provider)?;
+        for record in self.0.storage.provider_users().list(id).await? {
+            let provider = self.0.provider(&record.provider)?;
             let linking = provider.linking().ok_or_else(|| ConnectionsError::NoConsentPage(record.provider.clone()))?;
-            let context = self.call_context_within(REGISTER_DEADLINE);
+            let context = self.0.call_context_within(REGISTER_DEADLINE);
             let removed = match (&record.credentials, &record.reference) {
                 (Some(provider_user), _) => linking.unregister(&context, provider_user).await,
                 (None, Some(reference)) => linking.abandon_registration(&context, reference, &user.email).await,
@@ -132,7 +133,7 @@ impl Connections {
                 Ok(()) | Err(Error::ReconnectNeeded(_)) => {}
                 Err(error) => return Err(error.into()),
             }
-            self.storage.provider_users().delete(id, &record.provider).await?;
+            self.0.storage.provider_users().delete(id, &record.provider).await?;
         }
         Ok(())
     }

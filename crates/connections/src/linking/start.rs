@@ -16,7 +16,8 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::link_page::{LinkableProvider, SESSIONS_PER_LINK_MAX};
-use crate::{Connections, ConnectionsError};
+use crate::ConnectionsError;
+use crate::linking::Links;
 
 /// How long a link URL works.
 const LINK_TTL: Duration = Duration::from_secs(30 * 60);
@@ -56,19 +57,19 @@ pub fn new_browser_cookie() -> SecretString {
     random_token()
 }
 
-impl Connections {
+impl<'c> Links<'c> {
     /// Creates a link URL for a user. Checks provider and connection now, so that the caller gets the error and not the
     /// user in the browser.
-    pub async fn create_link(&self, user: UserId, to: LinkTarget<'_>) -> Result<CreatedLink, ConnectionsError> {
+    pub async fn create_link(self, user: UserId, to: LinkTarget<'_>) -> Result<CreatedLink, ConnectionsError> {
         let mut url = self.console_page_url("link")?;
         let (provider, connection_id) = match to {
-            LinkTarget::UserChoice if self.linkable_providers().is_empty() => {
+            LinkTarget::UserChoice if self.providers().is_empty() => {
                 return Err(ConnectionsError::NoLinkableProvider);
             }
             LinkTarget::UserChoice => (None, None),
             LinkTarget::Provider(name) => (Some(name.to_owned()), None),
             LinkTarget::Connection(id) => {
-                let found = self.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+                let found = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
                 (Some(found.provider), Some(id))
             }
         };
@@ -76,13 +77,13 @@ impl Connections {
             self.linking_for(name)?;
         }
         let token = random_token();
-        let now = self.clock.now();
+        let now = self.0.clock.now();
         let expires_at = now.plus(LINK_TTL);
         // Whole seconds, for people to read.
         let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
         let provider = provider.as_deref();
         let link = NewLink { user_id: user, token: token.expose_secret(), provider, connection_id, expires_at };
-        self.storage.links().insert(&link, now).await?;
+        self.0.storage.links().insert(&link, now).await?;
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.push(token.expose_secret());
         }
@@ -93,12 +94,7 @@ impl Connections {
     ///
     /// Fails with [`ConnectionsError::LinkExpired`] if the link is unknown, has expired, was used too often, or is
     /// restricted to something other than `to`.
-    pub async fn start_link_session(
-        &self,
-        token: &str,
-        to: LinkTarget<'_>,
-        browser: &str,
-    ) -> Result<Url, ConnectionsError> {
+    pub async fn start_session(self, token: &str, to: LinkTarget<'_>, browser: &str) -> Result<Url, ConnectionsError> {
         let (link, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
         let connection_id = match (to, link.connection_id) {
             (LinkTarget::UserChoice, allowed) => allowed,
@@ -110,7 +106,9 @@ impl Connections {
             (LinkTarget::Provider(_), None) => None,
         };
         let repair_target = match connection_id {
-            Some(id) => Some(self.storage.connections().find(user.id, id).await?.ok_or(ConnectionsError::LinkExpired)?),
+            Some(id) => {
+                Some(self.0.storage.connections().find(user.id, id).await?.ok_or(ConnectionsError::LinkExpired)?)
+            }
             None => None,
         };
         let chosen = match (&repair_target, to) {
@@ -121,12 +119,13 @@ impl Connections {
         let provider = chosen.filter(|name| link.provider.as_deref().is_none_or(|allowed| allowed == *name));
         let provider = provider.ok_or(ConnectionsError::LinkExpired)?;
         let linking = self.linking_for(provider)?;
-        if !self.storage.links().open(token, SESSIONS_PER_LINK_MAX, self.clock.now()).await? {
+        if !self.0.storage.links().open(token, SESSIONS_PER_LINK_MAX, self.0.clock.now()).await? {
             return Err(ConnectionsError::LinkExpired);
         }
         let request = StartRequest { user: &user, provider, linking, repair_target: repair_target.as_ref(), browser };
         if let Some(connection) = request.repair_target {
             let credentials = self
+                .0
                 .storage
                 .secrets()
                 .find_credentials(user.id, connection.id)
@@ -150,34 +149,34 @@ impl Connections {
         }
         // The provider reports that the provider user is gone: register another one.
         if let Some(provider_user_id) = linking.provider_user_id(&provider_user) {
-            self.storage.provider_users().delete_of(user.id, provider, &provider_user_id).await?;
+            self.0.storage.provider_users().delete_of(user.id, provider, &provider_user_id).await?;
         }
         let provider_user = self.ensure_provider_user(&user, provider, linking).await?;
         self.create_session(&request, Purpose::Link { provider_user: Some(&provider_user) }).await
     }
 
     /// Stores the link session, then requests the provider's page. So every consent given there has a session here.
-    async fn create_session(&self, request: &StartRequest<'_>, purpose: Purpose<'_>) -> Result<Url, ConnectionsError> {
+    async fn create_session(self, request: &StartRequest<'_>, purpose: Purpose<'_>) -> Result<Url, ConnectionsError> {
         let StartRequest { user, provider, linking, repair_target, browser } = request;
         let redirect_uri = self.console_page_url("link/callback")?;
-        let context = self.call_context_within(START_DEADLINE);
+        let context = self.0.call_context_within(START_DEADLINE);
         // Consents that exist already do not result from this session, whether or not they are connected here.
         let mut known: Vec<String> = Vec::new();
         if linking.registers_users() {
             let empty_callback = CallbackParams { purpose, redirect_uri: &redirect_uri, params: &[] };
             let credentials = linking.finish(&context, &empty_callback).await?;
-            let mut found = self.provider(provider)?.discover(&context, &credentials).await?;
+            let mut found = self.0.provider(provider)?.discover(&context, &credentials).await?;
             if let (Some(_), Some(provider_user)) =
-                (repair_target, self.storage.provider_users().find_credentials(user.id, provider).await?)
+                (repair_target, self.0.storage.provider_users().find_credentials(user.id, provider).await?)
             {
-                found.extend(self.discover(self.provider(provider)?.as_ref(), &context, &provider_user).await?);
+                found.extend(self.discover(self.0.provider(provider)?.as_ref(), &context, &provider_user).await?);
             }
             found.retain(|consent| consent.consent_status == ConsentStatus::Active);
             known.extend(found.into_iter().map(|consent| consent.provider_connection_id));
         }
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let state = random_token();
-        let now = self.clock.now();
+        let now = self.0.clock.now();
         let session = NewLinkSession {
             user_id: user.id,
             provider,
@@ -188,15 +187,15 @@ impl Connections {
             expires_at: now.plus(LINK_SESSION_TTL),
             next_attempt_at: now.plus(if linking.can_finish(&[]) { FIRST_POLL_AFTER } else { LINK_SESSION_TTL }),
         };
-        self.storage.link_sessions().insert(&session, now).await?;
+        self.0.storage.link_sessions().insert(&session, now).await?;
         let authorization_request =
             AuthorizationRequest { purpose, email: &user.email, redirect_uri: &redirect_uri, state: session.state };
         Ok(linking.authorize(&context, &authorization_request).await?)
     }
 
     /// Lists the configured providers that have a consent page.
-    pub fn linkable_providers(&self) -> Vec<LinkableProvider> {
-        let has_page = |name: &str| self.providers.find(name).is_some_and(|provider| provider.linking().is_some());
+    pub fn providers(self) -> Vec<LinkableProvider> {
+        let has_page = |name: &str| self.0.providers.find(name).is_some_and(|provider| provider.linking().is_some());
         let linkable = PROVIDERS.iter().filter(|provider| has_page(provider.name.as_str()));
         linkable
             .map(|provider| LinkableProvider {
@@ -208,19 +207,19 @@ impl Connections {
     }
 
     /// Returns a provider's name for people; an unknown name is returned as it is.
-    pub fn provider_title<'a>(&self, provider: &'a str) -> &'a str {
+    pub fn provider_title<'a>(self, provider: &'a str) -> &'a str {
         let known = PROVIDERS.iter().find(|known| known.name.as_str() == provider);
         known.map_or(provider, |known| known.title)
     }
 
-    pub(crate) fn linking_for(&self, provider: &str) -> Result<&dyn Linking, ConnectionsError> {
-        let linking = self.provider(provider)?.linking();
+    pub(crate) fn linking_for(self, provider: &str) -> Result<&'c dyn Linking, ConnectionsError> {
+        let linking = self.0.provider(provider)?.linking();
         linking.ok_or_else(|| ConnectionsError::NoConsentPage(provider.to_owned()))
     }
 
     /// Returns the URL of a page of the console, as browsers reach it.
-    pub(crate) fn console_page_url(&self, path: &str) -> Result<Url, ConnectionsError> {
-        let mut url = self.console_url.clone().ok_or(ConnectionsError::NoConsoleUrl)?;
+    pub(crate) fn console_page_url(self, path: &str) -> Result<Url, ConnectionsError> {
+        let mut url = self.0.console_url.clone().ok_or(ConnectionsError::NoConsoleUrl)?;
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path.split('/'));
         }

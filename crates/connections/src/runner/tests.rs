@@ -11,12 +11,13 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::jobs::Work;
+use crate::state::{Signals, State};
 
 const LEASE: Duration = Duration::from_secs(60);
 
 /// A database with the runner of one instance. Time stands still until [`World::advance`].
 struct World {
-    connections: Connections,
+    state: Arc<State>,
     clock: Clock,
     stop: CancellationToken,
     _directory: TempDir,
@@ -29,19 +30,19 @@ impl World {
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
         storage.migrate().await.unwrap();
         let clock = Clock::manual("2026-11-20T00:00:00Z".parse().unwrap());
-        let connections = Connections::new(storage, Registry::default(), clock.clone());
-        Self { connections, clock, stop: CancellationToken::new(), _directory: directory }
+        let state = Arc::new(State::new(storage, Registry::default(), clock.clone(), Signals::new(lanes())));
+        Self { state, clock, stop: CancellationToken::new(), _directory: directory }
     }
 
     async fn add(&self, kind: &JobKind, provider: &str, subject: &str) -> JobKey {
         let key = JobKey::new(kind.name, UserId::new(), subject);
-        self.connections.storage.jobs().insert(&key, provider, self.clock.now()).await.unwrap();
+        self.state.storage.jobs().insert(&key, provider, self.clock.now()).await.unwrap();
         key
     }
 
     fn start(&self, kind: &'static JobKind, provider: &'static str) -> tokio::task::JoinHandle<()> {
-        let (connections, stop) = (self.connections.clone(), self.stop.clone());
-        tokio::spawn(async move { connections.run_lane(kind, provider, stop).await })
+        let (state, stop) = (Arc::clone(&self.state), self.stop.clone());
+        tokio::spawn(async move { Jobs(&state).run_lane(kind, provider, stop).await })
     }
 
     fn advance(&self, time: Duration) {
@@ -49,8 +50,8 @@ impl World {
     }
 }
 
-const fn kind(name: &'static str, run: for<'a> fn(&'a Connections, &'a ClaimedJob) -> Work<'a>) -> JobKind {
-    let is_enabled = |_: &Connections| true;
+const fn kind(name: &'static str, run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob) -> Work<'a>) -> JobKind {
+    let is_enabled = |_: &State| true;
     JobKind { name, is_periodic: false, has_connection: false, lease: LEASE, concurrency_max: 2, is_enabled, run }
 }
 
@@ -76,11 +77,11 @@ async fn until(condition: impl Fn() -> bool) {
 async fn panicking_job_runs_again_after_its_lease_and_delays_no_other() {
     static PANICS: AtomicBool = AtomicBool::new(true);
     static RUNS: AtomicU32 = AtomicU32::new(0);
-    static KIND: JobKind = kind("test", |connections, claim| {
+    static KIND: JobKind = kind("test", |state, claim| {
         Box::pin(async move {
             RUNS.fetch_add(1, Ordering::SeqCst);
             assert!(claim.key.subject != "bad" || !PANICS.load(Ordering::SeqCst), "as a bug would");
-            connections.finish_job(claim, None).await
+            state.finish_job(claim, None).await
         })
     });
     let world = World::new().await;
@@ -106,7 +107,7 @@ async fn slow_provider_has_its_own_limit() {
     static RUNNING: AtomicU32 = AtomicU32::new(0);
     static DONE: AtomicU32 = AtomicU32::new(0);
     static ANSWERS: Semaphore = Semaphore::const_new(0);
-    static KIND: JobKind = kind("test", |connections, claim| {
+    static KIND: JobKind = kind("test", |state, claim| {
         Box::pin(async move {
             if claim.provider == "fiskil" {
                 RUNNING.fetch_add(1, Ordering::SeqCst);
@@ -114,7 +115,7 @@ async fn slow_provider_has_its_own_limit() {
                 RUNNING.fetch_sub(1, Ordering::SeqCst);
             }
             DONE.fetch_add(1, Ordering::SeqCst);
-            connections.finish_job(claim, None).await
+            state.finish_job(claim, None).await
         })
     });
     let world = World::new().await;
@@ -143,11 +144,11 @@ async fn slow_provider_has_its_own_limit() {
 async fn stop_waits_for_running_jobs_and_starts_no_other() {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     static ANSWERS: Semaphore = Semaphore::const_new(0);
-    static KIND: JobKind = kind("test", |connections, claim| {
+    static KIND: JobKind = kind("test", |state, claim| {
         Box::pin(async move {
             STARTED.fetch_add(1, Ordering::SeqCst);
             drop(ANSWERS.acquire().await.unwrap());
-            connections.finish_job(claim, None).await
+            state.finish_job(claim, None).await
         })
     });
     let world = World::new().await;
@@ -163,18 +164,18 @@ async fn stop_waits_for_running_jobs_and_starts_no_other() {
     lane.await.unwrap();
     assert_eq!(STARTED.load(Ordering::SeqCst), 2);
     let now = world.clock.now();
-    let left = world.connections.storage.jobs().claim_due("test", "fiskil", now, now).await.unwrap();
+    let left = world.state.storage.jobs().claim_due("test", "fiskil", now, now).await.unwrap();
     assert_eq!(left.map(|claim| claim.attempts), Some(0), "one job is left, for the next start");
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_job_is_retried_with_backoff_and_its_error_is_kept() {
     static RUNS: AtomicU32 = AtomicU32::new(0);
-    static KIND: JobKind = kind("test", |connections, claim| {
+    static KIND: JobKind = kind("test", |state, claim| {
         Box::pin(async move {
             match RUNS.fetch_add(1, Ordering::SeqCst) {
                 0 => Err(ConnectionsError::NotConfigured("fiskil".to_owned())),
-                _ => connections.finish_job(claim, None).await,
+                _ => state.finish_job(claim, None).await,
             }
         })
     });
@@ -183,7 +184,7 @@ async fn failed_job_is_retried_with_backoff_and_its_error_is_kept() {
     let lane = world.start(&KIND, "fiskil");
     until(|| RUNS.load(Ordering::SeqCst) == 1).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let failing = world.connections.storage.jobs().list_failing(9).await.unwrap();
+    let failing = world.state.storage.jobs().list_failing(9).await.unwrap();
     assert_eq!(failing.len(), 1);
     assert!(failing[0].last_error.contains("fiskil"), "{}", failing[0].last_error);
     assert_eq!(RUNS.load(Ordering::SeqCst), 1, "not due yet");
@@ -191,7 +192,7 @@ async fn failed_job_is_retried_with_backoff_and_its_error_is_kept() {
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
     world.stop.cancel();
     lane.await.unwrap();
-    assert!(world.connections.storage.jobs().list_failing(9).await.unwrap().is_empty());
+    assert!(world.state.storage.jobs().list_failing(9).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,11 +200,11 @@ async fn periodic_job_is_added_once_by_all_instances() {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     static KIND: JobKind = JobKind {
         is_periodic: true,
-        ..kind("test", |connections, claim| {
+        ..kind("test", |state, claim| {
             Box::pin(async move {
                 RUNS.fetch_add(1, Ordering::SeqCst);
-                let next = connections.clock.now() + SignedDuration::from_hours(1);
-                connections.finish_job(claim, Some(next)).await
+                let next = state.clock.now() + SignedDuration::from_hours(1);
+                state.finish_job(claim, Some(next)).await
             })
         })
     };

@@ -24,9 +24,11 @@ use tokio::time::Instant;
 
 pub use date_range::SyncSettings;
 
+use crate::ConnectionsError;
 use crate::jobs::{JobKind, claim_or_wait, jitter};
+use crate::refresh::Refreshes;
 use crate::schedule::{self, Failure};
-use crate::{Connections, ConnectionsError};
+use crate::state::part;
 use date_range::{SyncHistory, SyncPlan};
 use pull::{Pull, Pulled};
 
@@ -42,8 +44,8 @@ pub(crate) static KIND: JobKind = JobKind {
     has_connection: true,
     lease: LEASE,
     concurrency_max: 4,
-    is_enabled: |connections| connections.sync_settings.enabled,
-    run: |connections, claim| Box::pin(async move { connections.sync_once(claim).await.map(|_| ()) }),
+    is_enabled: |state| state.sync_settings.enabled,
+    run: |state, claim| Box::pin(async move { Syncs(state).sync_once(claim).await.map(|_| ()) }),
 };
 
 /// The result of a sync. Serialized as commands print it with `--json`.
@@ -74,17 +76,22 @@ impl SyncReport {
     }
 }
 
-impl Connections {
+part! {
+    /// Syncs of a connection.
+    Syncs
+}
+
+impl Syncs<'_> {
     /// Syncs one connection now. If another process is syncing it, waits for that sync, then syncs again. A sync that
     /// is too large for one run takes several. If the provider's rate limit ends a run, the rest is left to the job.
     ///
     /// Fails with [`ConnectionsError::Busy`] if the other process takes too long, or if this one loses its lease. A
     /// failed sync is retried as a job, with a delay that grows with each failure.
-    pub async fn sync(&self, user: UserId, id: ConnectionId) -> Result<SyncReport, ConnectionsError> {
-        let mut report = self.sync_one_run(user, id).await?;
+    pub async fn run(self, user: UserId, id: ConnectionId) -> Result<SyncReport, ConnectionsError> {
+        let mut report = self.run_once(user, id).await?;
         while report.continues_at_once {
             let SyncReport { new_count, updated_count, events, .. } = report;
-            report = self.sync_one_run(user, id).await?;
+            report = self.run_once(user, id).await?;
             report.new_count += new_count;
             report.updated_count += updated_count;
             report.events += events;
@@ -93,59 +100,59 @@ impl Connections {
     }
 
     /// As [`Self::sync`], but does not continue a sync that is too large for one run.
-    pub async fn sync_one_run(&self, user: UserId, id: ConnectionId) -> Result<SyncReport, ConnectionsError> {
+    pub async fn run_once(self, user: UserId, id: ConnectionId) -> Result<SyncReport, ConnectionsError> {
         let key = JobKey::new(KIND.name, user, id);
         let claim = claim_or_wait(Instant::now() + WAIT_MAX, async || {
-            let (now, lease) = self.lease(LEASE);
-            let claim = self.storage.jobs().claim(&key, now, lease).await?;
-            if claim.is_none() && self.storage.connections().find(user, id).await?.is_none() {
+            let (now, lease) = self.0.lease(LEASE);
+            let claim = self.0.storage.jobs().claim(&key, now, lease).await?;
+            if claim.is_none() && self.0.storage.connections().find(user, id).await?.is_none() {
                 return Err(ConnectionsError::NotFound);
             }
             Ok(claim)
         });
         let claim = claim.await?.ok_or(ConnectionsError::Busy)?;
-        self.run_claimed(&KIND, &claim, self.sync_once(&claim)).await.map_err(|failed| failed.error)
+        self.0.run_claimed(&KIND, &claim, self.sync_once(&claim)).await.map_err(|failed| failed.error)
     }
 
-    async fn sync_once(&self, claim: &ClaimedJob) -> Result<SyncReport, ConnectionsError> {
+    async fn sync_once(self, claim: &ClaimedJob) -> Result<SyncReport, ConnectionsError> {
         let report = self.sync_claimed(claim).await?;
         let SyncReport { new_count, updated_count, events, status, .. } = report;
         tracing::info!(new_count, updated_count, events, %status, "connection synced");
         Ok(report)
     }
 
-    async fn sync_claimed(&self, claim: &ClaimedJob) -> Result<SyncReport, ConnectionsError> {
+    async fn sync_claimed(self, claim: &ClaimedJob) -> Result<SyncReport, ConnectionsError> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let status = self.refresh_after_current(user, id).await?;
+        let status = Refreshes(self.0).run_after_current(user, id).await?;
         let run = SyncRunId::new();
-        let next = self.sync_settings.next_sync_at(self.clock.now(), jitter());
+        let next = self.0.sync_settings.next_sync_at(self.0.clock.now(), jitter());
         let mut report = SyncReport::empty(id, run, status);
         if status != ConnectionStatus::Active {
-            self.finish_job(claim, Some(next)).await?;
+            self.0.finish_job(claim, Some(next)).await?;
             return Ok(report);
         }
-        let connection = self.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let last = self.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let now = self.clock.now();
+        let connection = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let last = self.0.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let now = self.0.clock.now();
         let history = history(&connection, &last);
-        let plan = self.sync_settings.plan(now, history, jitter());
+        let plan = self.0.sync_settings.plan(now, history, jitter());
         let (mut pulled, hasher) = match self.pull(&last, &connection, &plan, now).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
-                report.status = self.refresh_after_current(user, id).await?;
-                self.finish_job(claim, Some(plan.next_sync_at)).await?;
+                report.status = Refreshes(self.0).run_after_current(user, id).await?;
+                self.0.finish_job(claim, Some(plan.next_sync_at)).await?;
                 return Ok(report);
             }
             pulled => pulled?,
         };
         if let Some(retry_at) = plan.retry_if_empty_at.filter(|_| pulled.is_empty && pulled.unreadable.is_empty()) {
-            self.finish_job(claim, Some(retry_at)).await?;
+            self.0.finish_job(claim, Some(retry_at)).await?;
             return Ok(report);
         }
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
         report.is_complete = pulled.unread.is_none();
         report.continues_at_once = !report.is_complete && pulled.wait.is_none();
         let sync_run = SyncRun { id: run, connection_id: id, event_type: pulled.event_type, started_at: now };
-        let prepared = self.event_buffer.prepare(sync_run, &mut pulled.new, &mut pulled.updated, &hasher);
+        let prepared = self.0.event_buffer.prepare(sync_run, &mut pulled.new, &mut pulled.updated, &hasher);
         let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(PreparedWebhookEvent::to_store).collect();
         let progress = self.progress(now, &last, history, &plan, &pulled);
         if let Some(UnreadableRows { count, reason, .. }) = &progress.unreadable {
@@ -161,61 +168,62 @@ impl Connections {
             absent_since: last.absent_since.filter(|_| !plan.continues),
             fingerprints: pulled.fingerprints.as_deref(),
             event_type: pulled.event_type,
-            first_attempt_at: self.event_buffer.first_attempt_at(now),
+            first_attempt_at: self.0.event_buffer.first_attempt_at(now),
             events: &events,
         };
-        self.event_buffer.hold_bodies(&prepared, now);
-        let Some(written) = self.storage.syncs().finish(claim, &finished).await? else {
-            self.event_buffer.evict_bodies(&prepared);
+        self.0.event_buffer.hold_bodies(&prepared, now);
+        let Some(written) = self.0.storage.syncs().finish(claim, &finished).await? else {
+            self.0.event_buffer.evict_bodies(&prepared);
             return Err(ConnectionsError::Busy);
         };
         report.events = usize::try_from(written).unwrap_or(usize::MAX);
         if written > 0 {
-            self.event_buffer.wake();
+            self.0.event_buffer.wake();
         } else {
-            self.event_buffer.evict_bodies(&prepared);
+            self.0.event_buffer.evict_bodies(&prepared);
         }
         Ok(report)
     }
 
-    fn next_run_at(&self, now: Timestamp, plan: &SyncPlan, pulled: &Pulled) -> Timestamp {
+    fn next_run_at(self, now: Timestamp, plan: &SyncPlan, pulled: &Pulled) -> Timestamp {
         match (&pulled.unread, pulled.wait) {
             (None, _) => plan.next_sync_at,
             (Some(_), None) => now,
             (Some(_), Some(wait)) => {
-                self.clock.now().plus(schedule::backoff(1, Failure::Transient(Some(wait)), jitter()))
+                self.0.clock.now().plus(schedule::backoff(1, Failure::Transient(Some(wait)), jitter()))
             }
         }
     }
 
     async fn pull(
-        &self,
+        self,
         last: &SyncState,
         connection: &Connection,
         plan: &SyncPlan,
         now: Timestamp,
     ) -> Result<(Pulled, RowHasher), ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
-        let key = self.storage.syncs().fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let credentials = self.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let zone = self.storage.users().find_zone(user).await?.ok_or(ConnectionsError::NotFound)?;
+        let key = self.0.storage.syncs().fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let credentials =
+            self.0.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let zone = self.0.storage.users().find_zone(user).await?.ok_or(ConnectionsError::NotFound)?;
         let hasher = RowHasher::new(key.expose_secret().as_bytes());
         let sequence = sequence(last, plan);
         let pull = Pull {
-            provider: self.provider(&connection.provider)?.as_ref(),
-            context: &self.call_context_within(SYNC_DEADLINE).past_unreadable_rows(),
+            provider: self.0.provider(&connection.provider)?.as_ref(),
+            context: &self.0.call_context_within(SYNC_DEADLINE).past_unreadable_rows(),
             credentials: &credentials,
-            accounts: &self.storage.accounts().list_listed(user, id).await?,
+            accounts: &self.0.storage.accounts().list_listed(user, id).await?,
             zone: &zone,
             hasher: &hasher,
-            known: &self.storage.syncs().list_fingerprints(user, id).await?,
+            known: &self.0.storage.syncs().list_fingerprints(user, id).await?,
             now,
             date_range: (plan.from, plan.to),
             prune_before: SyncSettings::prune_before(plan.kept_from),
             after_account: last.unread.as_ref().and_then(|unread| unread.after_account).filter(|_| plan.continues),
-            stop_at: Instant::now() + self.sync_settings.run_time,
+            stop_at: Instant::now() + self.0.sync_settings.run_time,
             sequence,
-            announce: sequence > 1 || self.sync_settings.announce_first,
+            announce: sequence > 1 || self.0.sync_settings.announce_first,
         };
         let pulled = pull.run().await?;
         Ok((pulled, hasher))
@@ -223,7 +231,7 @@ impl Connections {
 
     /// How far the syncs of the connection have come after this run.
     fn progress(
-        &self,
+        self,
         now: Timestamp,
         last: &SyncState,
         history: SyncHistory,
@@ -236,7 +244,7 @@ impl Connections {
             covered_from: plan.from,
             continues: plan.continues,
             newest_row_at: last.newest_row_at.max(pulled.newest_row_at),
-            rows_backfill_began_at: self.sync_settings.backfill_after(now, history, pulled.newest_row_at),
+            rows_backfill_began_at: self.0.sync_settings.backfill_after(now, history, pulled.newest_row_at),
             unread: pulled.unread.clone(),
             unreadable: add_unreadable(before, &pulled.unreadable, plan.from),
         }

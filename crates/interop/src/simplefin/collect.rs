@@ -308,7 +308,7 @@ impl Job {
             Err(error) => return failed(accounts, &problem_of(&error)),
         };
         for connection in &found.broken {
-            access.connections().refresh_in_background(self.caller.user_id, *connection);
+            access.connections().refreshes().run_in_background(self.caller.user_id, *connection);
         }
         let read_at = access.clock().now();
         let (mut done, mut holdings) = (Done::default(), BTreeMap::<usize, Vec<_>>::new());

@@ -115,8 +115,11 @@ async fn remove(
     args: &RemoveArgs,
     connection: &Connection,
 ) -> anyhow::Result<ExitCode> {
-    let outcome =
-        if args.local_only { connections.remove_locally(args.id).await? } else { connections.remove(args.id).await? };
+    let outcome = if args.local_only {
+        connections.removals().remove_locally(args.id).await?
+    } else {
+        connections.removals().remove(args.id).await?
+    };
     let removed = outcome == Removal::Done;
     let pending = match &outcome {
         Removal::Done => None,

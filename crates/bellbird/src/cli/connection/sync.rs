@@ -131,7 +131,7 @@ async fn sync_all(connections: &Connections, targets: &[Connection]) -> Vec<Resu
             && let Some((index, connection)) = pending.next()
         {
             let (connections, user, id) = (connections.clone(), connection.user_id, connection.id);
-            running.spawn(async move { (index, connections.sync(user, id).await) });
+            running.spawn(async move { (index, connections.syncs().run(user, id).await) });
         }
         let Some(done) = running.join_next().await else { return synced };
         if let Ok((index, result)) = done {

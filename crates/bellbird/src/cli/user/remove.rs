@@ -93,7 +93,7 @@ fn describe(plan: &PlannedRemoval<'_>) -> String {
 async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs, user: &User) -> anyhow::Result<()> {
     let providers = wiring::providers(settings)?;
     let connections = wiring::connections(settings, storage, &providers, &wiring::event_buffer(settings), None);
-    let unregistered = connections.unregister_provider_users(user.id, args.local_only).await;
+    let unregistered = connections.links().unregister_provider_users(user.id, args.local_only).await;
     unregistered.with_context(|| {
         format!(
             "{} could not be unregistered at a provider (use --local-only to remove the user only here)",

@@ -224,13 +224,18 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     // An import of it fails and says why.
     let other = app.add_person("other@example.com", Plan::Developer, &[]).await;
     let credentials = secrecy::SecretString::from(all_credentials[0].to_string());
-    let rejected =
-        app.connections.import(other.user.id, PROVIDER, &credentials).await.expect_err("the login is inactive");
+    let rejected = app
+        .connections
+        .imports()
+        .import(other.user.id, PROVIDER, &credentials)
+        .await
+        .expect_err("the login is inactive");
     assert!(rejected.to_string().contains("invalidated"), "{rejected}");
 
     // An import of the whole token imports the working login and names the other.
     let whole = json!({"userToken": all_credentials[0]["userToken"]}).to_string();
-    let renewed = app.connections.import(kiri.user.id, PROVIDER, &secrecy::SecretString::from(whole)).await.unwrap();
+    let renewed =
+        app.connections.imports().import(kiri.user.id, PROVIDER, &secrecy::SecretString::from(whole)).await.unwrap();
     assert_eq!(renewed.connections.len(), 1);
     assert_eq!(renewed.skipped.len(), 1);
     assert!(renewed.skipped[0].reason.to_string().contains("invalidated"));

@@ -373,8 +373,8 @@ async fn cache_is_per_timezone_and_key() {
     for path in [&path, &holdings] {
         app.get(path).await.error(404);
     }
-    app.connections.remove(mia.connections[0].id).await.unwrap();
-    app.connections.remove(mia.connections[1].id).await.unwrap();
+    app.connections.removals().remove(mia.connections[0].id).await.unwrap();
+    app.connections.removals().remove(mia.connections[1].id).await.unwrap();
     for path in [&path, &holdings] {
         app.get_as(&mia.key, path).await.error(404);
     }

@@ -67,7 +67,7 @@ on_both_databases! {
         assert_eq!(app.get(&transactions).await.status, 200);
         assert_eq!(app.get("/v1/connections").await.data().len(), 2);
         assert!(app.get("/v1/accounts").await.text.contains(&account.to_string()));
-        app.connections.remove(connection).await.unwrap();
+        app.connections.removals().remove(connection).await.unwrap();
         app.get(&balances).await.error(404);
         app.get(&transactions).await.error(404);
         app.get(&format!("{transactions}&offset=5")).await.error(404);
@@ -81,12 +81,13 @@ on_both_databases! {
 async fn import_rejects_other_users_and_keeps_own_ids() {
     let app = App::start(Setup::default()).await;
     let credentials = secrecy::SecretString::from(app.credentials(0).to_string());
-    assert!(app.connections.import(app.ben.user.id, "fiskil", &credentials).await.is_err());
-    let again = app.connections.import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
+    assert!(app.connections.imports().import(app.ben.user.id, "fiskil", &credentials).await.is_err());
+    let again = app.connections.imports().import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
     assert!(app.olivia.connections.iter().any(|connection| connection.id == again[0].id));
     let whole = json!({"endUserId": app.credentials(0)["endUserId"]}).to_string();
     let both = app
         .connections
+        .imports()
         .import(app.olivia.user.id, "fiskil", &secrecy::SecretString::from(whole))
         .await
         .unwrap()
@@ -103,7 +104,7 @@ async fn broken_consent_is_not_imported() {
         app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": state})).await;
         let user = app.add_person(&format!("{state}@example.com"), Plan::Developer, &[]).await.user;
         let credentials = secrecy::SecretString::from(spare.to_string());
-        let error = app.connections.import(user.id, "fiskil", &credentials).await.unwrap_err().to_string();
+        let error = app.connections.imports().import(user.id, "fiskil", &credentials).await.unwrap_err().to_string();
         let word = if state == "revoked" { "revoked" } else { "invalidated" };
         assert!(error.contains(word), "{error}");
         assert!(app.storage.connections().list(user.id).await.unwrap().is_empty());
@@ -120,7 +121,7 @@ async fn connection_removed_during_read_is_not_found() {
     let path = format!("/v1/transactions?connectionId={connection}");
     let removal = async {
         while app.transaction_calls().await == 0 {}
-        app.connections.remove(connection).await.unwrap();
+        app.connections.removals().remove(connection).await.unwrap();
     };
     let (answer, ()) = tokio::join!(app.get_as(&app.ben.key, &path), removal);
     answer.error(404);

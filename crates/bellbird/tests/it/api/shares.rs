@@ -72,7 +72,7 @@ async fn requests_leave_the_last_calls_to_jobs() {
     // Some more may be on their way when the last answer comes.
     assert!(app.total_calls(PROVIDER).await <= CALLS_PER_MINUTE * 8 / 10);
     app.sync(&greedy.connections[0]).await;
-    app.connections.refresh(other.user.id, other.connections[0].id).await.unwrap();
+    app.connections.refreshes().run(other.user.id, other.connections[0].id).await.unwrap();
 }
 
 #[tokio::test]

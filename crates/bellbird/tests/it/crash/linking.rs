@@ -102,7 +102,7 @@ impl LinkFlow<'_> {
         if self.step == Step::Start {
             let token = link_url.rsplit('/').next().unwrap().to_owned();
             let start_session = async move |connections: Connections| {
-                let _ = connections.start_link_session(&token, LinkTarget::UserChoice, BROWSER).await;
+                let _ = connections.links().start_session(&token, LinkTarget::UserChoice, BROWSER).await;
             };
             outcome = Some(app.run_until_crash(provider, crash_point, start_session).await);
             app.expire_leases().await;
@@ -128,7 +128,7 @@ impl LinkFlow<'_> {
             app.control_of(provider, Method::POST, "/relink", setting.clone()).await;
         }
         app.set_consent(&connection, "revoked").await;
-        let status = app.connections.refresh(user, connection.id).await.unwrap();
+        let status = app.connections.refreshes().run(user, connection.id).await.unwrap();
         assert_eq!(status, ConnectionStatus::Revoked);
         (connection, accounts)
     }
@@ -139,7 +139,7 @@ impl LinkFlow<'_> {
         match self.step {
             Step::Start | Step::Callback => {
                 let handle_callback = async move |connections: Connections| {
-                    let _ = connections.handle_callback(&answer, CallbackAnswer::Yes("another browser")).await;
+                    let _ = connections.links().handle_callback(&answer, CallbackAnswer::Yes("another browser")).await;
                 };
                 app.run_until_crash(provider, crash_point, handle_callback).await
             }
@@ -157,7 +157,7 @@ impl LinkFlow<'_> {
                     .unwrap()
                     .expect("the session waits for its callback");
                 app.run_until_crash(provider, crash_point, async move |connections: Connections| {
-                    let _ = connections.run_due_jobs("link_session").await;
+                    let _ = connections.jobs().run_due("link_session").await;
                 })
                 .await
             }
@@ -166,7 +166,7 @@ impl LinkFlow<'_> {
                 assert!(!app.connections_of(user).await.is_empty());
                 app.advance_clock(SignedDuration::from_secs(10)).await;
                 app.run_until_crash(provider, crash_point, async move |connections: Connections| {
-                    let _ = connections.run_due_jobs("refresh").await;
+                    let _ = connections.jobs().run_due("refresh").await;
                 })
                 .await
             }
@@ -245,9 +245,9 @@ impl LinkFlow<'_> {
     async fn remove_everything(&self, person: &Person) {
         let (app, user) = (self.app, person.user.id);
         for connection in app.connections_of(user).await {
-            app.connections.remove(connection.id).await.unwrap();
+            app.connections.removals().remove(connection.id).await.unwrap();
         }
-        app.connections.unregister_provider_users(user, false).await.unwrap();
+        app.connections.links().unregister_provider_users(user, false).await.unwrap();
         app.advance_clock(SignedDuration::from_secs(2)).await;
         assert_eq!(app.registered(self.provider, &person.user.email).await, 0);
         app.storage.users().delete(user).await.expect("no connection is left");
@@ -297,13 +297,13 @@ on_both_databases! {
             "akahu",
             CrashPoint::AtCall { after: 0, applied: false },
             async move |connections: Connections| {
-                let _ = connections.handle_callback(&answer, CallbackAnswer::Yes("another browser")).await;
+                let _ = connections.links().handle_callback(&answer, CallbackAnswer::Yes("another browser")).await;
             },
         );
         assert!(!outcome.await.finished);
         // A code is valid for one minute.
         app.advance_clock(SignedDuration::from_secs(30)).await;
-        app.connections.run_due_jobs("link_session").await.unwrap();
+        app.connections.jobs().run_due("link_session").await.unwrap();
         assert_eq!(app.connections_of(user).await.len(), 1);
     }
 }

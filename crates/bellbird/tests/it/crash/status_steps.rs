@@ -20,11 +20,11 @@ async fn crash_refresh(app: &App, connection: &Connection, hook: &Hook, crash_po
     let (state, after) = if before.as_str() == "active" { ("revoked", "revoked") } else { ("active", "active") };
     app.set_consent(connection, state).await;
     let refresh = async move |connections: Connections| {
-        let _ = connections.refresh(user, id).await;
+        let _ = connections.refreshes().run(user, id).await;
     };
     let outcome = app.run_until_crash(&connection.provider, crash_point, refresh).await;
     app.advance_clock(PAST_EVERY_LEASE).await;
-    assert_eq!(app.connections.refresh(user, id).await.unwrap().as_str(), after, "{}", connection.provider);
+    assert_eq!(app.connections.refreshes().run(user, id).await.unwrap().as_str(), after, "{}", connection.provider);
 
     let received = app.delivered_to(hook).await;
     let changes: Vec<_> = received

@@ -33,7 +33,7 @@ async fn crash_sync(
 
     let (user, id) = (connection.user_id, connection.id);
     let sync = async move |connections: Connections| {
-        let _ = connections.sync(user, id).await;
+        let _ = connections.syncs().run(user, id).await;
     };
     let outcome = app.run_until_crash(&connection.provider, crash_point, sync).await;
     app.advance_clock(PAST_EVERY_LEASE).await;

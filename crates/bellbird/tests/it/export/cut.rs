@@ -120,7 +120,7 @@ async fn lowered_plan_ends_a_file() {
 async fn removed_connection_ends_a_file() {
     cut_by(async |Case { app, .. }| {
         for connection in &app.olivia.connections {
-            app.connections.remove(connection.id).await.unwrap();
+            app.connections.removals().remove(connection.id).await.unwrap();
         }
     })
     .await;
@@ -134,7 +134,7 @@ async fn connection_that_is_removed_before_its_turn_ends_a_file() {
     // In the order of creation.
     let removed = app.olivia.connections.last().unwrap();
     let accounts = app.accounts_of(removed).await;
-    app.connections.remove(removed.id).await.unwrap();
+    app.connections.removals().remove(removed.id).await.unwrap();
     assert!(!download.finish().await, "{} rows seem whole", download.lines());
     let file = download.file();
     assert!(download.lines() > PAGE_ROWS, "the other connection is read on");

@@ -295,6 +295,6 @@ async fn inactive_connection_of_several_fails_before_the_first_byte() {
     // The first in the order of creation is read last.
     let broken = app.olivia.connections.last().unwrap();
     app.set_consent(broken, "revoked").await;
-    app.connections.refresh(app.olivia.user.id, broken.id).await.unwrap();
+    app.connections.refreshes().run(app.olivia.user.id, broken.id).await.unwrap();
     app.get("/v1/export/transactions.csv").await.error(503);
 }

@@ -86,7 +86,7 @@ async fn from_link_to_transactions_at_every_provider() {
 
         let mut connections = app.storage.connections().list(user).await.unwrap();
         connections.retain(|connection| connection.provider == provider && !before.contains(connection));
-        let connection = connections.remove(0);
+        let connection = connections.removals().remove(0);
         let accounts = app.get_as(&app.ben.key, "/v1/accounts?limit=100").await.data();
         let accounts: Vec<_> =
             accounts.iter().filter(|account| account["connectionId"] == connection.id.to_string()).collect();
@@ -168,7 +168,7 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         let connection = app.storage.connections().list(user).await.unwrap().remove(0);
         let accounts = app.storage.accounts().list_of_connection(user, connection.id).await.unwrap();
         app.set_consent(&connection, "expired").await;
-        let status = app.connections.refresh(user, connection.id).await.unwrap();
+        let status = app.connections.refreshes().run(user, connection.id).await.unwrap();
         assert_eq!(status, ConnectionStatus::Invalidated, "{provider}");
 
         browser.open(&block(app.link_url(user, LinkTarget::UserChoice)));
@@ -209,7 +209,7 @@ async fn user_continues_from_a_result_and_removes_a_connection() {
     let before = block(app.connections_of(user));
     let broken = before.last().unwrap();
     block(app.set_consent(broken, "revoked"));
-    block(app.connections.refresh(user, broken.id)).unwrap();
+    block(app.connections.refreshes().run(user, broken.id)).unwrap();
     browser.open(&link_url);
     browser.assert_accessible("link-mixed");
     // Fiskil's logo loads. Akahu's does not, and takes no room, so that its letter shows.

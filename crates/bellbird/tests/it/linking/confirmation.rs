@@ -26,7 +26,7 @@ async fn callback_of_ben(app: &App, provider: &str) -> Url {
 /// Runs the removals. Returns the audit trail's causes of those that were waiting.
 async fn complete_removals(app: &App) -> Vec<String> {
     let removals = app.storage.removals().list().await.unwrap();
-    app.connections.run_due_jobs("removal").await.unwrap();
+    app.connections.jobs().run_due("removal").await.unwrap();
     assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
     let mut causes = Vec::new();
     for removal in removals {
@@ -128,12 +128,12 @@ on_both_databases! {
             open_elsewhere(callback_url.as_str()).await.assert_shows(200, QUESTION);
             for _ in 0..4 {
                 app.advance_clock(SignedDuration::from_mins(7)).await;
-                app.connections.run_due_jobs("link_session").await.unwrap();
+                app.connections.jobs().run_due("link_session").await.unwrap();
                 assert_eq!(count_of(&app, user).await, before, "{provider}: not readable");
                 assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "{provider}: not withdrawn yet");
             }
             app.advance_clock(SignedDuration::from_mins(7)).await;
-            app.connections.run_due_jobs("link_session").await.unwrap();
+            app.connections.jobs().run_due("link_session").await.unwrap();
             assert_eq!(complete_removals(&app).await, ["unconfirmed"], "{provider}");
             assert_eq!(count_of(&app, user).await, before, "{provider}");
             open(callback_url.as_str()).await.assert_shows(200, WITHDRAWN);
@@ -208,7 +208,7 @@ on_both_databases! {
             let user = person.user.id;
             let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
             app.set_consent(&linked[0], "revoked").await;
-            app.connections.refresh(user, linked[0].id).await.unwrap();
+            app.connections.refreshes().run(user, linked[0].id).await.unwrap();
             let link_url = app.link_url(user, LinkTarget::Connection(linked[0].id)).await;
             let callback_url = app.answer_consent_page(&link_url, "accept").await;
             open(callback_url.as_str()).await.assert_shows(200, DENY_BUTTON);
@@ -227,7 +227,7 @@ async fn user_who_declined_elsewhere_removes_nothing() {
         let user = person.user.id;
         let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
         app.set_consent(&linked[0], "revoked").await;
-        app.connections.refresh(user, linked[0].id).await.unwrap();
+        app.connections.refreshes().run(user, linked[0].id).await.unwrap();
         let link_url = app.link_url(user, LinkTarget::Connection(linked[0].id)).await;
         let callback_url = app.answer_consent_page(&link_url, "deny").await;
         // The same consent becomes active again while the user declines a new one.

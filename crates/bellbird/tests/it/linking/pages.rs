@@ -44,7 +44,7 @@ on_both_databases! {
                 assert!(!elsewhere.text.contains(name.as_str()), "{provider}: {}", elsewhere.text);
             }
             for connection in new {
-                app.connections.remove(connection.id).await.unwrap();
+                app.connections.removals().remove(connection.id).await.unwrap();
             }
             open(callback_url.as_str()).await.assert_shows(200, "Nothing is connected any more");
         }
@@ -202,7 +202,7 @@ on_both_databases! {
 
             browse(post(&link_url, &confirm)).await.assert_shows(200, &format!("{name} is removed"));
             assert_eq!(app.connections_of(user).await.len(), linked.len() - 1, "{provider}: hidden at once");
-            app.connections.run_due_jobs("removal").await.unwrap();
+            app.connections.jobs().run_due("removal").await.unwrap();
             assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "{provider}: withdrawn");
             let causes: Vec<String> =
                 app.storage.connections().list_audit(id).await.unwrap().into_iter().map(|row| row.cause).collect();

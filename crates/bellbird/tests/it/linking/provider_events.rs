@@ -197,7 +197,8 @@ async fn event_about_a_known_account_affects_only_its_connection() {
     let mut connections = Vec::new();
     for credentials in credentials.iter().take(2) {
         let credentials = secrecy::SecretString::from(credentials.to_string());
-        connections.extend(app.connections.import(person.user.id, "akahu", &credentials).await.unwrap().connections);
+        connections
+            .extend(app.connections.imports().import(person.user.id, "akahu", &credentials).await.unwrap().connections);
     }
     assert!(connections.len() > 1, "{connections:?}");
     let url = format!("{}/webhooks/akahu", app.console_url);
@@ -209,7 +210,7 @@ async fn event_about_a_known_account_affects_only_its_connection() {
     let accounts = app.storage.accounts().list_of_connection(person.user.id, connections[0].id).await.unwrap();
     for (item, all_are_affected) in [(accounts[0].provider_account_id.as_str(), false), ("acc_unknown", true)] {
         app.advance_clock(SignedDuration::from_hours(1)).await;
-        app.connections.run_due_jobs("sync").await.unwrap();
+        app.connections.jobs().run_due("sync").await.unwrap();
         app.control_of("akahu", Method::DELETE, "/webhooks", json!({})).await;
         app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url })).await;
         let event = json!({

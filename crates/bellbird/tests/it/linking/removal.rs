@@ -49,7 +49,8 @@ async fn import_again(app: &App) -> Connection {
     let consent = credentials["arrangementId"].as_str().unwrap();
     app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
     let credentials = SecretString::from(credentials.to_string());
-    let mut imported = app.connections.import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
+    let mut imported =
+        app.connections.imports().import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
     app.reset_calls().await;
     imported.remove(0)
 }
@@ -80,7 +81,7 @@ on_both_databases! {
         let mut passes = 0;
         while hidden_only == 0 || withdrawn_only == 0 {
             let id = import_again(&app).await.id;
-            let done = killed_after(polls, app.connections.remove(id)).await.is_some();
+            let done = killed_after(polls, app.connections.removals().remove(id)).await.is_some();
             // A commit that was sent may still be running. This write waits for it, so that the reads below see it.
             app.storage.users().update(app.olivia.user.id, &UserChange::default()).await.unwrap();
             let withdrawn = withdrawals(&app).await;
@@ -88,7 +89,7 @@ on_both_databases! {
                 // The removal had not begun: a second request begins it.
                 Some(found) if found.status.as_str() == "active" => {
                     assert_eq!(withdrawn, 0, "the consent is withdrawn only after the connection is hidden");
-                    assert_eq!(app.connections.remove(id).await.unwrap(), Removal::Done);
+                    assert_eq!(app.connections.removals().remove(id).await.unwrap(), Removal::Done);
                 }
                 Some(_) if withdrawn == 0 => hidden_only += 1,
                 Some(_) => withdrawn_only += 1,
@@ -96,9 +97,9 @@ on_both_databases! {
             }
             assert!(app.storage.connections().find(app.olivia.user.id, id).await.unwrap().is_none(), "it is hidden");
             // The service starts again. At first the crashed instance still holds its lease.
-            app.connections.run_due_jobs("removal").await.unwrap();
+            app.connections.jobs().run_due("removal").await.unwrap();
             advance_clock(&app, PAST_LEASE).await;
-            app.connections.run_due_jobs("removal").await.unwrap();
+            app.connections.jobs().run_due("removal").await.unwrap();
             assert_gone(&app, id).await;
             assert!(withdrawals(&app).await > 0, "the consent was withdrawn");
             polls = if done { 0 } else { polls + 1 };
@@ -118,14 +119,14 @@ on_both_databases! {
             advance_clock(&app, SignedDuration::from_hours(2)).await;
             let crashed_run = tokio::spawn({
                 let connections = app.connections.clone();
-                async move { killed_after(polls, connections.run_due_jobs("removal")).await.is_some() }
+                async move { killed_after(polls, connections.jobs().run_due("removal")).await.is_some() }
             });
             done = crashed_run.await.unwrap();
             polls += 1;
             advance_clock(&app, PAST_LEASE).await;
             // PostgreSQL may still hold the row for the last statement of the crashed run, so that a claim skips it.
             eventually(async || {
-                app.connections.run_due_jobs("removal").await.unwrap();
+                app.connections.jobs().run_due("removal").await.unwrap();
                 app.storage.connections().find_any(id).await.unwrap().is_none()
             })
             .await;
@@ -142,7 +143,7 @@ on_both_databases! {
         assert_eq!(app.get(&transactions).await.status, 200);
         app.reset_calls().await;
         app.fault(json!({"match": "/v1/consent/", "kind": "status", "status": 503})).await;
-        let Removal::Waiting { reason, next_attempt_at } = app.connections.remove(id).await.unwrap() else {
+        let Removal::Waiting { reason, next_attempt_at } = app.connections.removals().remove(id).await.unwrap() else {
             panic!("removed although the provider fails")
         };
         assert!(reason.contains("the provider is unavailable"), "{reason}");
@@ -157,21 +158,21 @@ on_both_databases! {
         assert_eq!(app.storage.removals().list().await.unwrap().len(), 1);
 
         app.reset_calls().await;
-        app.connections.run_due_jobs("removal").await.unwrap();
+        app.connections.jobs().run_due("removal").await.unwrap();
         assert_eq!(withdrawals(&app).await, 0, "not due yet");
         advance_clock(&app, SignedDuration::from_secs(40)).await;
-        app.connections.run_due_jobs("removal").await.unwrap();
+        app.connections.jobs().run_due("removal").await.unwrap();
         assert!(withdrawals(&app).await > 0);
         assert_eq!(app.storage.removals().list().await.unwrap()[0].attempts, 2);
         // A second request does not wait for the schedule.
-        assert!(matches!(app.connections.remove(id).await.unwrap(), Removal::Waiting { .. }));
+        assert!(matches!(app.connections.removals().remove(id).await.unwrap(), Removal::Waiting { .. }));
         assert_eq!(app.storage.removals().list().await.unwrap()[0].attempts, 3);
         app.clear_faults().await;
         advance_clock(&app, PAST_LEASE).await;
-        app.connections.run_due_jobs("removal").await.unwrap();
+        app.connections.jobs().run_due("removal").await.unwrap();
         assert_gone(&app, id).await;
         assert!(
-            matches!(app.connections.remove(id).await, Err(error) if error.to_string().contains("connection not found"))
+            matches!(app.connections.removals().remove(id).await, Err(error) if error.to_string().contains("connection not found"))
         );
     }
 }
@@ -187,7 +188,7 @@ async fn already_ended_consent_counts_as_withdrawn() {
             .find_map(|member| credentials[*member].as_str());
         let path = format!("/consents/{}", consent.unwrap());
         app.control_of(name, Method::POST, &path, json!({"state": "revoked"})).await;
-        assert_eq!(app.connections.remove(person.connections[0].id).await.unwrap(), Removal::Done, "{name}");
+        assert_eq!(app.connections.removals().remove(person.connections[0].id).await.unwrap(), Removal::Done, "{name}");
         app.storage.users().delete(person.user.id).await.expect("no connection is left");
     }
 }
@@ -210,7 +211,7 @@ on_both_databases! {
         assert_eq!(withdrawals(&app).await, 0, "the provider was not called");
         // The provider is configured again.
         advance_clock(&app, SignedDuration::from_mins(73)).await;
-        app.connections.run_due_jobs("removal").await.unwrap();
+        app.connections.jobs().run_due("removal").await.unwrap();
         assert_gone(&app, retried).await;
         assert_eq!(withdrawals(&app).await, 1);
     }
@@ -236,7 +237,7 @@ on_both_databases! {
         let other = app.connections.clone();
         let (first, second, third) =
             tokio::join!(
-                app.connections.run_due_jobs("removal"),
+                app.connections.jobs().run_due("removal"),
                 other.run_due_jobs("removal"),
                 other.remove(all[0].id)
             );
@@ -259,10 +260,10 @@ on_both_databases! {
     async fn concurrent_removal_waits_for_the_first(app: App) {
         let id = app.ben.connections[0].id;
         app.fault(json!({"match": "/v1/consent/", "kind": "delay", "delayMs": 700})).await;
-        let first = app.connections.remove(id);
+        let first = app.connections.removals().remove(id);
         let second = async {
             while withdrawals(&app).await == 0 {}
-            app.connections.remove(id).await
+            app.connections.removals().remove(id).await
         };
         let (first, second) = tokio::join!(first, second);
         assert_eq!(first.unwrap(), Removal::Done);

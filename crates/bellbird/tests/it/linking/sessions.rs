@@ -196,7 +196,7 @@ on_both_databases! {
             let callback_url =
                 app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "deny").await;
             for connection in &linked {
-                app.connections.remove(connection.id).await.unwrap();
+                app.connections.removals().remove(connection.id).await.unwrap();
             }
             open(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
             app.advance_clock(SignedDuration::from_mins(40)).await;
@@ -211,7 +211,7 @@ on_both_databases! {
         let person = app.add_person("deleted.locally@example.com", Plan::Professional, &[]).await;
         let user = person.user.id;
         let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("snaptrade")).await;
-        app.connections.remove_locally(linked[0].id).await.unwrap();
+        app.connections.removals().remove_locally(linked[0].id).await.unwrap();
         let callback_url =
             app.answer_consent_page(&app.link_url(user, LinkTarget::Provider("snaptrade")).await, "abandon").await;
         open(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
@@ -232,7 +232,7 @@ on_both_databases! {
             let accounts = app.accounts_of(connection).await;
             app.control(Method::POST, "/relink", json!({ "sameIds": same_ids })).await;
             app.set_consent(connection, "revoked").await;
-            app.connections.refresh(user, connection.id).await.unwrap();
+            app.connections.refreshes().run(user, connection.id).await.unwrap();
             // The user starts a new link, abandons it and reconnects. Jobs poll both sessions before the callback.
             start(&app.link_url(user, LinkTarget::Provider("fiskil")).await).await.location();
             let callback_url = app
@@ -254,7 +254,7 @@ on_both_databases! {
         let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
         app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
         app.set_consent(&linked[0], "expired").await;
-        app.connections.refresh(user, linked[0].id).await.unwrap();
+        app.connections.refreshes().run(user, linked[0].id).await.unwrap();
         start(&app.link_url(user, LinkTarget::Connection(linked[0].id)).await).await.location();
         let (new, shown) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
         shown.assert_shows(200, "is connected");
@@ -336,7 +336,7 @@ on_both_databases! {
         }
         app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
         app.set_consent(connection, "expired").await;
-        app.connections.refresh(person.user.id, connection.id).await.unwrap();
+        app.connections.refreshes().run(person.user.id, connection.id).await.unwrap();
         let (new, shown) = app.link_in_browser(person.user.id, LinkTarget::Connection(connection.id)).await;
         shown.assert_shows(200, "connected separately");
         assert_eq!(new.len(), 1, "{}", shown.text);
@@ -383,7 +383,7 @@ async fn link_urls_are_scoped_and_expire() {
     let form = format!("connection={other}");
     let request = client().post(&choice).header("content-type", "application/x-www-form-urlencoded").body(form);
     assert_eq!(browse(request).await.status, 410);
-    assert!(app.connections.create_link(user, LinkTarget::Connection(other)).await.is_err());
+    assert!(app.connections.links().create_link(user, LinkTarget::Connection(other)).await.is_err());
 
     // A link URL for one provider does not start a session at another.
     let fiskil_only = app.link_url(user, LinkTarget::Provider("fiskil")).await;
@@ -504,7 +504,7 @@ on_both_databases! {
                     app.control_of(provider, Method::POST, "/relink", setting.clone()).await;
                 }
                 app.set_consent(connection, state).await;
-                let broken = app.connections.refresh(user.user.id, connection.id).await.unwrap();
+                let broken = app.connections.refreshes().run(user.user.id, connection.id).await.unwrap();
                 let expected = if state == "expired" { "invalidated" } else { "revoked" };
                 assert_eq!(broken.as_str(), expected, "{provider} {setting}");
 
@@ -527,7 +527,7 @@ on_both_databases! {
                     0,
                     "the replaced consent is withdrawn"
                 );
-                app.connections.remove(connection.id).await.unwrap();
+                app.connections.removals().remove(connection.id).await.unwrap();
             }
         }
     }

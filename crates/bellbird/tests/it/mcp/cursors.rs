@@ -62,8 +62,8 @@ async fn accounts_that_changed_begin_again() {
     let mcp = Mcp { app: &app, key: &app.olivia.key };
     let first = mcp.call("list_transactions", json!({"limit": 2})).await;
     let cursor = first["next_cursor"].as_str().unwrap();
-    app.connections.remove(app.olivia.connections[0].id).await.unwrap();
-    app.connections.remove(app.olivia.connections[1].id).await.unwrap();
+    app.connections.removals().remove(app.olivia.connections[0].id).await.unwrap();
+    app.connections.removals().remove(app.olivia.connections[1].id).await.unwrap();
     let answer = mcp.call("list_transactions", json!({ "cursor": cursor })).await;
     assert_eq!(answer["shown"], 0, "rows of removed connections are not shown: {answer}");
 }

@@ -106,7 +106,7 @@ on_both_databases! {
             // A link session is in progress during the removal.
             start(&link_url).await.location();
 
-            app.connections.remove(connection.id).await.unwrap();
+            app.connections.removals().remove(connection.id).await.unwrap();
             for path in paths {
                 let answer = app.get_as(&person.key, &path).await;
                 let empty = path.starts_with("/v1/accounts?") && answer.status == 200 && answer.data().is_empty();
@@ -118,7 +118,7 @@ on_both_databases! {
             open(callback_url.as_str()).await.assert_shows(200, "Nothing is connected any more");
             assert!(matches!(open(&link_url).await.status, 404 | 410));
             assert_erased(&app, &connection, names).await;
-            app.connections.unregister_provider_users(user, false).await.unwrap();
+            app.connections.links().unregister_provider_users(user, false).await.unwrap();
             app.storage.users().delete(user).await.unwrap();
             app.control_of(provider, Method::POST, "/webhooks", json!({"url": null})).await;
         }

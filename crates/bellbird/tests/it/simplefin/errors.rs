@@ -150,7 +150,7 @@ on_both_databases! {
         let connection = app.olivia.connections[0].clone();
         let account = app.accounts_of(&connection).await[0].id.clone();
         assert_eq!(list(&account_set(&app, &format!("?account={account}")).await, "accounts").len(), 1);
-        app.connections.remove(connection.id).await.unwrap();
+        app.connections.removals().remove(connection.id).await.unwrap();
         let set = account_set(&app, "").await;
         assert!(!set.to_string().contains(&connection.id.to_string()));
         assert!(list(&account_set(&app, &format!("?account={account}")).await, "accounts").is_empty());

@@ -23,7 +23,7 @@ struct Case {
 async fn case() -> Case {
     let app = App::start(Setup { rows: MANY_ROWS, ..Setup::default() }).await;
     let akahu = SecretString::from(app.credentials_of("akahu")[0].to_string());
-    app.connections.import(app.olivia.user.id, "akahu", &akahu).await.unwrap();
+    app.connections.imports().import(app.olivia.user.id, "akahu", &akahu).await.unwrap();
     Case { app }
 }
 

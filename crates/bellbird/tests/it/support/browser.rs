@@ -117,7 +117,7 @@ pub(crate) async fn open(url: &str) -> BrowserPage {
 
 impl App {
     pub(crate) async fn link_url(&self, user: UserId, to: LinkTarget<'_>) -> String {
-        self.connections.create_link(user, to).await.unwrap().url.expose_secret().to_owned()
+        self.connections.links().create_link(user, to).await.unwrap().url.expose_secret().to_owned()
     }
 
     /// Opens the link URL, answers the provider's consent page and returns the callback URL, which is not opened yet.

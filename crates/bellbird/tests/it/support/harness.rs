@@ -443,9 +443,9 @@ impl App {
 
     /// Runs link session, refresh and removal jobs until none is due.
     pub(crate) async fn run_due_jobs(&self) {
-        self.connections.run_due_jobs("link_session").await.unwrap();
-        self.connections.run_due_jobs("refresh").await.unwrap();
-        self.connections.run_due_jobs("removal").await.unwrap();
+        self.connections.jobs().run_due("link_session").await.unwrap();
+        self.connections.jobs().run_due("refresh").await.unwrap();
+        self.connections.jobs().run_due("removal").await.unwrap();
     }
 
     pub(crate) async fn set_consent(&self, connection: &Connection, state: &str) {
@@ -489,7 +489,8 @@ async fn person(
     for credentials in all_credentials {
         let provider = credentials["provider"].as_str().expect("a provider");
         let credentials = SecretString::from(credentials.to_string());
-        imported.extend(connections.import(user.id, provider, &credentials).await.expect("imported").connections);
+        imported
+            .extend(connections.imports().import(user.id, provider, &credentials).await.expect("imported").connections);
     }
     Person { user, key: key.expose().to_owned(), connections: imported }
 }

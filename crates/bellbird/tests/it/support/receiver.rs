@@ -238,7 +238,7 @@ impl App {
     }
 
     pub(crate) async fn sync(&self, connection: &Connection) -> SyncReport {
-        self.connections.sync(connection.user_id, connection.id).await.unwrap()
+        self.connections.syncs().run(connection.user_id, connection.id).await.unwrap()
     }
 
     /// Runs the first sync of the connection and takes its events from the endpoint.

@@ -26,7 +26,8 @@ impl App {
     async fn renew(&self, person: &Person, connection: &Connection) {
         let stored = self.storage.secrets().find_credentials(person.user.id, connection.id).await.unwrap().unwrap();
         let credentials = SecretString::from(secrecy::ExposeSecret::expose_secret(&stored).to_owned());
-        let imported = self.connections.import(person.user.id, &connection.provider, &credentials).await.unwrap();
+        let imported =
+            self.connections.imports().import(person.user.id, &connection.provider, &credentials).await.unwrap();
         assert_eq!(imported.connections[0].id, connection.id);
     }
 

@@ -102,7 +102,7 @@ async fn large_first_sync_can_be_silent() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let hook = app.hook(&person.user).await;
-        let first = app.connections.sync_one_run(person.user.id, connection.id).await.unwrap();
+        let first = app.connections.syncs().run_once(person.user.id, connection.id).await.unwrap();
         assert!(!first.is_complete, "{provider}");
         let rest = app.sync(connection).await;
         assert_eq!((first.events, rest.events), (0, 0), "{provider}");
@@ -162,7 +162,7 @@ async fn crashed_large_sync_announces_every_row_once() {
             let hook = app.hook(&person.user).await;
             let expected = app.ids_shown(&person.key, connection, DAYS).await;
             // Its first run fixes the date range.
-            let first = app.connections.sync_one_run(user, connection.id).await.unwrap();
+            let first = app.connections.syncs().run_once(user, connection.id).await.unwrap();
             assert!(!first.is_complete, "{provider}");
             let mut delivered = app.ids_delivered_to(&hook).await;
             // Several runs, then a crash, each time at another place.

@@ -164,7 +164,7 @@ async fn repair_finds_a_hidden_account() {
     assert_eq!(app.accounts_of(connection).await.len(), before.len() - 1);
     app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
     app.set_consent(connection, "revoked").await;
-    app.connections.refresh(person.user.id, connection.id).await.unwrap();
+    app.connections.refreshes().run(person.user.id, connection.id).await.unwrap();
     app.link_in_browser(person.user.id, LinkTarget::Connection(connection.id)).await;
     assert_eq!(app.accounts_of(connection).await, before);
 }

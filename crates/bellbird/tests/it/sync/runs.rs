@@ -307,7 +307,7 @@ on_both_databases! {
             app.add_row(connection, "WHILE IT WAS DOWN", app.clock.now() - HOUR).await;
             app.fault_at(provider, json!({"match": "/", "kind": "status", "status": 503})).await;
             for (failed, least) in [(1, 30), (2, 60), (3, 120)] {
-                assert!(app.connections.sync(user, connection.id).await.is_err());
+                assert!(app.connections.syncs().run(user, connection.id).await.is_err());
                 let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
                 assert_eq!(sync_state.attempts, failed);
                 assert!(sync_state.last_error.is_some_and(|last_error| !last_error.is_empty()));
@@ -316,7 +316,7 @@ on_both_databases! {
                 app.advance_clock(SignedDuration::from_secs(wait + 1)).await;
             }
             app.clear_faults().await;
-            app.connections.run_due_jobs("sync").await.unwrap();
+            app.connections.jobs().run_due("sync").await.unwrap();
             let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
             assert_eq!(sync_state.attempts, 0, "{provider}");
             assert_eq!(sync_state.last_error, None, "{provider}");
@@ -340,7 +340,7 @@ async fn two_instances_sync_a_connection_once() {
             // Slow enough for the other instance to interfere.
             app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 100})).await;
             let other = app.shared.new_instance().await;
-            let first = async || app.connections.run_due_jobs("sync").await.unwrap();
+            let first = async || app.connections.jobs().run_due("sync").await.unwrap();
             let second = async || {
                 if instances == 2 {
                     other.run_due_jobs("sync").await.unwrap();
@@ -399,7 +399,7 @@ async fn provider_event_requests_a_sync() {
         .await;
         assert_eq!(next_at().await, if enabled { app.clock.now() } else { planned });
         if enabled {
-            app.connections.run_due_jobs("sync").await.unwrap();
+            app.connections.jobs().run_due("sync").await.unwrap();
             let mut announced = texts(&app.delivered_to(&hook).await, "new");
             // The first sync of the other connection is due, too.
             announced.retain(|text| text == "ANNOUNCED BY AN EVENT");
@@ -441,11 +441,11 @@ on_both_databases! {
 on_both_databases! {
     async fn foreign_or_removed_connection_is_not_synced(app: App) {
         let connection = &app.olivia.connections[0];
-        let error = app.connections.sync(app.ben.user.id, connection.id).await;
+        let error = app.connections.syncs().run(app.ben.user.id, connection.id).await;
         assert!(matches!(error, Err(ConnectionsError::NotFound)));
-        app.connections.remove(connection.id).await.unwrap();
+        app.connections.removals().remove(connection.id).await.unwrap();
         app.reset_calls().await;
-        let error = app.connections.sync(app.olivia.user.id, connection.id).await;
+        let error = app.connections.syncs().run(app.olivia.user.id, connection.id).await;
         assert!(matches!(error, Err(ConnectionsError::NotFound)));
         assert_eq!(app.total_calls("fiskil").await, 0);
     }
@@ -459,10 +459,10 @@ on_both_databases! {
         let job = JobKey::new(job_kinds::SYNC, user, connection.id);
         assert!(app.storage.jobs().claim(&job, now, lease).await.unwrap().is_some());
         let synced_at = async || app.storage.syncs().find(user, connection.id).await.unwrap().unwrap().synced_at;
-        app.connections.run_due_jobs("sync").await.unwrap();
+        app.connections.jobs().run_due("sync").await.unwrap();
         assert_eq!(synced_at().await, None);
         app.advance_clock(SignedDuration::from_secs(61)).await;
-        app.connections.run_due_jobs("sync").await.unwrap();
+        app.connections.jobs().run_due("sync").await.unwrap();
         assert_eq!(synced_at().await, Some(app.clock.now()));
     }
 }
@@ -478,7 +478,7 @@ on_both_databases! {
         // The first page succeeds, and every later one fails.
         app.fault_at("akahu", json!({"match": "/v1/transactions", "kind": "delay", "delayMs": 1, "times": 1})).await;
         app.fault_at("akahu", json!({"match": "/v1/transactions", "kind": "status", "status": 503})).await;
-        let failed = app.connections.sync(person.user.id, connection.id).await;
+        let failed = app.connections.syncs().run(person.user.id, connection.id).await;
         let fingerprints = app.fingerprint_count().await;
         app.clear_faults().await;
         assert!(failed.is_err(), "{failed:?}");

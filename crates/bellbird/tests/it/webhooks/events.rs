@@ -327,7 +327,7 @@ on_both_databases! {
             app.advance_to_next_attempt(&hook).await;
             app.set_consent(connection, "revoked").await;
             // The consent status is cached for a minute. A refresh updates it.
-            app.connections.refresh(person.user.id, connection.id).await.unwrap();
+            app.connections.refreshes().run(person.user.id, connection.id).await.unwrap();
             assert!(app.delivered_to(&hook).await.is_empty(), "{provider}");
             let delivery = app.deliveries_to(&hook).await.remove(0);
             assert_eq!(
@@ -338,7 +338,7 @@ on_both_databases! {
             assert_eq!(app.endpoint_of(&hook).await.failing_since, None, "{provider}");
 
             app.set_consent(connection, "active").await;
-            app.connections.refresh(person.user.id, connection.id).await.unwrap();
+            app.connections.refreshes().run(person.user.id, connection.id).await.unwrap();
             app.advance_clock(SignedDuration::from_mins(2)).await;
             let attempts = app.attempts_of(&hook, &delivery).await;
             assert_eq!(attempts.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(), [1, 2]);

@@ -36,7 +36,7 @@ async fn removal_stops_deliveries_that_are_loaded() {
         hook.receiver.reply_with(Reply::Never);
         let removing = async {
             eventually(async || hook.receiver.request_count() == CONCURRENT).await;
-            let _ = app.connections.remove(connection.id).await;
+            let _ = app.connections.removals().remove(connection.id).await;
         };
         tokio::join!(app.webhooks.run_due_deliveries(), removing);
         assert_eq!(hook.drain().len(), CONCURRENT, "nothing is sent after the removal began");

@@ -233,10 +233,10 @@ async fn rows_of_a_missing_account_are_waited_for() {
             app.delivered_to(&hook).await;
             app.unlist(provider, &[&missing]).await;
             for _ in 0..2 {
-                app.connections.refresh(person.user.id, connection.id).await.unwrap();
+                app.connections.refreshes().run(person.user.id, connection.id).await.unwrap();
                 app.advance_clock(HOUR).await;
             }
-            app.connections.refresh(person.user.id, connection.id).await.unwrap();
+            app.connections.refreshes().run(person.user.id, connection.id).await.unwrap();
             assert_eq!(app.accounts_of(connection).await.len(), accounts.len() - 1, "{provider}: hidden");
             assert_eq!(texts(&app.delivered_to(&hook).await), [""; 0], "{provider}");
             let delivery = app.deliveries_to(&hook).await.pop().unwrap();

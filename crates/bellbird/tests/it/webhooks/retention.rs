@@ -25,7 +25,7 @@ on_both_databases! {
         hook.receiver.reply_with(Reply::Status(500));
         app.sync(connection).await;
         assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        assert_eq!(app.connections.remove(connection.id).await.unwrap(), Removal::Done);
+        assert_eq!(app.connections.removals().remove(connection.id).await.unwrap(), Removal::Done);
         for table in ["fingerprints", "webhook_events", "webhook_deliveries", "webhook_attempts"] {
             assert_eq!(app.rows_in(table).await, 0, "{table}");
         }
@@ -44,7 +44,7 @@ on_both_databases! {
         app.advance_clock(BODY_EXPIRED).await;
         // The consent cannot be withdrawn now, so the connection is only hidden.
         app.fault(serde_json::json!({"match": "/v1/consent", "kind": "status", "status": 503})).await;
-        let _ = app.connections.remove(connection.id).await;
+        let _ = app.connections.removals().remove(connection.id).await;
         assert!(app.storage.connections().find(app.olivia.user.id, connection.id).await.unwrap().is_none());
         for _ in 0..3 {
             assert!(app.delivered_to(&hook).await.is_empty());
@@ -104,7 +104,7 @@ on_both_databases! {
             let received = app.delivered_to(&hook).await;
             assert!(received.is_empty(), "{provider}: {:?}", received[0].counts());
             app.set_consent(connection, "active").await;
-            app.connections.refresh(person.user.id, connection.id).await.unwrap();
+            app.connections.refreshes().run(person.user.id, connection.id).await.unwrap();
             app.advance_to_next_attempt(&hook).await;
             assert_eq!(app.delivered_to(&hook).await[0].body, first.body, "{provider}");
         }

@@ -98,7 +98,7 @@ on_both_databases! {
             app.set_consent(connection, "active").await;
             let credentials = app.storage.secrets().find_credentials(person.user.id, connection.id).await.unwrap().unwrap();
             for _ in 0..2 {
-                app.connections.import(person.user.id, provider, &credentials).await.unwrap();
+                app.connections.imports().import(person.user.id, provider, &credentials).await.unwrap();
             }
             let received = app.delivered_to(&hook).await;
             let expected = [["active", "revoked"], ["revoked", "active"]].map(|pair| pair.map(str::to_owned));
@@ -163,7 +163,7 @@ on_both_databases! {
         let connection = &app.olivia.connections[0];
         let hook = app.status_hook(&app.olivia.user).await;
         app.change_status(connection, Active, Revoked).await;
-        assert_eq!(app.connections.remove(connection.id).await.unwrap(), Removal::Done);
+        assert_eq!(app.connections.removals().remove(connection.id).await.unwrap(), Removal::Done);
         assert!(app.delivered_to(&hook).await.is_empty());
         assert!(app.deliveries_to(&hook).await.is_empty());
     }

@@ -122,7 +122,7 @@ async fn balances(asked: &Asked<'_>, accounts: &[Account], connections: &[Connec
         Ok(answer) => {
             found.extend(answer.balances.into_iter().filter_map(|(id, balance)| Some((id, balance?))));
             for id in answer.broken {
-                access.connections().refresh_in_background(asked.caller.user_id, id);
+                access.connections().refreshes().run_in_background(asked.caller.user_id, id);
                 let stored = connections.iter().find(|connection| connection.id == id).map(|found| found.status);
                 let status = stored.filter(|status| *status != ConnectionStatus::Active);
                 problems.insert(id, Problem::Reconnect(status.unwrap_or(ConnectionStatus::Invalidated)));

@@ -16,7 +16,13 @@ async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<Conne
         let credentials = SecretString::from(format!("{{\"number\":{number}}}"));
         let consent = format!("c{number}");
         ids.push(
-            storage.connections().import(&new_connection(user, &consent, &credentials), &[], at(1)).await.unwrap().id,
+            storage
+                .connections()
+                .imports()
+                .import(&new_connection(user, &consent, &credentials), &[], at(1))
+                .await
+                .unwrap()
+                .id,
         );
     }
     ids
@@ -86,7 +92,7 @@ both! {
         let (mut ids, mut keys) = (Vec::new(), Vec::new());
         for user in [user, other] {
             let id = old
-                .connections().import(&new_connection(user, &format!("c {user}"), &credentials()), &[], at(1))
+                .connections().imports().import(&new_connection(user, &format!("c {user}"), &credentials()), &[], at(1))
                 .await
                 .unwrap()
                 .id;
@@ -149,7 +155,7 @@ both! {
         let credentials = credentials();
         let other_key = with_keys(db, &[9])
             .await
-            .connections().import(&new_connection(user, "lost", &credentials), &[], at(1))
+            .connections().imports().import(&new_connection(user, "lost", &credentials), &[], at(1))
             .await
             .unwrap()
             .id;
@@ -198,7 +204,7 @@ both! {
                         let credentials = SecretString::from(format!("{{\"number\":{number},\"round\":{round}}}"));
                         let consent = format!("c{number}");
                         writer
-                            .connections().import(&new_connection(user, &consent, &credentials), &[], at(2))
+                            .connections().imports().import(&new_connection(user, &consent, &credentials), &[], at(2))
                             .await
                             .unwrap();
                     }

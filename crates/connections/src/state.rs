@@ -1,0 +1,115 @@
+//! What the parts of this crate share. A part is a borrow of it, so `connections.syncs()` costs nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_domain::{Clock, ConnectionId, TimestampExt as _};
+use bellbird_limits::SingleFlight;
+use bellbird_providers::linking::Url;
+use bellbird_providers::{CallContext, Provider, Registry};
+use bellbird_storage::{Storage, StorageError};
+use bellbird_webhooks::event::buffer::WebhookEventBuffer;
+use jiff::Timestamp;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::ConnectionsError;
+use crate::sync::SyncSettings;
+
+/// Database reads at the same time that anyone can cause with a made-up link token or `state`. They must leave database
+/// connections to others.
+const UNVERIFIED_READS_MAX: usize = 4;
+
+#[derive(Clone)]
+pub(crate) struct State {
+    pub(crate) storage: Storage,
+    pub(crate) providers: Registry,
+    pub(crate) clock: Clock,
+    /// Merges concurrent background refreshes of one connection.
+    pub(crate) refreshes: Arc<SingleFlight<ConnectionId, ()>>,
+    unverified_reads: Arc<Semaphore>,
+    /// Tasks that outlive their request.
+    pub(crate) tasks: TaskTracker,
+    pub(crate) subscribe_lock: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) console_url: Option<Url>,
+    pub(crate) sync_settings: SyncSettings,
+    pub(crate) event_buffer: WebhookEventBuffer,
+}
+
+/// Wakes the lanes of this process before their next poll. A lane is a kind of job at one provider.
+pub(crate) struct Signals(HashMap<(&'static str, &'static str), Notify>);
+
+/// Declares a part: a borrow of the [`State`].
+macro_rules! part {
+    ($(#[$doc:meta])* $Part:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $Part<'c>(pub(crate) &'c std::sync::Arc<$crate::state::State>);
+    };
+}
+pub(crate) use part;
+
+impl State {
+    pub(crate) fn new(storage: Storage, providers: Registry, clock: Clock, signals: Signals) -> Self {
+        let tasks = TaskTracker::new();
+        Self {
+            storage,
+            providers,
+            clock,
+            unverified_reads: Arc::new(Semaphore::new(UNVERIFIED_READS_MAX)),
+            refreshes: Arc::new(SingleFlight::tracked(tasks.clone())),
+            tasks,
+            subscribe_lock: Arc::default(),
+            signals: Arc::new(signals),
+            console_url: None,
+            sync_settings: SyncSettings::default(),
+            event_buffer: WebhookEventBuffer::default(),
+        }
+    }
+
+    pub(crate) fn call_context_within(&self, time: Duration) -> CallContext {
+        CallContext::new(Instant::now() + time, self.clock.now())
+    }
+
+    /// Runs a database read that anyone can cause: a few at a time, the others wait.
+    pub(crate) async fn unverified_read<T>(
+        &self,
+        read: impl Future<Output = Result<T, StorageError>>,
+    ) -> Result<T, StorageError> {
+        let _permit = self.unverified_reads.acquire().await;
+        read.await
+    }
+
+    /// Returns the current time and the end of a lease that starts now.
+    pub(crate) fn lease(&self, length: Duration) -> (Timestamp, Timestamp) {
+        let now = self.clock.now();
+        (now, now.plus(length))
+    }
+
+    pub(crate) fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, ConnectionsError> {
+        self.providers.find(name).ok_or_else(|| ConnectionsError::NotConfigured(name.to_owned()))
+    }
+}
+
+impl Signals {
+    pub(crate) fn new(lanes: impl Iterator<Item = (&'static str, &'static str)>) -> Self {
+        Self(lanes.map(|lane| (lane, Notify::new())).collect())
+    }
+
+    /// Wakes the lane of this process.
+    pub(crate) fn wake(&self, kind: &'static str, provider: &str) {
+        if let Some(signal) = self.0.get(&(kind, provider)) {
+            signal.notify_one();
+        }
+    }
+
+    pub(crate) async fn requested(&self, kind: &'static str, provider: &str) {
+        match self.0.get(&(kind, provider)) {
+            Some(signal) => signal.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+}
