@@ -45,7 +45,7 @@ function cells(account, row) {
   ];
 }
 
-// Strangers write these texts. The apostrophe makes each one a text, so that none that begins with
+// Untrusted texts: the apostrophe makes each one a text, so that none that begins with
 // "=" runs as a formula. Sheets does not show it.
 function text(value) {
   return value === null || value === "" ? "" : `'${value}`;
