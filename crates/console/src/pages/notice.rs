@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn removal_names_the_consequences() {
-        let linked = result_of(LinkOutcome::Linked, &[HOSTILE], None).connections.removals().remove(0);
+        let linked = result_of(LinkOutcome::Linked, &[HOSTILE], None).connections.remove(0);
         let id = linked.connection.id;
         let page = RemovalPage { email: HOSTILE.to_owned(), linked };
         let frame = Frame::default();

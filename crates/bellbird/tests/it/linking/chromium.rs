@@ -86,7 +86,7 @@ async fn from_link_to_transactions_at_every_provider() {
 
         let mut connections = app.storage.connections().list(user).await.unwrap();
         connections.retain(|connection| connection.provider == provider && !before.contains(connection));
-        let connection = connections.removals().remove(0);
+        let connection = connections.remove(0);
         let accounts = app.get_as(&app.ben.key, "/v1/accounts?limit=100").await.data();
         let accounts: Vec<_> =
             accounts.iter().filter(|account| account["connectionId"] == connection.id.to_string()).collect();

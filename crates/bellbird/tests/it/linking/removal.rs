@@ -115,7 +115,7 @@ on_both_databases! {
         let (mut polls, mut done) = (0, false);
         while !done {
             let id = import_again(&app).await.id;
-            unconfigured.remove(id).await.unwrap();
+            unconfigured.removals().remove(id).await.unwrap();
             advance_clock(&app, SignedDuration::from_hours(2)).await;
             let crashed_run = tokio::spawn({
                 let connections = app.connections.clone();
@@ -198,7 +198,7 @@ on_both_databases! {
         let [retried, deleted_locally] = [0, 1].map(|at| app.olivia.connections[at].id);
         let unconfigured = Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
         for id in [retried, deleted_locally] {
-            let Removal::Waiting { reason, next_attempt_at } = unconfigured.remove(id).await.unwrap() else {
+            let Removal::Waiting { reason, next_attempt_at } = unconfigured.removals().remove(id).await.unwrap() else {
                 panic!("removed without credentials")
             };
             assert!(reason.starts_with("the provider fiskil is not configured here"), "{reason}");
@@ -206,7 +206,7 @@ on_both_databases! {
             assert!((60..=72).contains(&wait.as_mins()), "{wait}");
         }
         assert_eq!(app.get("/v1/connections").await.data().len(), 0);
-        assert_eq!(unconfigured.remove_locally(deleted_locally).await.unwrap(), Removal::Done);
+        assert_eq!(unconfigured.removals().remove_locally(deleted_locally).await.unwrap(), Removal::Done);
         assert_eq!(removal_steps(&app, deleted_locally).await, ["removed", "removed_locally"]);
         assert_eq!(withdrawals(&app).await, 0, "the provider was not called");
         // The provider is configured again.
@@ -231,15 +231,15 @@ on_both_databases! {
         let mut all = person.connections.clone();
         all.extend(app.olivia.connections.clone());
         for connection in &all {
-            unconfigured.remove(connection.id).await.unwrap();
+            unconfigured.removals().remove(connection.id).await.unwrap();
         }
         advance_clock(&app, SignedDuration::from_hours(2)).await;
         let other = app.connections.clone();
         let (first, second, third) =
             tokio::join!(
                 app.connections.jobs().run_due("removal"),
-                other.run_due_jobs("removal"),
-                other.remove(all[0].id)
+                other.jobs().run_due("removal"),
+                other.removals().remove(all[0].id)
             );
         first.unwrap();
         second.unwrap();

@@ -64,7 +64,7 @@ async fn large_sync_continues_in_later_runs() {
             let expected = app.ids_shown(&person.key, connection, DAYS).await;
             let (mut delivered, mut runs, mut left) = (Vec::new(), BTreeSet::new(), None);
             for instance in [&app.connections, &other].into_iter().cycle() {
-                let report = instance.sync_one_run(user, connection.id).await.unwrap();
+                let report = instance.syncs().run_once(user, connection.id).await.unwrap();
                 runs.insert(report.run);
                 // The next run is due at once.
                 let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
@@ -169,7 +169,7 @@ async fn crashed_large_sync_announces_every_row_once() {
             for polls in (40..).step_by(67) {
                 let id = connection.id;
                 let sync = async move |instance: Connections| {
-                    let _ = with_short_runs(instance, DAYS).sync(user, id).await;
+                    let _ = with_short_runs(instance, DAYS).syncs().run(user, id).await;
                 };
                 let outcome = app.run_until_crash(provider, CrashPoint::AfterPolls(polls), sync).await;
                 delivered.extend(app.ids_delivered_to(&hook).await);

@@ -343,7 +343,7 @@ async fn two_instances_sync_a_connection_once() {
             let first = async || app.connections.jobs().run_due("sync").await.unwrap();
             let second = async || {
                 if instances == 2 {
-                    other.run_due_jobs("sync").await.unwrap();
+                    other.jobs().run_due("sync").await.unwrap();
                 }
             };
             tokio::join!(first(), second());
