@@ -365,7 +365,7 @@ on_both_databases! {
     async fn command_waits_for_another_instance(app: App) {
         let connection = &app.olivia.connections[0];
         let other = app.shared.new_instance().await;
-        let (first, second) = tokio::join!(app.sync(connection), other.sync(app.olivia.user.id, connection.id));
+        let (first, second) = tokio::join!(app.sync(connection), other.syncs().run(app.olivia.user.id, connection.id));
         let second = second.unwrap();
         assert!(first.new_count > 0 || second.new_count > 0);
         assert!(first.new_count == 0 || second.new_count == 0, "{first:?} {second:?}");
