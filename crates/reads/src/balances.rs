@@ -28,13 +28,6 @@ impl BalancesAnswer {
 }
 
 impl Reads {
-    /// Loads the caller's accounts with these ids. Fails with [`ReadError::NotFound`] if one does not exist or belongs
-    /// to another user.
-    pub async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, ReadError> {
-        let accounts = self.inner.storage.accounts().find(caller.user_id, ids).await?;
-        if accounts.len() == ids.len() { Ok(accounts) } else { Err(ReadError::NotFound) }
-    }
-
     /// Reads the balances of `accounts`, which must belong to the caller. Queries all providers concurrently, each with
     /// as few calls as it allows.
     ///

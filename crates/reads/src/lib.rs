@@ -11,6 +11,7 @@ pub mod holdings;
 mod list_maps;
 pub mod merged;
 pub mod page_map;
+mod select;
 pub mod summary;
 #[cfg(test)]
 mod test_support;
@@ -37,6 +38,7 @@ pub use list_maps::ListKey;
 use list_maps::ListMaps;
 pub use merged::MergedWalk;
 use page_map::PageMap;
+pub use select::{SelectError, SelectedAccounts, Selection, UnreadableConnection};
 pub use summary::{Group, GroupBy, GroupTotals, Summary};
 use trades::TradesMap;
 pub use walk::{KeepTrade, Patience, TradeWalk, TransactionWalk};

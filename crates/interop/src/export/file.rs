@@ -7,7 +7,10 @@ use bellbird_domain::date::day_of;
 use bellbird_domain::{
     Account, Balance, Bound, Caller, ConnectionStatus, DateFilter, DateRange, Holding, Trade, Transaction,
 };
-use bellbird_reads::{CallContext, ConnectionContext, Patience, ReadError, Reads, TradeWalk, TransactionWalk};
+use bellbird_reads::{
+    CallContext, ConnectionContext, Patience, ReadError, Reads, SelectError, SelectedAccounts, Selection, TradeWalk,
+    TransactionWalk,
+};
 use bellbird_storage::Storage;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -16,7 +19,6 @@ use parking_lot::Mutex;
 use super::formats::{FormatError, Head, Table, WriteTransactions};
 use super::names::{FileName, NameParts};
 use super::request::{FileRequest, Resource};
-use super::source::{OpenError, Source, find_sources};
 
 /// More accounts of a user than this are not compared for their names.
 const ACCOUNTS_MAX: u32 = 10_000;
@@ -34,6 +36,26 @@ impl Pace {
     /// For what has no walk, which has patience of its own.
     fn patience(self) -> Option<Patience> {
         (self == Self::Patient).then(Patience::default)
+    }
+}
+
+/// A file that cannot be made.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The caller has no such connection, or it is of another category.
+    Connection(ReadError),
+    /// The caller, or the connection, has no such account, or it is of another category.
+    Account(ReadError),
+    /// The format cannot hold what was requested.
+    Format(FormatError),
+}
+
+impl From<SelectError> for OpenError {
+    fn from(error: SelectError) -> Self {
+        match error {
+            SelectError::Connection(error) => Self::Connection(error),
+            SelectError::Account(error) => Self::Account(error),
+        }
     }
 }
 
@@ -64,7 +86,7 @@ pub struct Export {
     /// The user's, for formats that name them.
     accounts: Vec<Account>,
     /// The connections that were not begun.
-    sources: VecDeque<Source>,
+    unread: VecDeque<SelectedAccounts>,
     /// The connection that is read now.
     walk: Option<Walk>,
     writer: Writer,
@@ -77,7 +99,7 @@ enum Walk {
     Transactions(TransactionWalk),
     Trades(TradeWalk),
     /// One page.
-    Holdings(Source),
+    Holdings(SelectedAccounts),
 }
 
 enum Writer {
@@ -98,9 +120,8 @@ impl Export {
             return Err(OpenError::Format(FormatError::OneAccount));
         }
         let writer = Writer::new(&request).ok_or(OpenError::Format(FormatError::Internal))?;
-        let category = request.resource.category();
-        let sources = find_sources(&reads, storage, &caller, category, request.selection).await?;
-        let name = name_of(&request, &sources, &caller, now);
+        let unread = select(&reads, &caller, &request).await?;
+        let name = name_of(&request, &unread, &caller, now);
         let accounts = if request.format.names_accounts() {
             let listed = storage.accounts().list(caller.user_id, ACCOUNTS_MAX, 0).await;
             listed.map_err(|error| OpenError::Account(error.into()))?.0
@@ -114,7 +135,7 @@ impl Export {
             now,
             name,
             accounts,
-            sources: sources.into(),
+            unread: unread.into(),
             walk: None,
             writer,
             is_begun: false,
@@ -146,8 +167,8 @@ impl Export {
         match &self.walk {
             Some(Walk::Transactions(walk)) => Some(walk.context()),
             Some(Walk::Trades(walk)) => Some(walk.context()),
-            Some(Walk::Holdings(source)) => Some(&source.context),
-            None => self.sources.front().map(|source| &source.context),
+            Some(Walk::Holdings(selected)) => Some(&selected.context),
+            None => self.unread.front().map(|selected| &selected.context),
         }
     }
 
@@ -166,7 +187,7 @@ impl Export {
         self.walk = match self.next_walk()? {
             Some(Walk::Transactions(walk)) => self.transactions(walk, pace, new_call, out).await?,
             Some(Walk::Trades(walk)) => self.trades(walk, pace, new_call, out).await?,
-            Some(Walk::Holdings(source)) => self.holdings(source, pace, new_call, out).await?,
+            Some(Walk::Holdings(selected)) => self.holdings(selected, pace, new_call, out).await?,
             None => None,
         };
         let has_more = self.context().is_some();
@@ -180,7 +201,7 @@ impl Export {
 
     /// Writes what comes before the rows.
     async fn begin(&mut self, pace: Pace, new_call: &mut NewCall<'_>, out: &mut Vec<u8>) -> Result<(), ExportError> {
-        let account = only_account(&self.sources).cloned();
+        let account = only_account(&self.unread).cloned();
         let balance = match &account {
             Some(account) if self.request.format.uses_balance() => self.balance(account, pace, new_call).await?,
             _ => None,
@@ -235,17 +256,17 @@ impl Export {
         if let Some(walk) = self.walk.take() {
             return Ok(Some(walk));
         }
-        let Some(source) = self.sources.pop_front() else { return Ok(None) };
+        let Some(selected) = self.unread.pop_front() else { return Ok(None) };
         let (reads, caller, span) = (&self.reads, &self.caller, self.request.span);
-        let (context, account_id) = (Arc::clone(&source.context), source.account_id);
+        let (context, account_id) = (Arc::clone(&selected.context), selected.account_id());
         let walk = match self.request.resource {
             Resource::Transactions => {
                 reads.walk_transactions(caller, context, account_id, span, self.now).map(Walk::Transactions)
             }
             Resource::Trades => reads.walk_trades(caller, context, account_id, span).map(Walk::Trades),
-            Resource::Holdings => return Ok(Some(Walk::Holdings(source))),
+            Resource::Holdings => return Ok(Some(Walk::Holdings(selected))),
         };
-        walk.map(Some).map_err(|error| ExportError::Read { context: source.context, error })
+        walk.map(Some).map_err(|error| ExportError::Read { context: selected.context, error })
     }
 
     async fn transactions(
@@ -308,7 +329,7 @@ impl Export {
     /// Reads all holdings of a connection at once. Its accounts are read concurrently and written one after the other.
     async fn holdings(
         &mut self,
-        source: Source,
+        selected: SelectedAccounts,
         pace: Pace,
         new_call: &mut NewCall<'_>,
         out: &mut Vec<u8>,
@@ -316,7 +337,7 @@ impl Export {
         let (start, rows, mut patience) = (out.len(), self.rows, pace.patience());
         loop {
             let call = new_call();
-            let read = self.read_holdings(&source, &call, out).await;
+            let read = self.read_holdings(&selected, &call, out).await;
             self.calls += call.calls();
             let Err(error) = read else { return Ok(None) };
             out.truncate(start);
@@ -325,12 +346,17 @@ impl Export {
                 Some(patience) => patience.wait_for_read(error).await,
                 None => Err(error),
             };
-            waited.map_err(|error| ExportError::Read { context: Arc::clone(&source.context), error })?;
+            waited.map_err(|error| ExportError::Read { context: Arc::clone(&selected.context), error })?;
         }
     }
 
-    async fn read_holdings(&mut self, source: &Source, call: &CallContext, out: &mut Vec<u8>) -> Result<(), ReadError> {
-        let is_wanted = |id| source.account_id.is_none_or(|wanted| wanted == id);
+    async fn read_holdings(
+        &mut self,
+        selected: &SelectedAccounts,
+        call: &CallContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        let is_wanted = |id| selected.account_id().is_none_or(|wanted| wanted == id);
         let Writer::Table(table) = &mut self.writer else { return Ok(()) };
         let shared = Mutex::new((table, &mut self.rows));
         let write = |holding: &Holding<'_>, out: &mut Vec<u8>| {
@@ -340,7 +366,7 @@ impl Export {
                 **rows += 1;
             }
         };
-        for (id, written) in self.reads.holdings(call, &source.context, &write).await? {
+        for (id, written) in self.reads.holdings(call, &selected.context, &write).await? {
             if is_wanted(id) {
                 out.extend_from_slice(&written?);
             }
@@ -359,20 +385,35 @@ impl Writer {
     }
 }
 
+/// The connections to read. Those that are not active come first: one that cannot be read then fails before the first
+/// byte, not in the middle.
+async fn select(reads: &Reads, caller: &Caller, request: &FileRequest) -> Result<Vec<SelectedAccounts>, OpenError> {
+    let selection = Selection {
+        connection_id: request.connection_id,
+        account_ids: request.account_id.as_ref().map(std::slice::from_ref),
+        category: Some(request.resource.category()),
+    };
+    let found = reads.select(caller, selection).await?;
+    let mut selected: Vec<SelectedAccounts> =
+        found.into_iter().collect::<Result<_, _>>().map_err(|unreadable| OpenError::Account(unreadable.error))?;
+    selected.sort_by_key(|selected| selected.context.connection.status == ConnectionStatus::Active);
+    Ok(selected)
+}
+
 /// The account of a file of one account.
-fn only_account<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Option<&'s Account> {
-    let Source { context, account_id } = sources.into_iter().next()?;
-    context.accounts_of(Some((*account_id)?)).ok()?.first()
+fn only_account<'s>(selected: impl IntoIterator<Item = &'s SelectedAccounts>) -> Option<&'s Account> {
+    let selected = selected.into_iter().next()?;
+    selected.context.accounts_of(Some(selected.account_id()?)).ok()?.first()
 }
 
 /// A name of institution, account and days, as far as the file has only one of them.
-fn name_of(request: &FileRequest, sources: &[Source], caller: &Caller, now: Timestamp) -> FileName {
-    let source = if let [source] = sources { Some(source) } else { None };
+fn name_of(request: &FileRequest, all: &[SelectedAccounts], caller: &Caller, now: Timestamp) -> FileName {
+    let only = if let [selected] = all { Some(selected) } else { None };
     let resource = request.resource;
-    let says_enough = source.is_some() && resource == Resource::Transactions;
+    let says_enough = only.is_some() && resource == Resource::Transactions;
     let parts = NameParts {
-        institution: source.map(|source| source.context.connection.institution_name.as_str()),
-        account: only_account(sources).map(|account| account.name.as_str()),
+        institution: only.map(|selected| selected.context.connection.institution_name.as_str()),
+        account: only_account(all).map(|account| account.name.as_str()),
         resource: (!says_enough).then(|| resource.as_str()),
         days: days_of(request, caller, now),
         extension: request.format.as_str(),
