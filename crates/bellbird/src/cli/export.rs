@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use bellbird_domain::{AccountId, Bound, Caller, ConnectionId, DateFilter, KeyId, User};
 use bellbird_interop::export::formats::{Format, FormatError, Layout, Options};
-use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Pace, Resource};
+use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Resource, Retries};
 use bellbird_reads::{ReadError, Reads};
 use bellbird_storage::Storage;
 use clap::Args;
@@ -173,7 +173,7 @@ async fn export(
         {
             bail!("the connection {} was removed meanwhile", context.connection.id);
         }
-        has_more = export.next_page(Pace::Patient, &mut new_call, &mut page).await.map_err(describe)?;
+        has_more = export.next_page(Retries::On, &mut new_call, &mut page).await.map_err(describe)?;
         if !target.write(&page)? {
             return Ok(None);
         }

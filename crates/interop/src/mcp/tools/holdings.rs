@@ -126,8 +126,8 @@ fn digest(rows: &[Row]) -> u64 {
 async fn read_accounts(asked: &Asked<'_>, selected: &SelectedAccounts) -> (Vec<Row>, Vec<Missing>) {
     let reads = asked.interop.access.reads();
     let found = Mutex::new(Vec::new());
-    let keep = |holding: &Holding<'_>, _: &mut Vec<u8>| found.lock().push(Row::of(holding));
-    let accounts = match reads.holdings(&asked.call, &selected.context, &keep).await {
+    let sink = |holding: &Holding<'_>, _: &mut Vec<u8>| found.lock().push(Row::of(holding));
+    let accounts = match reads.holdings(&asked.call, &selected.context, &sink).await {
         Ok(accounts) => accounts,
         Err(error) => return (Vec::new(), vec![asked.missing(selected, &error).await]),
     };

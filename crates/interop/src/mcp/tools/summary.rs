@@ -121,9 +121,9 @@ impl Reading<'_> {
     async fn read(&self, list: &SelectedAccounts) -> End {
         let reads = self.asked.interop.access.reads();
         let context = list.context.clone();
-        let walk = reads.walk_transactions(self.asked.caller, context, list.account_id(), self.span, self.asked.now);
-        let mut walk = match walk {
-            Ok(walk) => walk,
+        let range = reads.transaction_range(self.asked.caller, context, list.account_id(), self.span, self.asked.now);
+        let mut range = match range {
+            Ok(range) => range,
             Err(error) => return End::Failed(None, error),
         };
         let mut oldest = None;
@@ -132,14 +132,14 @@ impl Reading<'_> {
                 return End::After(oldest);
             }
             // An adapter gives no row of a page that fails, so no sum has to be taken back.
-            let mut keep = |row: &bellbird_domain::Transaction<'_>, day: Date| {
+            let mut sink = |row: &bellbird_domain::Transaction<'_>, day: Date| {
                 self.rows_read.fetch_add(1, Ordering::Relaxed);
                 oldest = Some(day);
                 if self.filter.matches(row) {
                     self.summary.lock().add(row, day);
                 }
             };
-            match walk.next_page(&self.asked.call, &mut keep).await {
+            match range.next_page(&self.asked.call, &mut sink).await {
                 Ok(true) => {}
                 Ok(false) => return End::Whole,
                 Err(_) if Instant::now() >= self.stop_at => return End::After(oldest),
