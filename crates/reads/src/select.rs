@@ -117,26 +117,22 @@ impl SelectedAccounts {
     }
 
     /// The account, if the request names exactly one of the connection.
-    #[must_use]
     pub fn account_id(&self) -> Option<AccountId> {
         let [id] = self.account_ids.as_deref()? else { return None };
         Some(*id)
     }
 
     /// Whether these are all accounts of the connection.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.accounts().count() == self.context.accounts.len()
     }
 
     /// Selects other accounts of the same connection.
-    #[must_use]
     pub fn with_accounts(&self, account_ids: Vec<AccountId>) -> Self {
         Self { context: Arc::clone(&self.context), account_ids: Some(account_ids) }
     }
 
     /// The lists to read: that of the whole connection, or one for each account if not all are selected.
-    #[must_use]
     pub fn lists(&self) -> Vec<Self> {
         if self.is_whole() {
             return vec![Self { context: Arc::clone(&self.context), account_ids: None }];

@@ -233,20 +233,20 @@ impl Export {
     ) -> Result<Option<Balance>, ExportError> {
         let Some(context) = self.context().map(Arc::clone) else { return Ok(None) };
         let mut budget = retries.budget();
-        let answer = loop {
+        let read = loop {
             let call = new_call();
-            let answer = self.reads.balances(&call, &self.caller, vec![account.clone()]).await;
+            let read = self.reads.balances(&call, &self.caller, vec![account.clone()]).await;
             self.calls += call.calls();
-            match (answer, &mut budget) {
+            match (read, &mut budget) {
                 (Err(error), Some(budget)) => {
                     let waited = budget.wait_for_read(error).await;
                     waited.map_err(|error| ExportError::Read { context: Arc::clone(&context), error })?;
                 }
-                (answer, _) => break answer,
+                (read, _) => break read,
             }
         };
-        match answer {
-            Ok(mut answer) if answer.broken.is_empty() => Ok(answer.balances.pop().and_then(|(_, balance)| balance)),
+        match read {
+            Ok(mut read) if read.broken.is_empty() => Ok(read.balances.pop().and_then(|(_, balance)| balance)),
             Ok(_) => {
                 let status = Some(context.connection.status).filter(|status| *status != ConnectionStatus::Active);
                 let error = ReadError::Reconnect(status.unwrap_or(ConnectionStatus::Invalidated));

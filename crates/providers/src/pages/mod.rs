@@ -23,6 +23,14 @@ pub const PAGES_MAX: u32 = 2_000;
 
 const TOO_MANY_PAGES: Error = Error::Malformed("too many pages");
 
+/// Fails if the list is broken, or has too many pages.
+fn check(broken: &mut Option<Error>, pages_read: u32) -> Result<(), Error> {
+    if broken.is_none() && pages_read == PAGES_MAX {
+        *broken = Some(TOO_MANY_PAGES);
+    }
+    broken.clone().map_or(Ok(()), Err)
+}
+
 /// A provider's list of transactions.
 #[derive(Clone, Copy)]
 pub struct TransactionList<'l> {
@@ -36,51 +44,36 @@ pub struct TransactionList<'l> {
 /// Reads the pages of a list of transactions, newest first. A row that moves to the next page meanwhile comes twice.
 #[derive(Default)]
 pub struct TransactionPages {
-    next: NextPage,
+    /// Of the next page. `None` for the first.
+    cursor: Option<Cursor>,
+    is_ended: bool,
     pages_read: u32,
-}
-
-enum NextPage {
-    /// The page at a cursor, or the first.
-    At(Option<Cursor>),
-    End,
-    Broken(Error),
-}
-
-impl Default for NextPage {
-    fn default() -> Self {
-        Self::At(None)
-    }
+    broken: Option<Error>,
 }
 
 impl TransactionPages {
     /// Starts at the page of a cursor, or at the first.
-    #[must_use]
     pub fn at(cursor: Option<Cursor>) -> Self {
-        Self { next: NextPage::At(cursor), pages_read: 0 }
+        Self { cursor, ..Self::default() }
     }
 
     /// Behind the last row of a list. No page follows.
-    #[must_use]
     pub fn at_end() -> Self {
-        Self { next: NextPage::End, pages_read: 0 }
+        Self { is_ended: true, ..Self::default() }
     }
 
     /// The cursor of the next page. `None` for the first page, and at the end.
-    #[must_use]
     pub fn cursor(&self) -> Option<&Cursor> {
-        if let NextPage::At(cursor) = &self.next { cursor.as_ref() } else { None }
+        self.cursor.as_ref()
     }
 
-    #[must_use]
     pub fn is_ended(&self) -> bool {
-        matches!(self.next, NextPage::End)
+        self.is_ended
     }
 
     /// Whether every further call fails.
-    #[must_use]
     pub fn is_broken(&self) -> bool {
-        matches!(self.next, NextPage::Broken(_))
+        self.broken.is_some()
     }
 
     /// Reads the next page, of at most `rows` rows, and passes its rows of the query's range to `sink`. Returns whether
@@ -92,12 +85,10 @@ impl TransactionPages {
         rows: u32,
         sink: &mut RowSink<'_>,
     ) -> Result<bool, Error> {
-        let cursor = match &self.next {
-            NextPage::At(_) if self.pages_read == PAGES_MAX => return Err(self.broken(TOO_MANY_PAGES)),
-            NextPage::At(cursor) => cursor.as_ref(),
-            NextPage::End => return Ok(false),
-            NextPage::Broken(error) => return Err(error.clone()),
-        };
+        if self.is_ended {
+            return Ok(false);
+        }
+        check(&mut self.broken, self.pages_read)?;
         let (range, until) = (list.query.interval, list.until);
         let queried = DateRange { to: until.map_or(range.to, Bound::Instant), ..*range };
         let query = TransactionQuery { interval: &queried, ..list.query };
@@ -108,14 +99,14 @@ impl TransactionPages {
                 sink(&row, day);
             }
         };
-        let page = PageRequest { cursor, rows: rows.min(list.provider.page_rows_max()) };
+        let page = PageRequest { cursor: self.cursor.as_ref(), rows: rows.min(list.provider.page_rows_max()) };
         let next = list.provider.transactions(context, list.credentials, &query, page, &mut in_range).await?;
         self.pages_read += 1;
-        if next.is_some() && next.as_ref() == cursor {
-            return Err(self.broken(Error::Malformed("the next page is the current page")));
+        if next.is_some() && next == self.cursor {
+            return Err(self.broken.insert(Error::Malformed("the next page is the current page")).clone());
         }
-        self.next = next.map_or(NextPage::End, |next| NextPage::At(Some(next)));
-        Ok(!self.is_ended())
+        (self.is_ended, self.cursor) = (next.is_none(), next);
+        Ok(!self.is_ended)
     }
 
     /// Reads all further pages, of the largest size. After [`ControlFlow::Break`] no row is passed and no page read.
@@ -137,11 +128,6 @@ impl TransactionPages {
                 return Ok(());
             }
         }
-    }
-
-    fn broken(&mut self, error: Error) -> Error {
-        self.next = NextPage::Broken(error.clone());
-        error
     }
 }
 
@@ -170,36 +156,30 @@ pub struct TradePages {
 
 impl TradePages {
     /// Starts at a row of the provider's list.
-    #[must_use]
     pub fn at(row: u64) -> Self {
         Self { row, ..Self::default() }
     }
 
     /// Behind the last row of a list. No page follows.
-    #[must_use]
     pub fn at_end() -> Self {
         Self { row: u64::MAX, total: Some(u64::MAX), ..Self::default() }
     }
 
     /// The number of the next row in the provider's list.
-    #[must_use]
     pub fn row(&self) -> u64 {
         self.row
     }
 
     /// The number of rows in the provider's list, once a page was read.
-    #[must_use]
     pub fn total(&self) -> Option<u64> {
         self.total
     }
 
-    #[must_use]
     pub fn is_ended(&self) -> bool {
         self.total.is_some_and(|total| self.row >= total)
     }
 
     /// Whether every further call fails.
-    #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
@@ -213,15 +193,10 @@ impl TradePages {
         rows: u32,
         sink: &mut TradeSink<'_>,
     ) -> Result<bool, Error> {
-        if let Some(error) = &self.broken {
-            return Err(error.clone());
-        }
         if self.is_ended() {
             return Ok(false);
         }
-        if self.pages_read == PAGES_MAX {
-            return Err(self.broken.insert(TOO_MANY_PAGES).clone());
-        }
+        check(&mut self.broken, self.pages_read)?;
         let (first, range, until) = (self.row, list.query.span, list.until);
         let queried = DateFilter { to: until.map(Bound::Instant).or(range.to), ..*range };
         let query = TradeQuery { span: &queried, ..list.query };

@@ -52,7 +52,7 @@ pub struct TradeRange {
     /// The user's.
     zone: TimeZone,
     span: DateFilter,
-    /// Leaves out later rows than this, beside those outside of `span`.
+    /// Leaves out later rows than this, and those outside of `span`.
     until: Option<Timestamp>,
     first_page_rows: Option<u32>,
     /// Which of the accounts is read now.
@@ -64,7 +64,6 @@ pub struct TradeRange {
 
 impl TradeRange {
     /// Asks for a smaller first page of each account. Later pages have the largest size.
-    #[must_use]
     pub fn with_first_page_rows(self, rows: u32) -> Self {
         Self { first_page_rows: Some(rows.max(1)), ..self }
     }
@@ -97,7 +96,6 @@ impl TradeRange {
         Some(account.id)
     }
 
-    #[must_use]
     pub fn context(&self) -> &Arc<ConnectionContext> {
         &self.context
     }

@@ -56,7 +56,7 @@ pub struct TransactionRange {
     /// The user's.
     zone: TimeZone,
     interval: DateRange,
-    /// Leaves out later rows than this, beside those outside of `interval`.
+    /// Leaves out later rows than this, and those outside of `interval`.
     until: Option<Timestamp>,
     first_page_rows: Option<u32>,
     /// Rows that the provider first saw after this time are left out, as by later windows of `/v1/transactions`.
@@ -81,7 +81,6 @@ impl LastPage {
 
 impl TransactionRange {
     /// Asks for a smaller first page, where the provider lets the caller decide. Later pages have the largest size.
-    #[must_use]
     pub fn with_first_page_rows(self, rows: u32) -> Self {
         Self { first_page_rows: Some(rows.max(1)), ..self }
     }
@@ -96,7 +95,6 @@ impl TransactionRange {
         self.account_id
     }
 
-    #[must_use]
     pub fn context(&self) -> &Arc<ConnectionContext> {
         &self.context
     }
