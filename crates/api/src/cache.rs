@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bellbird_domain::{Account, AccountId, Caller, ConnectionId, KeyId, Page, UserId};
 use bellbird_limits::Expiring;
-use bellbird_reads::{ConnectionContext, ListKey};
+use bellbird_reads::{ConnectionContext, QueryKey};
 use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -71,7 +71,7 @@ pub(crate) struct CachedTrades {
 }
 
 impl CachedTrades {
-    pub(crate) fn new(caller: &Caller, context: &ConnectionContext, list: &ListKey) -> Result<Self, Problem> {
+    pub(crate) fn new(caller: &Caller, context: &ConnectionContext, list: &QueryKey) -> Result<Self, Problem> {
         let accounts = context.accounts_of(list.account_id).map_err(|_| Problem::NotFound("Account"))?;
         Ok(Self {
             answer: LiveAnswer { body: Bytes::new(), truncated: false, complete: false },
@@ -80,7 +80,7 @@ impl CachedTrades {
         })
     }
 
-    pub(crate) fn is_valid_for(&self, caller: &Caller, context: &ConnectionContext, list: &ListKey) -> bool {
+    pub(crate) fn is_valid_for(&self, caller: &Caller, context: &ConnectionContext, list: &QueryKey) -> bool {
         let same_accounts =
             |accounts: &[Account]| accounts.iter().map(|account| account.id).eq(self.accounts.iter().copied());
         self.zone == caller.timezone && context.accounts_of(list.account_id).is_ok_and(same_accounts)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::front::Access;
 use bellbird_domain::{AccountId, ConnectionId, Page, UserId};
 use bellbird_limits::{Expiring, SingleFlight};
-use bellbird_reads::ListKey;
+use bellbird_reads::QueryKey;
 use bytes::Bytes;
 use http::HeaderValue;
 
@@ -44,12 +44,12 @@ pub(crate) struct Inner {
     pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
     pub(crate) metadata_cache: MetadataCache,
     pub(crate) holdings_cache: Expiring<HoldingsKey, Arc<[(AccountId, Bytes)]>>,
-    pub(crate) trades_cache: Expiring<(ListKey, Page), CachedTrades>,
+    pub(crate) trades_cache: Expiring<(QueryKey, Page), CachedTrades>,
     // Flights by revision: after a change, a request joins no read that began before it.
     pub(crate) balances_flights: SingleFlight<(BalancesKey, i64), SharedOutcome>,
     pub(crate) holdings_flights: SingleFlight<(HoldingsKey, i64), SharedOutcome<AccountHoldings>>,
-    pub(crate) trades_flights: SingleFlight<((ListKey, Page), i64), SharedOutcome>,
-    pub(crate) transactions_flights: SingleFlight<((ListKey, Page), i64), SharedOutcome>,
+    pub(crate) trades_flights: SingleFlight<((QueryKey, Page), i64), SharedOutcome>,
+    pub(crate) transactions_flights: SingleFlight<((QueryKey, Page), i64), SharedOutcome>,
 }
 
 impl AppState {

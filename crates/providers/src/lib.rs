@@ -13,13 +13,13 @@ pub mod fiskil;
 pub mod http;
 pub mod json;
 pub mod linking;
+pub mod pages;
 #[cfg(test)]
 mod peer;
 pub mod registry;
 mod rows;
 pub mod settings;
 pub mod snaptrade;
-pub mod sweep;
 pub mod text;
 pub mod unreadable;
 pub mod webhook_verifier;
@@ -32,6 +32,7 @@ use bellbird_domain::{
     MaskedNumber, ProviderName, TimestampExt as _, Trade, Transaction, UserId,
 };
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
 use tokio::time::Instant;
@@ -166,8 +167,11 @@ pub struct PageRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
-/// Receives the rows of a page, newest first.
-pub type RowSink<'s> = dyn for<'row> FnMut(Transaction<'row>) + Send + 's;
+/// Receives transactions from a page reader, newest first, with the day of each in the user's time zone.
+pub type RowSink<'s> = dyn for<'row> FnMut(&Transaction<'row>, Date) + Send + 's;
+
+/// Receives the rows of a page from an adapter, newest first.
+pub type PageRowSink<'s> = dyn for<'row> FnMut(Transaction<'row>) + Send + 's;
 
 /// Selects balances of one connection.
 #[derive(Clone, Copy)]
@@ -258,7 +262,7 @@ pub trait Banking: Send + Sync {
         credentials: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut RowSink<'_>,
+        rows: &mut PageRowSink<'_>,
     ) -> Result<Option<Cursor>, Error>;
 }
 
@@ -281,7 +285,8 @@ pub struct TradePage {
     pub total: u64,
 }
 
-/// Receives the trades of a page, newest first. The number is the index on the page, counting rows that are left out.
+/// Receives trades, newest first. The number counts rows that are left out: from an adapter it is the index on the page,
+/// from a page reader the index in the provider's list.
 pub type TradeSink<'s> = dyn for<'row> FnMut(u64, Trade<'row>) + Send + 's;
 
 /// Receives the holdings of an account, in the provider's order.

@@ -11,15 +11,15 @@ use tracing::Instrument as _;
 
 use crate::{ConnectionContext, ReadError, Reads};
 
-/// The balances of a request.
-pub struct BalancesAnswer {
+/// What was read of the balances of a request.
+pub struct BalancesRead {
     /// Each requested account. `None` if the provider failed for it.
     pub balances: Vec<(AccountId, Option<Balance>)>,
     /// Connections whose consent turned out to be gone.
     pub broken: Vec<ConnectionId>,
 }
 
-impl BalancesAnswer {
+impl BalancesRead {
     /// Whether every account has a balance.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -28,13 +28,6 @@ impl BalancesAnswer {
 }
 
 impl Reads {
-    /// Loads the caller's accounts with these ids. Fails with [`ReadError::NotFound`] if one does not exist or belongs
-    /// to another user.
-    pub async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, ReadError> {
-        let accounts = self.inner.storage.accounts().find(caller.user_id, ids).await?;
-        if accounts.len() == ids.len() { Ok(accounts) } else { Err(ReadError::NotFound) }
-    }
-
     /// Reads the balances of `accounts`, which must belong to the caller. Queries all providers concurrently, each with
     /// as few calls as it allows.
     ///
@@ -44,7 +37,7 @@ impl Reads {
         call: &CallContext,
         caller: &Caller,
         mut accounts: Vec<Account>,
-    ) -> Result<BalancesAnswer, ReadError> {
+    ) -> Result<BalancesRead, ReadError> {
         accounts.sort_by_key(|account| account.connection_id);
         let groups: Vec<&[Account]> =
             accounts.chunk_by(|one, other| one.connection_id == other.connection_id).collect();
@@ -65,7 +58,7 @@ impl Reads {
             .collect();
         broken.dedup();
         let balances = accounts.iter().map(|account| account.id).zip(outcomes.into_iter().map(Result::ok)).collect();
-        Ok(BalancesAnswer { balances, broken })
+        Ok(BalancesRead { balances, broken })
     }
 
     /// Loads the context of a group of accounts of one connection. `None` if the connection was removed meanwhile,
@@ -99,15 +92,15 @@ impl Reads {
                 .filter_map(|(at, context)| Some((at, context.as_deref().filter(|context| is_served(context))?)))
                 .map(|(at, context)| (at, BalancesQuery { credentials: &context.credentials, accounts: groups[at] }))
                 .unzip();
-            let answers = if queries.is_empty() { Vec::new() } else { provider.balances(call, &queries).await };
-            positions.into_iter().zip(answers)
+            let read = if queries.is_empty() { Vec::new() } else { provider.balances(call, &queries).await };
+            positions.into_iter().zip(read)
         });
-        for (at, answers) in join_all(requests).await.into_iter().flatten() {
-            if let Some(context) = contexts[at].as_deref().filter(|_| answers.iter().any(Result::is_ok)) {
+        for (at, read) in join_all(requests).await.into_iter().flatten() {
+            if let Some(context) = contexts[at].as_deref().filter(|_| read.iter().any(Result::is_ok)) {
                 self.record_refresh(context);
             }
-            for (outcome, answer) in outcomes[at].iter_mut().zip(answers) {
-                *outcome = answer;
+            for (outcome, read) in outcomes[at].iter_mut().zip(read) {
+                *outcome = read;
             }
         }
         outcomes

@@ -5,18 +5,18 @@
 
 pub mod balances;
 mod connection_context;
+mod cursor_cache;
 pub mod error;
 pub mod filter;
 pub mod holdings;
-mod list_maps;
 pub mod merged;
-pub mod page_map;
+pub mod range;
+mod select;
 pub mod summary;
 #[cfg(test)]
 mod test_support;
 pub mod trades;
 pub mod transactions;
-pub mod walk;
 pub mod window;
 
 use std::sync::Arc;
@@ -31,15 +31,16 @@ use tokio::time::Instant;
 pub use bellbird_providers::CallContext;
 pub use connection_context::ConnectionContext;
 use connection_context::ConnectionContexts;
+use cursor_cache::CursorCache;
+pub use cursor_cache::QueryKey;
 pub use error::ReadError;
 pub use filter::TransactionFilter;
-pub use list_maps::ListKey;
-use list_maps::ListMaps;
-pub use merged::MergedWalk;
-use page_map::PageMap;
+pub use merged::MergedRows;
+pub use range::{RetryBudget, TradeRange, TransactionRange};
+pub use select::{SelectError, SelectedAccounts, Selection, UnreadableConnection};
 pub use summary::{Group, GroupBy, GroupTotals, Summary};
-use trades::TradesMap;
-pub use walk::{KeepTrade, Patience, TradeWalk, TransactionWalk};
+use trades::TradeCursorIndex;
+use transactions::CursorIndex;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -61,39 +62,47 @@ struct Inner {
     clock: Clock,
     limits: Limits,
     connection_contexts: ConnectionContexts,
-    page_maps: ListMaps<PageMap>,
-    trades_maps: ListMaps<TradesMap>,
+    transaction_cursors: CursorCache<CursorIndex>,
+    trade_cursors: CursorCache<TradeCursorIndex>,
 }
 
 impl Reads {
     #[must_use]
     pub fn new(storage: Storage, providers: Registry, clock: Clock, limits: Limits) -> Self {
-        let (page_maps, trades_maps) = (ListMaps::new(), ListMaps::new());
         let connection_contexts = ConnectionContexts::default();
+        let (transaction_cursors, trade_cursors) = (CursorCache::new(), CursorCache::new());
         Self {
-            inner: Arc::new(Inner { storage, providers, clock, limits, connection_contexts, page_maps, trades_maps }),
+            inner: Arc::new(Inner {
+                storage,
+                providers,
+                clock,
+                limits,
+                connection_contexts,
+                transaction_cursors,
+                trade_cursors,
+            }),
         }
     }
 
     /// Evicts everything cached about a removed connection, above all its decrypted credentials. Returns the accounts
     /// that were cached.
     pub fn evict(&self, user_id: UserId, connection_id: ConnectionId) -> Vec<AccountId> {
-        self.inner.page_maps.remove_connection(connection_id);
-        self.inner.trades_maps.remove_connection(connection_id);
+        self.inner.transaction_cursors.remove_connection(connection_id);
+        self.inner.trade_cursors.remove_connection(connection_id);
         self.inner.connection_contexts.remove(user_id, connection_id, self.inner.clock.now())
     }
 
     /// Frees the memory of everything cached that has expired.
     pub fn purge_expired(&self) {
-        self.inner.page_maps.purge_expired();
-        self.inner.trades_maps.purge_expired();
+        self.inner.transaction_cursors.purge_expired();
+        self.inner.trade_cursors.purge_expired();
         self.inner.connection_contexts.purge_expired();
     }
 
-    /// The measured size of all page maps of transactions.
+    /// The measured size of all cursor indexes of transactions.
     #[must_use]
-    pub fn page_maps_bytes(&self) -> u64 {
-        self.inner.page_maps.bytes()
+    pub fn cursor_index_bytes(&self) -> u64 {
+        self.inner.transaction_cursors.bytes()
     }
 
     /// The call context of a user's request that starts now. `calls_per_minute` is the user's budget at each provider;

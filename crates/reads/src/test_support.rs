@@ -13,7 +13,8 @@ use bellbird_domain::{
 };
 use bellbird_providers::{
     BalancesQuery, Banking, Brokerage, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection,
-    HoldingSink, Kind, PageRequest, Provider, Registry, RowSink, TradePage, TradeQuery, TradeSink, TransactionQuery,
+    HoldingSink, Kind, PageRequest, PageRowSink, Provider, Registry, TradePage, TradeQuery, TradeSink,
+    TransactionQuery,
 };
 use bellbird_storage::{Sealer, Storage};
 use jiff::Timestamp;
@@ -240,7 +241,7 @@ impl Banking for Simulated {
         _: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut RowSink<'_>,
+        rows: &mut PageRowSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let first: usize = page.cursor.map_or(0, |cursor| cursor.0.parse().unwrap());
         let account = query.one_account.then(|| query.accounts[0].provider_account_id.clone());

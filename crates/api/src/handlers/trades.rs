@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{Caller, ConnectionCategory, DateFilter, Page};
-use bellbird_reads::{ConnectionContext, ListKey};
+use bellbird_reads::{ConnectionContext, QueryKey};
 
 use crate::cache::{CachedTrades, LiveAnswer, LiveOutcome};
 use crate::front::extract::{Admitted, Query};
@@ -45,7 +45,7 @@ pub(crate) async fn list_trades(
         .connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Brokerage)
         .await?;
     let span = DateFilter { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
-    let list = ListKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
+    let list = QueryKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
     let cache_key = (list, page);
     let cached = state.inner.trades_cache.get(&cache_key, now);
     if let Some((cached, age)) = cached.filter(|(cached, _)| cached.is_valid_for(&caller, &context, &list)) {
@@ -74,7 +74,7 @@ impl AppState {
         &self,
         caller: &Caller,
         context: &ConnectionContext,
-        list: ListKey,
+        list: QueryKey,
         page: Page,
     ) -> LiveOutcome {
         let call = self.access.call_context(caller);

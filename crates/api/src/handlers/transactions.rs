@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{Caller, ConnectionCategory, DateFilter, Page};
 use bellbird_reads::transactions::TransactionsRequest;
-use bellbird_reads::{ConnectionContext, ListKey};
+use bellbird_reads::{ConnectionContext, QueryKey};
 use http::HeaderValue;
 use http::header::LINK;
 
@@ -48,8 +48,8 @@ pub(crate) async fn list_transactions(
         .connection_context(&caller, query.connection_id, query.account_id, ConnectionCategory::Banking)
         .await?;
     let span = DateFilter { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
-    let list = ListKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
-    let request = TransactionsRequest { list, page: page(query.limit, query.offset) };
+    let list = QueryKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
+    let request = TransactionsRequest { query: list, page: page(query.limit, query.offset) };
     let flight_key = ((list, request.page), caller.revision);
     let reader = state.clone();
     let work = move || async move {

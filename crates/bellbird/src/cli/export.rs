@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use bellbird_domain::{AccountId, Bound, Caller, ConnectionId, DateFilter, KeyId, User};
 use bellbird_interop::export::formats::{Format, FormatError, Layout, Options};
-use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Pace, Resource, Selection};
+use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Resource, Retries};
 use bellbird_reads::{ReadError, Reads};
 use bellbird_storage::Storage;
 use clap::Args;
@@ -134,9 +134,9 @@ impl ExportArgs {
         if self.json.json && self.output == STDOUT {
             return Err("--json needs --output FILE, because standard output would hold two things".to_owned());
         }
-        let selection = Selection { connection_id: self.connection, account_id: self.account };
         let span = DateFilter { from: self.from, to: self.to };
-        let request = FileRequest { resource, format, options, selection, span };
+        let (connection_id, account_id) = (self.connection, self.account);
+        let request = FileRequest { resource, format, options, connection_id, account_id, span };
         if request.lacks_account() {
             return Err("a file of this format holds one account: add --account ID".to_owned());
         }
@@ -173,7 +173,7 @@ async fn export(
         {
             bail!("the connection {} was removed meanwhile", context.connection.id);
         }
-        has_more = export.next_page(Pace::Patient, &mut new_call, &mut page).await.map_err(describe)?;
+        has_more = export.next_page(Retries::On, &mut new_call, &mut page).await.map_err(describe)?;
         if !target.write(&page)? {
             return Ok(None);
         }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use bellbird_domain::{
     Account, AccountId, Bound, ContentDigest, DateFilter, DateRange, Digest, EventType, Fingerprint, Trade, Transaction,
 };
+use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
 use bellbird_providers::{
-    Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, UnreadableRow, sweep,
+    Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, UnreadableRow,
 };
 use bellbird_storage::UnreadRange;
 use bellbird_webhooks::event::buffer::ChangedRow;
@@ -22,7 +23,7 @@ use super::changes::{Changes, DuplicateIds, Reading, RowDigests, detect_changes}
 use super::{SyncSettings, start_of_day};
 
 /// A run stops after this many rows, many times a busy month, and the next run continues. It is below the rows of
-/// [`sweep::PAGES_MAX`] pages of any provider.
+/// [`bellbird_providers::pages::PAGES_MAX`] pages of any provider.
 const RUN_ROWS_MAX: usize = 150_000;
 /// Upper bound for the rows of one run, where it cannot stop in between: rows of one instant, or trades of one account.
 /// More rows mean that the provider is faulty.
@@ -157,8 +158,9 @@ impl Pull<'_> {
         let query = TransactionQuery { accounts, one_account: false, interval: &interval, zone };
         let mut collector = RowCollector::new(self);
         if !accounts.is_empty() {
-            let mut sink = |row: &Transaction<'_>| collector.transaction(row);
-            sweep::transactions(banking, self.context, self.credentials, &query, &mut sink).await?;
+            let list = TransactionList { provider: banking, credentials: self.credentials, query, until: None };
+            let mut rows = |row: &Transaction<'_>| collector.transaction(row);
+            TransactionPages::default().read_to_end(&list, self.context, &mut rows).await?;
         }
         let stopped_at = collector.stopped_at;
         let left = |at| UnreadRange { to: SyncSettings::unread_to(to, at), after_account: None };
@@ -186,8 +188,9 @@ impl Pull<'_> {
         for (index, account) in accounts.iter().enumerate() {
             let query = TradeQuery { account, span: &span, zone: self.zone };
             let rows_before = collector.rows.len();
-            let mut sink = |row: &Trade<'_>| collector.trade(row);
-            match sweep::trades(brokerage, self.context, self.credentials, &query, &mut sink).await {
+            let list = TradeList { provider: brokerage, credentials: self.credentials, query, until: None };
+            let mut rows = |row: &Trade<'_>| collector.trade(row);
+            match TradePages::default().read_to_end(&list, self.context, &mut rows).await {
                 Err(error @ (Error::Deadline | Error::RateLimited { .. })) if index > 0 => {
                     collector.rows.truncate(rows_before);
                     unread = Some(left_after(accounts[index - 1]));

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use tracing::{Instrument as _, Span};
 
-use super::file::{Export, ExportError, Pace};
+use super::file::{Export, ExportError, Retries};
 use super::formats::FormatError;
 
 /// Size of a piece that is handed to the HTTP library, which holds a few of them. The next page is read when nearly all
@@ -53,7 +53,7 @@ impl FileBody {
     ) -> Result<Self, Problem> {
         let mut page = Vec::new();
         let started = Instant::now();
-        let read = export.next_page(Pace::Request, &mut || access.call_context(&caller), &mut page).await;
+        let read = export.next_page(Retries::Off, &mut || access.call_context(&caller), &mut page).await;
         let has_more = match read {
             Ok(has_more) => has_more,
             Err(error) => return Err(problem_of(&access, &caller, error).await),
@@ -101,7 +101,7 @@ impl FileBody {
         self.page.fill(0);
         self.page.clear();
         self.sent = 0;
-        let read = self.export.next_page(Pace::Patient, &mut || access.call_context(caller), &mut self.page).await;
+        let read = self.export.next_page(Retries::On, &mut || access.call_context(caller), &mut self.page).await;
         match read {
             Ok(has_more) => {
                 self.has_more = has_more;

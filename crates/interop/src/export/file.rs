@@ -1,4 +1,4 @@
-//! A file under way: reads one page of a provider at a time, on request, and writes its rows.
+//! A file that is being made: reads one page of a provider at a time, on request, and writes its rows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,10 @@ use bellbird_domain::date::day_of;
 use bellbird_domain::{
     Account, Balance, Bound, Caller, ConnectionStatus, DateFilter, DateRange, Holding, Trade, Transaction,
 };
-use bellbird_reads::{CallContext, ConnectionContext, Patience, ReadError, Reads, TradeWalk, TransactionWalk};
+use bellbird_reads::{
+    CallContext, ConnectionContext, ReadError, Reads, RetryBudget, SelectError, SelectedAccounts, Selection,
+    TradeRange, TransactionRange,
+};
 use bellbird_storage::Storage;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -16,24 +19,43 @@ use parking_lot::Mutex;
 use super::formats::{FormatError, Head, Table, WriteTransactions};
 use super::names::{FileName, NameParts};
 use super::request::{FileRequest, Resource};
-use super::source::{OpenError, Source, find_sources};
 
 /// More accounts of a user than this are not compared for their names.
 const ACCOUNTS_MAX: u32 = 10_000;
 
-/// How long a page is waited for.
+/// Whether a page that failed is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
-    /// As long as a request of `/v1`, which fails at the first transient failure.
-    Request,
-    /// Longer: tries again after transient failures, and waits for the user's budget of provider calls.
-    Patient,
+pub enum Retries {
+    /// As in a request of `/v1`, which fails at the first transient failure.
+    Off,
+    /// Tries again after transient failures, and waits for the user's budget of provider calls.
+    On,
 }
 
-impl Pace {
-    /// For what has no walk, which has patience of its own.
-    fn patience(self) -> Option<Patience> {
-        (self == Self::Patient).then(Patience::default)
+impl Retries {
+    /// For what is not a range, which has its own budget.
+    fn budget(self) -> Option<RetryBudget> {
+        (self == Self::On).then(RetryBudget::default)
+    }
+}
+
+/// A file that cannot be made.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The caller has no such connection, or it is of another category.
+    Connection(ReadError),
+    /// The caller, or the connection, has no such account, or it is of another category.
+    Account(ReadError),
+    /// The format cannot hold what was requested.
+    Format(FormatError),
+}
+
+impl From<SelectError> for OpenError {
+    fn from(error: SelectError) -> Self {
+        match error {
+            SelectError::Connection(error) => Self::Connection(error),
+            SelectError::Account(error) => Self::Account(error),
+        }
     }
 }
 
@@ -64,20 +86,20 @@ pub struct Export {
     /// The user's, for formats that name them.
     accounts: Vec<Account>,
     /// The connections that were not begun.
-    sources: VecDeque<Source>,
+    unread: VecDeque<SelectedAccounts>,
     /// The connection that is read now.
-    walk: Option<Walk>,
+    reading: Option<Reading>,
     writer: Writer,
     is_begun: bool,
     rows: u64,
     calls: u32,
 }
 
-enum Walk {
-    Transactions(TransactionWalk),
-    Trades(TradeWalk),
+enum Reading {
+    Transactions(TransactionRange),
+    Trades(TradeRange),
     /// One page.
-    Holdings(Source),
+    Holdings(SelectedAccounts),
 }
 
 enum Writer {
@@ -98,9 +120,8 @@ impl Export {
             return Err(OpenError::Format(FormatError::OneAccount));
         }
         let writer = Writer::new(&request).ok_or(OpenError::Format(FormatError::Internal))?;
-        let category = request.resource.category();
-        let sources = find_sources(&reads, storage, &caller, category, request.selection).await?;
-        let name = name_of(&request, &sources, &caller, now);
+        let unread = select(&reads, &caller, &request).await?;
+        let name = name_of(&request, &unread, &caller, now);
         let accounts = if request.format.names_accounts() {
             let listed = storage.accounts().list(caller.user_id, ACCOUNTS_MAX, 0).await;
             listed.map_err(|error| OpenError::Account(error.into()))?.0
@@ -114,8 +135,8 @@ impl Export {
             now,
             name,
             accounts,
-            sources: sources.into(),
-            walk: None,
+            unread: unread.into(),
+            reading: None,
             writer,
             is_begun: false,
             rows: 0,
@@ -134,7 +155,7 @@ impl Export {
         self.rows
     }
 
-    /// The number of provider calls made with [`Pace::Request`].
+    /// The number of provider calls made with [`Retries::Off`].
     #[must_use]
     pub fn calls(&self) -> u32 {
         self.calls
@@ -143,11 +164,11 @@ impl Export {
     /// The connection of the next page. None if no page follows.
     #[must_use]
     pub fn context(&self) -> Option<&Arc<ConnectionContext>> {
-        match &self.walk {
-            Some(Walk::Transactions(walk)) => Some(walk.context()),
-            Some(Walk::Trades(walk)) => Some(walk.context()),
-            Some(Walk::Holdings(source)) => Some(&source.context),
-            None => self.sources.front().map(|source| &source.context),
+        match &self.reading {
+            Some(Reading::Transactions(range)) => Some(range.context()),
+            Some(Reading::Trades(range)) => Some(range.context()),
+            Some(Reading::Holdings(selected)) => Some(&selected.context),
+            None => self.unread.front().map(|selected| &selected.context),
         }
     }
 
@@ -155,18 +176,18 @@ impl Export {
     /// nothing. After an error the file cannot be continued, and what was appended is of no use.
     pub async fn next_page(
         &mut self,
-        pace: Pace,
+        retries: Retries,
         new_call: &mut NewCall<'_>,
         out: &mut Vec<u8>,
     ) -> Result<bool, ExportError> {
         if !self.is_begun {
-            self.begin(pace, new_call, out).await?;
+            self.begin(retries, new_call, out).await?;
             self.is_begun = true;
         }
-        self.walk = match self.next_walk()? {
-            Some(Walk::Transactions(walk)) => self.transactions(walk, pace, new_call, out).await?,
-            Some(Walk::Trades(walk)) => self.trades(walk, pace, new_call, out).await?,
-            Some(Walk::Holdings(source)) => self.holdings(source, pace, new_call, out).await?,
+        self.reading = match self.next_reading()? {
+            Some(Reading::Transactions(range)) => self.transactions(range, retries, new_call, out).await?,
+            Some(Reading::Trades(range)) => self.trades(range, retries, new_call, out).await?,
+            Some(Reading::Holdings(selected)) => self.holdings(selected, retries, new_call, out).await?,
             None => None,
         };
         let has_more = self.context().is_some();
@@ -179,10 +200,15 @@ impl Export {
     }
 
     /// Writes what comes before the rows.
-    async fn begin(&mut self, pace: Pace, new_call: &mut NewCall<'_>, out: &mut Vec<u8>) -> Result<(), ExportError> {
-        let account = only_account(&self.sources).cloned();
+    async fn begin(
+        &mut self,
+        retries: Retries,
+        new_call: &mut NewCall<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExportError> {
+        let account = only_account(&self.unread).cloned();
         let balance = match &account {
-            Some(account) if self.request.format.uses_balance() => self.balance(account, pace, new_call).await?,
+            Some(account) if self.request.format.uses_balance() => self.balance(account, retries, new_call).await?,
             _ => None,
         };
         let (account, balance) = (account.as_ref(), balance.as_ref());
@@ -202,25 +228,25 @@ impl Export {
     async fn balance(
         &mut self,
         account: &Account,
-        pace: Pace,
+        retries: Retries,
         new_call: &mut NewCall<'_>,
     ) -> Result<Option<Balance>, ExportError> {
         let Some(context) = self.context().map(Arc::clone) else { return Ok(None) };
-        let mut patience = pace.patience();
-        let answer = loop {
+        let mut budget = retries.budget();
+        let read = loop {
             let call = new_call();
-            let answer = self.reads.balances(&call, &self.caller, vec![account.clone()]).await;
+            let read = self.reads.balances(&call, &self.caller, vec![account.clone()]).await;
             self.calls += call.calls();
-            match (answer, &mut patience) {
-                (Err(error), Some(patience)) => {
-                    let waited = patience.wait_for_read(error).await;
+            match (read, &mut budget) {
+                (Err(error), Some(budget)) => {
+                    let waited = budget.wait_for_read(error).await;
                     waited.map_err(|error| ExportError::Read { context: Arc::clone(&context), error })?;
                 }
-                (answer, _) => break answer,
+                (read, _) => break read,
             }
         };
-        match answer {
-            Ok(mut answer) if answer.broken.is_empty() => Ok(answer.balances.pop().and_then(|(_, balance)| balance)),
+        match read {
+            Ok(mut read) if read.broken.is_empty() => Ok(read.balances.pop().and_then(|(_, balance)| balance)),
             Ok(_) => {
                 let status = Some(context.connection.status).filter(|status| *status != ConnectionStatus::Active);
                 let error = ReadError::Reconnect(status.unwrap_or(ConnectionStatus::Invalidated));
@@ -230,107 +256,112 @@ impl Export {
         }
     }
 
-    /// Takes the walk to continue, or begins that of the next connection.
-    fn next_walk(&mut self) -> Result<Option<Walk>, ExportError> {
-        if let Some(walk) = self.walk.take() {
-            return Ok(Some(walk));
+    /// Takes what is read now, or begins the next connection.
+    fn next_reading(&mut self) -> Result<Option<Reading>, ExportError> {
+        if let Some(reading) = self.reading.take() {
+            return Ok(Some(reading));
         }
-        let Some(source) = self.sources.pop_front() else { return Ok(None) };
+        let Some(selected) = self.unread.pop_front() else { return Ok(None) };
         let (reads, caller, span) = (&self.reads, &self.caller, self.request.span);
-        let (context, account_id) = (Arc::clone(&source.context), source.account_id);
-        let walk = match self.request.resource {
+        let (context, account_id) = (Arc::clone(&selected.context), selected.account_id());
+        let reading = match self.request.resource {
             Resource::Transactions => {
-                reads.walk_transactions(caller, context, account_id, span, self.now).map(Walk::Transactions)
+                reads.transaction_range(caller, context, account_id, span, self.now).map(Reading::Transactions)
             }
-            Resource::Trades => reads.walk_trades(caller, context, account_id, span).map(Walk::Trades),
-            Resource::Holdings => return Ok(Some(Walk::Holdings(source))),
+            Resource::Trades => reads.trade_range(caller, context, account_id, span).map(Reading::Trades),
+            Resource::Holdings => return Ok(Some(Reading::Holdings(selected))),
         };
-        walk.map(Some).map_err(|error| ExportError::Read { context: source.context, error })
+        reading.map(Some).map_err(|error| ExportError::Read { context: selected.context, error })
     }
 
     async fn transactions(
         &mut self,
-        mut walk: TransactionWalk,
-        pace: Pace,
+        mut range: TransactionRange,
+        retries: Retries,
         new_call: &mut NewCall<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Walk>, ExportError> {
+    ) -> Result<Option<Reading>, ExportError> {
         let Writer::Transactions(writer) = &mut self.writer else { return Ok(None) };
         let (rows, mut written) = (&mut self.rows, Ok(()));
-        let mut keep = |row: &Transaction<'_>, day: Date| {
+        let mut sink = |row: &Transaction<'_>, day: Date| {
             if written.is_ok() {
                 written = writer.row(row, day, out);
                 *rows += 1;
             }
         };
-        let read = match pace {
-            Pace::Request => {
+        let read = match retries {
+            Retries::Off => {
                 let call = new_call();
-                let read = walk.next_page(&call, &mut keep).await;
+                let read = range.next_page(&call, &mut sink).await;
                 self.calls += call.calls();
                 read
             }
-            Pace::Patient => walk.next_page_waiting(new_call, &mut keep).await,
+            Retries::On => range.next_page_retrying(new_call, &mut sink).await,
         };
-        let failed = |error| ExportError::Read { context: Arc::clone(walk.context()), error };
+        let failed = |error| ExportError::Read { context: Arc::clone(range.context()), error };
         let has_more = read.map_err(failed)?;
         written?;
-        Ok(has_more.then_some(Walk::Transactions(walk)))
+        Ok(has_more.then_some(Reading::Transactions(range)))
     }
 
     async fn trades(
         &mut self,
-        mut walk: TradeWalk,
-        pace: Pace,
+        mut range: TradeRange,
+        retries: Retries,
         new_call: &mut NewCall<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Walk>, ExportError> {
+    ) -> Result<Option<Reading>, ExportError> {
         let Writer::Table(table) = &mut self.writer else { return Ok(None) };
         let rows = &mut self.rows;
-        let mut keep = |row: &Trade<'_>| {
-            table.trade(row, out);
+        let mut sink = |_: u64, row: Trade<'_>| {
+            table.trade(&row, out);
             *rows += 1;
         };
-        let read = match pace {
-            Pace::Request => {
+        let read = match retries {
+            Retries::Off => {
                 let call = new_call();
-                let read = walk.next_page(&call, &mut keep).await;
+                let read = range.next_page(&call, &mut sink).await;
                 self.calls += call.calls();
                 read
             }
-            Pace::Patient => walk.next_page_waiting(new_call, &mut keep).await,
+            Retries::On => range.next_page_retrying(new_call, &mut sink).await,
         };
-        let failed = |error| ExportError::Read { context: Arc::clone(walk.context()), error };
+        let failed = |error| ExportError::Read { context: Arc::clone(range.context()), error };
         let has_more = read.map_err(failed)?;
-        Ok(has_more.then_some(Walk::Trades(walk)))
+        Ok(has_more.then_some(Reading::Trades(range)))
     }
 
     /// Reads all holdings of a connection at once. Its accounts are read concurrently and written one after the other.
     async fn holdings(
         &mut self,
-        source: Source,
-        pace: Pace,
+        selected: SelectedAccounts,
+        retries: Retries,
         new_call: &mut NewCall<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Walk>, ExportError> {
-        let (start, rows, mut patience) = (out.len(), self.rows, pace.patience());
+    ) -> Result<Option<Reading>, ExportError> {
+        let (start, rows, mut budget) = (out.len(), self.rows, retries.budget());
         loop {
             let call = new_call();
-            let read = self.read_holdings(&source, &call, out).await;
+            let read = self.read_holdings(&selected, &call, out).await;
             self.calls += call.calls();
             let Err(error) = read else { return Ok(None) };
             out.truncate(start);
             self.rows = rows;
-            let waited = match &mut patience {
-                Some(patience) => patience.wait_for_read(error).await,
+            let waited = match &mut budget {
+                Some(budget) => budget.wait_for_read(error).await,
                 None => Err(error),
             };
-            waited.map_err(|error| ExportError::Read { context: Arc::clone(&source.context), error })?;
+            waited.map_err(|error| ExportError::Read { context: Arc::clone(&selected.context), error })?;
         }
     }
 
-    async fn read_holdings(&mut self, source: &Source, call: &CallContext, out: &mut Vec<u8>) -> Result<(), ReadError> {
-        let is_wanted = |id| source.account_id.is_none_or(|wanted| wanted == id);
+    async fn read_holdings(
+        &mut self,
+        selected: &SelectedAccounts,
+        call: &CallContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        let is_wanted = |id| selected.account_id().is_none_or(|wanted| wanted == id);
         let Writer::Table(table) = &mut self.writer else { return Ok(()) };
         let shared = Mutex::new((table, &mut self.rows));
         let write = |holding: &Holding<'_>, out: &mut Vec<u8>| {
@@ -340,7 +371,7 @@ impl Export {
                 **rows += 1;
             }
         };
-        for (id, written) in self.reads.holdings(call, &source.context, &write).await? {
+        for (id, written) in self.reads.holdings(call, &selected.context, &write).await? {
             if is_wanted(id) {
                 out.extend_from_slice(&written?);
             }
@@ -359,20 +390,35 @@ impl Writer {
     }
 }
 
+/// The connections to read. Those that are not active come first: one that cannot be read then fails before the first
+/// byte, not in the middle.
+async fn select(reads: &Reads, caller: &Caller, request: &FileRequest) -> Result<Vec<SelectedAccounts>, OpenError> {
+    let selection = Selection {
+        connection_id: request.connection_id,
+        account_ids: request.account_id.as_ref().map(std::slice::from_ref),
+        category: Some(request.resource.category()),
+    };
+    let found = reads.select(caller, selection).await?;
+    let mut selected: Vec<SelectedAccounts> =
+        found.into_iter().collect::<Result<_, _>>().map_err(|unreadable| OpenError::Account(unreadable.error))?;
+    selected.sort_by_key(|selected| selected.context.connection.status == ConnectionStatus::Active);
+    Ok(selected)
+}
+
 /// The account of a file of one account.
-fn only_account<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Option<&'s Account> {
-    let Source { context, account_id } = sources.into_iter().next()?;
-    context.accounts_of(Some((*account_id)?)).ok()?.first()
+fn only_account<'s>(selected: impl IntoIterator<Item = &'s SelectedAccounts>) -> Option<&'s Account> {
+    let selected = selected.into_iter().next()?;
+    selected.context.accounts_of(Some(selected.account_id()?)).ok()?.first()
 }
 
 /// A name of institution, account and days, as far as the file has only one of them.
-fn name_of(request: &FileRequest, sources: &[Source], caller: &Caller, now: Timestamp) -> FileName {
-    let source = if let [source] = sources { Some(source) } else { None };
+fn name_of(request: &FileRequest, all: &[SelectedAccounts], caller: &Caller, now: Timestamp) -> FileName {
+    let only = if let [selected] = all { Some(selected) } else { None };
     let resource = request.resource;
-    let says_enough = source.is_some() && resource == Resource::Transactions;
+    let says_enough = only.is_some() && resource == Resource::Transactions;
     let parts = NameParts {
-        institution: source.map(|source| source.context.connection.institution_name.as_str()),
-        account: only_account(sources).map(|account| account.name.as_str()),
+        institution: only.map(|selected| selected.context.connection.institution_name.as_str()),
+        account: only_account(all).map(|account| account.name.as_str()),
         resource: (!says_enough).then(|| resource.as_str()),
         days: days_of(request, caller, now),
         extension: request.format.as_str(),

@@ -7,11 +7,9 @@ mod names;
 mod queries;
 mod request;
 mod routes;
-mod source;
 
-pub use file::{Export, ExportError, NewCall, Pace};
+pub use file::{Export, ExportError, NewCall, OpenError, Retries};
 pub use names::FileName;
-pub use request::{FileRequest, Resource, Selection};
+pub use request::{FileRequest, Resource};
 pub use routes::documented;
 pub(crate) use routes::door;
-pub use source::OpenError;

@@ -1,4 +1,4 @@
-//! What a file shall hold, and how.
+//! What a file holds, and how.
 
 use bellbird_domain::{AccountId, ConnectionCategory, ConnectionId, DateFilter};
 
@@ -44,13 +44,6 @@ impl Resource {
     }
 }
 
-/// Which of the caller's accounts a file is about. Without an id it is about all accounts of the category.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Selection {
-    pub connection_id: Option<ConnectionId>,
-    pub account_id: Option<AccountId>,
-}
-
 #[derive(Debug, Clone, Copy)]
 pub struct FileRequest {
     pub resource: Resource,
@@ -58,7 +51,9 @@ pub struct FileRequest {
     pub format: Format,
     /// Those of CSV.
     pub options: Options,
-    pub selection: Selection,
+    /// Without an id, the file is about all accounts of the category.
+    pub connection_id: Option<ConnectionId>,
+    pub account_id: Option<AccountId>,
     /// Without bounds, transactions are those of the last 30 days, and the broker decides about trades. Holdings have
     /// none.
     pub span: DateFilter,
@@ -70,6 +65,6 @@ impl FileRequest {
     pub fn lacks_account(&self) -> bool {
         let holds_several =
             self.resource != Resource::Transactions || self.format.holds_several_accounts(self.options.layout);
-        !holds_several && self.selection.account_id.is_none()
+        !holds_several && self.account_id.is_none()
     }
 }

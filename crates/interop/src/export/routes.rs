@@ -19,13 +19,12 @@ use serde::de::DeserializeOwned;
 use utoipa::OpenApi;
 
 use super::body::{CutOff, FileBody, problem_of_format};
-use super::file::Export;
+use super::file::{Export, OpenError};
 use super::formats::Format;
 use super::queries::{
     Asked, HoldingsFileQuery, TableFormat, TradesFileQuery, TransactionsFileQuery, TransactionsFormat, read,
 };
-use super::request::{FileRequest, Resource, Selection};
-use super::source::OpenError;
+use super::request::{FileRequest, Resource};
 use crate::Interop;
 
 /// A path for each file, so that log and metrics name the format.
@@ -197,10 +196,8 @@ async fn export(
         resource: place.resource,
         format: place.format,
         options: asked.options(place.format)?,
-        selection: Selection {
-            connection_id: asked.connection_id.map(|Id(id)| id.ok_or(Problem::NotFound("Connection"))).transpose()?,
-            account_id: asked.account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?,
-        },
+        connection_id: asked.connection_id.map(|Id(id)| id.ok_or(Problem::NotFound("Connection"))).transpose()?,
+        account_id: asked.account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?,
         span: asked.span,
     };
     let category = place.resource.category();

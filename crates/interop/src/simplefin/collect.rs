@@ -388,7 +388,7 @@ impl Job {
     async fn read_span(&self, at: usize, span: DateFilter, page_rows: Option<u32>) -> Result<Rows, Problem> {
         let item = &self.items[at];
         let context = self.context(item).await?;
-        let walk = self.server.interop.access.reads().walk_transactions(
+        let walk = self.server.interop.access.reads().transaction_range(
             &self.caller,
             Arc::clone(&context),
             Some(item.account.id),

@@ -27,7 +27,7 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
-    PageRequest, Provider, RowSink, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
+    PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsQuery};
 use keys::Keys;
@@ -268,7 +268,7 @@ impl Banking for Akahu {
         credentials: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut RowSink<'_>,
+        rows: &mut PageRowSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let authorisation = Credentials::authorisation(credentials)?;
         let account_id = match query.accounts {

@@ -24,7 +24,7 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
-    PageRequest, Provider, RowSink, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
+    PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsQuery};
 use map::Skipped;
@@ -306,7 +306,7 @@ impl Banking for Fiskil {
         credentials: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut RowSink<'_>,
+        rows: &mut PageRowSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let arrangement = Credentials::arrangement(credentials)?;
         let account_id = match query.accounts {
@@ -413,7 +413,7 @@ pub fn read_transactions_page(
     body: &[u8],
     arrangement_id: &str,
     query: &TransactionQuery<'_>,
-    rows: &mut RowSink<'_>,
+    rows: &mut PageRowSink<'_>,
 ) -> Result<(), Error> {
     let page: wire::TransactionsPage<'_> = parse_json(body)?;
     posted(page.transactions, arrangement_id, query)?.0.into_iter().for_each(rows);

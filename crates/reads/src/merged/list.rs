@@ -12,26 +12,26 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::Mapping;
-use super::position::{ListKey, Position};
-use crate::{ReadError, TradeWalk, TransactionWalk};
+use super::position::{AccountList, Position};
+use crate::{ReadError, TradeRange, TransactionRange};
 
-pub(super) enum Walk {
-    Transactions(TransactionWalk),
-    Trades(TradeWalk),
+pub(super) enum ListRange {
+    Transactions(TransactionRange),
+    Trades(TradeRange),
 }
 
-impl Walk {
-    fn key(&self) -> ListKey {
+impl ListRange {
+    fn key(&self) -> AccountList {
         match self {
-            Self::Transactions(walk) => (walk.context().connection.id, walk.account_id()),
-            Self::Trades(walk) => (walk.context().connection.id, walk.account_id()),
+            Self::Transactions(range) => (range.context().connection.id, range.account_id()),
+            Self::Trades(range) => (range.context().connection.id, range.account_id()),
         }
     }
 
     fn starting_at(self, instant: Timestamp) -> Self {
         match self {
-            Self::Transactions(walk) => Self::Transactions(walk.starting_at(instant)),
-            Self::Trades(walk) => Self::Trades(walk.starting_at(instant)),
+            Self::Transactions(range) => Self::Transactions(range.starting_at(instant)),
+            Self::Trades(range) => Self::Trades(range.starting_at(instant)),
         }
     }
 }
@@ -48,7 +48,7 @@ pub enum ListState {
 }
 
 /// What all lists share.
-pub(super) struct Source<'s, 'm, T> {
+pub(super) struct MergedRead<'s, 'm, T> {
     pub(super) call: &'s CallContext,
     pub(super) mapping: &'s Mapping<'m, T>,
     pub(super) stop_at: Instant,
@@ -74,8 +74,8 @@ struct Skip {
 }
 
 pub(super) struct List<T> {
-    pub(super) key: ListKey,
-    walk: Walk,
+    pub(super) key: AccountList,
+    range: ListRange,
     pub(super) buffered: VecDeque<Item<T>>,
     /// The time of the last row that was read.
     pub(super) reached: Option<Timestamp>,
@@ -86,8 +86,8 @@ pub(super) struct List<T> {
 }
 
 impl<T: Send> List<T> {
-    pub(super) fn new(walk: Walk, after: Option<&Position>) -> Self {
-        let key = walk.key();
+    pub(super) fn new(range: ListRange, after: Option<&Position>) -> Self {
+        let key = range.key();
         let skip = after.and_then(|position| {
             let shown = position.shown?;
             let first = match key.cmp(&(shown.connection_id, shown.account_id)) {
@@ -97,12 +97,12 @@ impl<T: Send> List<T> {
             };
             Some(Skip { instant: position.instant, first })
         });
-        let walk = match after {
-            Some(position) => walk.starting_at(position.instant),
-            None => walk,
+        let range = match after {
+            Some(position) => range.starting_at(position.instant),
+            None => range,
         };
         let (buffered, state) = (VecDeque::new(), ListState::Reading);
-        Self { key, walk, buffered, reached: None, state, skip, is_lost: false }
+        Self { key, range, buffered, reached: None, state, skip, is_lost: false }
     }
 
     /// The time of the next row, if it is buffered.
@@ -115,27 +115,27 @@ impl<T: Send> List<T> {
     }
 
     /// Reads until the next row is known.
-    pub(super) async fn fill(&mut self, source: &Source<'_, '_, T>) {
+    pub(super) async fn fill(&mut self, read: &MergedRead<'_, '_, T>) {
         while self.needs_page() {
-            if Instant::now() >= source.stop_at {
+            if Instant::now() >= read.stop_at {
                 self.state = ListState::Stopped;
                 return;
             }
             let page = async {
-                let _slot = source.slots.acquire().await;
-                self.read_page(source).await
+                let _slot = read.slots.acquire().await;
+                self.read_page(read).await
             };
-            self.state = match timeout_at(source.stop_at, page).await {
+            self.state = match timeout_at(read.stop_at, page).await {
                 Ok(Ok(true)) => ListState::Reading,
                 Ok(Ok(false)) => ListState::Ended,
                 Err(_) => ListState::Stopped,
-                Ok(Err(_)) if Instant::now() >= source.stop_at => ListState::Stopped,
+                Ok(Err(_)) if Instant::now() >= read.stop_at => ListState::Stopped,
                 Ok(Err(error)) => ListState::Failed(error),
             };
         }
     }
 
-    pub(super) async fn count_rest(&mut self, source: &Source<'_, '_, T>) -> u64 {
+    pub(super) async fn count_rest(&mut self, read: &MergedRead<'_, '_, T>) -> u64 {
         let mut rows = 0;
         loop {
             rows += self.buffered.len() as u64;
@@ -143,29 +143,29 @@ impl<T: Send> List<T> {
             if !self.needs_page() {
                 return rows;
             }
-            self.fill(source).await;
+            self.fill(read).await;
         }
     }
 
-    /// Reads a page. Keeps nothing of it if it fails.
-    async fn read_page(&mut self, source: &Source<'_, '_, T>) -> Result<bool, ReadError> {
+    /// Reads a page. Buffers nothing of it if it fails.
+    async fn read_page(&mut self, read: &MergedRead<'_, '_, T>) -> Result<bool, ReadError> {
         let mut page = Page { items: Vec::new(), reached: self.reached, skip: self.skip, is_lost: false };
-        let more = match (&mut self.walk, source.mapping) {
-            (Walk::Transactions(walk), Mapping::Transactions(map)) => {
-                let mut keep = |row: &Transaction<'_>, day: Date| {
+        let more = match (&mut self.range, read.mapping) {
+            (ListRange::Transactions(range), Mapping::Transactions(map)) => {
+                let mut sink = |row: &Transaction<'_>, day: Date| {
                     let value = map.lock()(row, day);
                     page.push(row.instant, || hash_of(&(row.account.id, row.id.as_ref())), value);
                 };
-                walk.next_page(source.call, &mut keep).await?
+                range.next_page(read.call, &mut sink).await?
             }
-            (Walk::Trades(walk), Mapping::Trades(map)) => {
-                let mut keep = |row: &Trade<'_>| {
-                    let value = map.lock()(row);
+            (ListRange::Trades(range), Mapping::Trades(map)) => {
+                let mut sink = |_: u64, row: Trade<'_>| {
+                    let value = map.lock()(&row);
                     page.push(row.time.instant(), || hash_of(&(row.account.id, row.id().to_string())), value);
                 };
-                walk.next_page(source.call, &mut keep).await?
+                range.next_page(read.call, &mut sink).await?
             }
-            // A merged walk is of one kind.
+            // A merged read is of one kind.
             _ => false,
         };
         let is_cut = !more && page.skip.is_some_and(|skip| skip.first.is_some_and(|(rows, _)| rows > 0));

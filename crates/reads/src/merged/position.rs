@@ -1,4 +1,4 @@
-//! The place in a merged list behind which another walk continues. Pure.
+//! The position in a merged list behind which another read continues. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use bellbird_domain::{AccountId, ConnectionId};
 use jiff::Timestamp;
 
 /// Sorts the lists, and so the rows of one time.
-pub(super) type ListKey = (ConnectionId, Option<AccountId>);
+pub(super) type AccountList = (ConnectionId, Option<AccountId>);
 
-/// A place in a merged list. It names no row. Its text is short, for cursors.
+/// A position in a merged list. It names no row. Its text is short, for cursors.
 ///
-/// A walk that continues asks for rows up to `instant`. So it passes over a row that its provider lists on a later page
-/// than an older one, if the walk before ended between the two.
+/// A read that continues asks for rows up to `instant`. So it passes over a row that its provider lists on a later page
+/// than an older one, if the read before ended between the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// All later rows lie before the position.
@@ -35,7 +35,7 @@ pub struct Shown {
 impl Position {
     /// The position behind a row that follows `before`. `hash` is absent if the row's own time is a later one: its
     /// provider lists it behind older rows.
-    pub(super) fn behind(before: Option<Self>, list: ListKey, instant: Timestamp, hash: Option<u64>) -> Self {
+    pub(super) fn behind(before: Option<Self>, list: AccountList, instant: Timestamp, hash: Option<u64>) -> Self {
         let (connection_id, account_id) = list;
         let none_shown = Shown { connection_id, account_id, rows: 0, digest: 0 };
         let is_same = |shown: &Shown| (shown.connection_id, shown.account_id) == list;
@@ -63,7 +63,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// The text is no position.
+/// The text is not a valid position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a position")]
 pub struct PositionError;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_positions() {
+    fn other_texts_are_not_positions() {
         let id = ConnectionId::new();
         for text in
             ["", ".", "x", "1.2", "1.-.-.1.1", &format!("1.{id}.-.1"), &format!("1.{id}.-.1.1.1"), &"9".repeat(99)]

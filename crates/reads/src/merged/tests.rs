@@ -1,4 +1,4 @@
-//! Merged walks over simulated lists, cut and continued anywhere, compared with a merge of the whole lists.
+//! Merged ranges over simulated lists, cut and continued anywhere, compared with a merge of the whole lists.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,23 +46,23 @@ impl Setup {
     }
 
     /// A list for each account.
-    fn walks(&self) -> Vec<TransactionWalk> {
-        let mut walks = Vec::new();
+    fn ranges(&self) -> Vec<TransactionRange> {
+        let mut ranges = Vec::new();
         for context in self.contexts.iter().rev() {
             for account in &context.accounts {
                 let span = DateFilter { from: Some(Bound::Instant(at(0))), to: Some(Bound::Instant(at(NOW))) };
                 let (caller, context) = (&self.world.caller, Arc::clone(context));
-                let walk = self.world.reads.walk_transactions(caller, context, Some(account.id), span, at(NOW));
-                walks.push(walk.unwrap());
+                let range = self.world.reads.transaction_range(caller, context, Some(account.id), span, at(NOW));
+                ranges.push(range.unwrap());
             }
         }
-        walks
+        ranges
     }
 
     /// Reads at most so many rows. Returns their ids.
     async fn read(&self, after: Option<Position>, rows_max: usize, stop_in: Duration) -> (Vec<String>, Outcome) {
         let map = |row: &Transaction<'_>, _| (row.description != "left out").then(|| row.id.to_string());
-        let mut merged = MergedWalk::transactions(self.walks(), after, Instant::now() + stop_in, map);
+        let mut merged = MergedRows::transactions(self.ranges(), after, Instant::now() + stop_in, map);
         let (call, mut ids) = (self.world.call(), Vec::new());
         while ids.len() < rows_max {
             match merged.next(&call).await {
@@ -85,7 +85,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(merged: &MergedWalk<'_, String>, may_follow: bool) -> Self {
+    fn of(merged: &MergedRows<'_, String>, may_follow: bool) -> Self {
         let position = merged.position().map(|position| position.to_string().parse().unwrap());
         let failed = merged.lists().filter(|list| matches!(list.state, ListState::Failed(_))).count();
         Self { position, may_follow, is_stopped: merged.is_stopped(), is_lost: false, failed }
@@ -215,12 +215,12 @@ async fn at_most_four_calls_run_at_once() {
     let world = World::new(&[&bank]).await;
     let accounts = ["1", "2", "3", "4", "5", "6"];
     let context = world.connection(&bank, &accounts);
-    let walk = |account: &bellbird_domain::Account| {
+    let range = |account: &bellbird_domain::Account| {
         let context = Arc::clone(&context);
-        world.reads.walk_transactions(&world.caller, context, Some(account.id), DateFilter::default(), at(NOW)).unwrap()
+        world.reads.transaction_range(&world.caller, context, Some(account.id), DateFilter::default(), at(NOW)).unwrap()
     };
-    let walks = context.accounts.iter().map(walk).collect();
-    let mut merged = MergedWalk::transactions(walks, None, Instant::now() + FAR, |_, _| Some(()));
+    let ranges = context.accounts.iter().map(range).collect();
+    let mut merged = MergedRows::transactions(ranges, None, Instant::now() + FAR, |_, _| Some(()));
     assert_eq!(merged.next(&world.call()).await, Ok(None));
     assert_eq!(bank.calls.lock().len(), 6);
     assert_eq!(bank.running_max.load(Ordering::Relaxed), 4);
@@ -270,7 +270,7 @@ async fn rest_is_counted_and_says_if_there_is_more() {
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let after_three = async |stop_in: u64, fail: bool| {
         let stop_at = Instant::now() + Duration::from_secs(stop_in);
-        let mut merged = MergedWalk::transactions(setup.walks(), None, stop_at, |row, _| Some(row.id.to_string()));
+        let mut merged = MergedRows::transactions(setup.ranges(), None, stop_at, |row, _| Some(row.id.to_string()));
         for _ in 0..3 {
             assert!(merged.next(&setup.world.call()).await.unwrap().is_some());
         }
@@ -338,9 +338,9 @@ async fn trades_of_accounts_are_merged_and_continued() {
     let context = world.connection(&broker, &ACCOUNTS);
     let (mut seen, mut position) = (Vec::new(), None);
     loop {
-        let walk = world.reads.walk_trades(&world.caller, Arc::clone(&context), None, DateFilter::default()).unwrap();
+        let range = world.reads.trade_range(&world.caller, Arc::clone(&context), None, DateFilter::default()).unwrap();
         let map = |row: &Trade<'_>| Some(row.symbol.to_string());
-        let mut merged = MergedWalk::trades(vec![walk], position, Instant::now() + FAR, map);
+        let mut merged = MergedRows::trades(vec![range], position, Instant::now() + FAR, map);
         assert_eq!(merged.lists().count(), 3);
         let before = seen.len();
         for _ in 0..7 {

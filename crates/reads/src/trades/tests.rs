@@ -67,7 +67,7 @@ impl SimulatedBroker {
 
     async fn window(
         &self,
-        map: &Mutex<TradesMap>,
+        index: &Mutex<TradeCursorIndex>,
         span: DateFilter,
         page: Page,
         row_cap: u64,
@@ -76,17 +76,17 @@ impl SimulatedBroker {
         let credentials = SecretString::from("credentials");
         let write: WriteTrade = |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
         let (credentials, zone) = (&credentials, &TimeZone::UTC);
-        let source = Source { brokerage: self, call: &call, credentials, span: &span, zone, write };
-        let mut merge = Merge::new(source, self.accounts.iter().map(Stream::new).collect(), page);
-        let more = merge.run(map).await.expect("the window is read");
+        let query = MergedQuery { brokerage: self, call: &call, credentials, span: &span, zone, write };
+        let mut merge = Merge::new(query, self.accounts.iter().map(AccountTrades::new).collect(), page);
+        let more = merge.run(index).await.expect("the window is read");
         let extent = merge.extent(&more, row_cap);
         let text = String::from_utf8(merge.written).expect("text");
         assert!(text.is_empty() || text.split(',').all(|row| row.len() > 4), "broken row: {text}");
         (text.split(',').filter(|row| !row.is_empty()).map(str::to_owned).collect(), extent)
     }
 
-    fn map(&self) -> Mutex<TradesMap> {
-        Mutex::new(TradesMap::new(self.accounts.iter().map(|account| account.id).collect(), TimeZone::UTC))
+    fn index(&self) -> Mutex<TradeCursorIndex> {
+        Mutex::new(TradeCursorIndex::new(self.accounts.iter().map(|account| account.id).collect(), TimeZone::UTC))
     }
 }
 
@@ -189,7 +189,7 @@ async fn one_account_window_costs_one_call_anywhere() {
     for span in [DateFilter::default(), from_start()] {
         for offset in [0, 200, 12_345, 19_900] {
             let page = Page { limit: 200, offset };
-            let (rows, extent) = provider.window(&provider.map(), span, page, 5_000).await;
+            let (rows, extent) = provider.window(&provider.index(), span, page, 5_000).await;
             let at = offset as usize;
             assert_eq!(rows, model[at..(at + 200).min(20_000)]);
             assert_eq!(provider.take_call_count(), 1, "{offset}");
@@ -213,8 +213,8 @@ async fn far_window_skips_rows_filtered_by_to() {
     let newest = Timestamp::from_second(FROM + DAY * 900 - 120 * 60).expect("an instant");
     let span = DateFilter { from: None, to: Some(Bound::Instant(newest)) };
     for (offset, calls) in [(0, 2), (200, 3), (10_000, 3), (19_878, 3)] {
-        let map = provider.map();
-        let (rows, _) = provider.window(&map, span, Page { limit: 200, offset }, 5_000).await;
+        let index = provider.index();
+        let (rows, _) = provider.window(&index, span, Page { limit: 200, offset }, 5_000).await;
         let at = offset as usize;
         assert_eq!(rows, model[at.min(model.len())..(at + 200).min(model.len())], "{offset}");
         assert!(provider.take_call_count() <= calls, "{offset}");
@@ -225,7 +225,7 @@ async fn far_window_skips_rows_filtered_by_to() {
 async fn exactly_the_cap_is_not_truncated() {
     let provider = SimulatedBroker::one(5_000);
     let (_, extent) =
-        provider.window(&provider.map(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+        provider.window(&provider.index(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert!(extent.has_more);
     assert!(!extent.truncated);
 }
@@ -236,7 +236,7 @@ async fn behind_the_end_the_total_is_exact() {
     let page = Page { limit: 200, offset: 5_000 };
     for (span, calls) in [(DateFilter::default(), 1), (from_start(), 3), (both_ends(), 3)] {
         for _ in 0..2 {
-            let (rows, extent) = provider.window(&provider.map(), span, page, 5_000).await;
+            let (rows, extent) = provider.window(&provider.index(), span, page, 5_000).await;
             assert!(rows.is_empty(), "{span:?}");
             assert_eq!(extent, Extent { total: 300, has_more: false, truncated: false }, "{span:?}");
             assert!(provider.take_call_count() <= calls, "{span:?}");
@@ -251,11 +251,11 @@ async fn exhausted_account_costs_no_further_call() {
         (0..1_000).rev().map(|second| row(second * 60)).collect(),
         (0..5).rev().map(|second| row(70_000 + second)).collect(),
     ]);
-    let map = provider.map();
-    let (_, first) = provider.window(&map, DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    let index = provider.index();
+    let (_, first) = provider.window(&index, DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert!(first.has_more);
     assert_eq!(provider.take_call_count(), 2);
-    let (rows, _) = provider.window(&map, DateFilter::default(), Page { limit: 200, offset: 200 }, 5_000).await;
+    let (rows, _) = provider.window(&index, DateFilter::default(), Page { limit: 200, offset: 200 }, 5_000).await;
     assert_eq!(rows, provider.model()[200..400]);
     assert_eq!(provider.take_call_count(), 1);
 }
@@ -272,7 +272,7 @@ async fn far_window_over_several_accounts_is_complete() {
     let model = provider.model();
     for (offset, limit) in [(4_497, 6), (5_000, 10), (3_000, 200), (5_400, 500)] {
         let page = Page { limit, offset };
-        let (rows, _) = provider.window(&provider.map(), DateFilter::default(), page, 5_000).await;
+        let (rows, _) = provider.window(&provider.index(), DateFilter::default(), page, 5_000).await;
         let expected: Vec<String> = model.iter().skip(offset as usize).take(limit as usize).cloned().collect();
         assert_eq!(rows, expected, "{offset}");
     }
@@ -281,10 +281,10 @@ async fn far_window_over_several_accounts_is_complete() {
 #[tokio::test]
 async fn two_large_accounts_cost_two_calls_a_window() {
     let provider = stacked(20_000, 20_000);
-    let map = provider.map();
+    let index = provider.index();
     for window in 0..5 {
         let page = Page { limit: 200, offset: window * 200 };
-        provider.window(&map, DateFilter::default(), page, 5_000).await;
+        provider.window(&index, DateFilter::default(), page, 5_000).await;
         assert!(provider.take_call_count() <= 2, "{window}");
     }
 }
@@ -296,10 +296,10 @@ async fn filtered_rows_shift_no_window() {
         provider.lists[0][undated].1 = Kind::Undated;
     }
     let model = provider.model();
-    let map = provider.map();
+    let index = provider.index();
     // One window is skipped and one overlaps. Neither shifts the other windows.
     for offset in [0_u64, 400, 300, 200, 400, 600, 997, 5_000, 800] {
-        let (rows, extent) = provider.window(&map, DateFilter::default(), Page { limit: 200, offset }, 5_000).await;
+        let (rows, extent) = provider.window(&index, DateFilter::default(), Page { limit: 200, offset }, 5_000).await;
         let known = [0, 200, 997, 5_000].contains(&offset);
         let at = (offset as usize).min(model.len());
         if known {
@@ -309,15 +309,16 @@ async fn filtered_rows_shift_no_window() {
             assert!(extent.total == 997 || offset == 5_000, "{offset}: {}", extent.total);
         }
     }
-    let walk = provider.map();
+    let index = provider.index();
     let mut all = Vec::new();
     while all.len() < 997 {
         let page = Page { limit: 200, offset: all.len() as u64 };
-        all.extend(provider.window(&walk, DateFilter::default(), page, 5_000).await.0);
+        all.extend(provider.window(&index, DateFilter::default(), page, 5_000).await.0);
     }
     assert_eq!(all, model);
     provider.take_call_count();
-    let (rows, extent) = provider.window(&walk, DateFilter::default(), Page { limit: 200, offset: 5_000 }, 5_000).await;
+    let (rows, extent) =
+        provider.window(&index, DateFilter::default(), Page { limit: 200, offset: 5_000 }, 5_000).await;
     assert!(rows.is_empty());
     assert_eq!(extent.total, 997);
     assert_eq!(provider.take_call_count(), 0, "the end is known");
@@ -330,7 +331,7 @@ async fn window_is_served_when_has_more_is_unknown() {
     provider.lists[0][200].1 = Kind::Undated;
     provider.fail_from_call = 1;
     let (rows, extent) =
-        provider.window(&provider.map(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+        provider.window(&provider.index(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert_eq!(rows.len(), 200);
     assert!(extent.has_more);
     assert!(extent.truncated);
@@ -365,11 +366,11 @@ proptest! {
         let model = provider.model();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
-            let map = provider.map();
+            let index = provider.index();
             let mut all = Vec::new();
             loop {
                 let page = Page { limit, offset: all.len() as u64 };
-                let (rows, extent) = provider.window(&map, span, page, 1_000_000).await;
+                let (rows, extent) = provider.window(&index, span, page, 1_000_000).await;
                 let is_full = rows.len() == limit as usize;
                 prop_assert!(is_full || !extent.has_more, "a short window although more rows follow");
                 prop_assert!(rows.len() <= limit as usize);
@@ -384,7 +385,7 @@ proptest! {
         })?;
     }
 
-    /// A single window without a map is correct if every row matches.
+    /// A single window without an index is correct if every row matches.
     #[test]
     fn window_without_a_map_is_correct(
         lists in prop::collection::vec(list(), 1..4),
@@ -399,7 +400,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         for span in [DateFilter::default(), from_start(), both_ends()] {
             let (rows, extent) =
-                runtime.block_on(provider.window(&provider.map(), span, Page { limit, offset }, 1_000_000));
+                runtime.block_on(provider.window(&provider.index(), span, Page { limit, offset }, 1_000_000));
             let expected: Vec<String> = model.iter().skip(offset as usize).take(limit as usize).cloned().collect();
             prop_assert_eq!(rows, expected);
             prop_assert_eq!(extent.has_more, offset + u64::from(limit) < model.len() as u64);

@@ -1,4 +1,4 @@
-//! Walks over a simulated provider, compared with skip and take on the whole list.
+//! Windows over a simulated provider, compared with skip and take on the whole list.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bellbird_domain::{Account, AccountId, AccountType, Bound, ConnectionId, Currency, Decimal, UserId};
-use bellbird_providers::RowSink;
+use bellbird_providers::{Banking, Cursor, PageRequest, PageRowSink};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
+use secrecy::SecretString;
 
 use super::*;
 
@@ -75,7 +76,7 @@ impl Banking for SimulatedBank {
         _: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut RowSink<'_>,
+        rows: &mut PageRowSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         if number >= self.fail_from_call.load(Ordering::Relaxed) {
@@ -123,10 +124,10 @@ impl Banking for SimulatedBank {
     }
 }
 
-/// A client that reads one list, with its page map.
+/// A client that reads one list, with its cursor index.
 struct Client<'p> {
     provider: &'p SimulatedBank,
-    map: Mutex<PageMap>,
+    index: Mutex<CursorIndex>,
     interval: DateRange,
     row_cap: u64,
 }
@@ -137,7 +138,7 @@ impl<'p> Client<'p> {
         let interval = DateRange { from, to: Bound::Instant(Timestamp::from_second(NOW).unwrap()) };
         Self {
             provider,
-            map: Mutex::new(PageMap::new(interval, TimeZone::UTC, Timestamp::from_second(NOW).unwrap())),
+            index: Mutex::new(CursorIndex::new(interval, TimeZone::UTC, Timestamp::from_second(NOW).unwrap())),
             interval,
             row_cap: 5_000,
         }
@@ -150,25 +151,25 @@ impl<'p> Client<'p> {
         let deadline = Instant::now() + Duration::from_secs(25);
         let call = CallContext::new(deadline, Timestamp::from_second(NOW).unwrap());
         let accounts = std::slice::from_ref(&self.provider.account);
-        let mut walk = Walk {
-            provider: self.provider,
-            credentials: &credentials,
+        let query = TransactionQuery { accounts, one_account: true, interval: &self.interval, zone: &TimeZone::UTC };
+        let mut read = WindowRead {
+            list: TransactionList { provider: self.provider, credentials: &credentials, query, until: None },
             call: &call,
-            query: TransactionQuery { accounts, one_account: true, interval: &self.interval, zone: &TimeZone::UTC },
+            pages: TransactionPages::default(),
             window: Window::new(Page { limit, offset }, self.row_cap),
-            map: &self.map,
+            index: &self.index,
         };
         let mut kept = Vec::new();
-        walk.complete(&mut |row, _| kept.push(row.id.to_string())).await?;
-        walk.count(deadline).await;
-        let map = self.map.lock();
-        let extent = walk.window.extent(map.counted(), map.end());
+        read.complete(&mut |row, _| kept.push(row.id.to_string())).await?;
+        read.count(deadline).await;
+        let index = self.index.lock();
+        let extent = read.window.extent(index.counted(), index.end());
         Ok((kept, extent, self.provider.calls.load(Ordering::Relaxed) - before))
     }
 
     /// Reads windows until the list ends. Returns the rows, the most calls for one window after the first, and all
     /// calls.
-    async fn walk(&self, limit: u32) -> (Vec<String>, u32, u32) {
+    async fn read_all(&self, limit: u32) -> (Vec<String>, u32, u32) {
         let (mut seen, mut most, mut all, mut offset) = (Vec::new(), 0, 0, 0);
         loop {
             let (rows, extent, calls) = self.window(limit, offset).await.unwrap();
@@ -194,7 +195,7 @@ async fn windows_cover_twelve_thousand_rows() {
     for limit in [200, 500] {
         let provider = SimulatedBank::new(12_000);
         let client = Client::new(&provider);
-        let (seen, most, all) = client.walk(limit).await;
+        let (seen, most, all) = client.read_all(limit).await;
         assert_eq!(seen, provider.matching());
         assert!(most <= 2, "{most} calls in one window");
         let windows = 12_000 / limit;
@@ -206,7 +207,7 @@ async fn windows_cover_twelve_thousand_rows() {
 #[tokio::test]
 async fn each_window_costs_one_call_plus_one_count() {
     let provider = SimulatedBank::new(5_000);
-    let (seen, _, all) = Client::new(&provider).walk(200).await;
+    let (seen, _, all) = Client::new(&provider).read_all(200).await;
     assert_eq!(seen, provider.matching());
     assert_eq!(all, 25 + 5);
 }
@@ -240,7 +241,7 @@ async fn at_the_cap_the_total_is_exact() {
 }
 
 #[tokio::test]
-async fn far_window_without_a_map_is_complete() {
+async fn far_window_without_an_index_is_complete() {
     let provider = SimulatedBank::new(12_000);
     let client = Client::new(&provider);
     let (rows, extent, calls) = client.window(200, 7_000).await.unwrap();
@@ -250,7 +251,7 @@ async fn far_window_without_a_map_is_complete() {
 }
 
 #[tokio::test]
-async fn expired_cursor_restarts_the_walk() {
+async fn expired_cursor_restarts_the_read() {
     let provider = SimulatedBank::new(3_000);
     let client = Client::new(&provider);
     client.window(200, 0).await.unwrap();
@@ -261,7 +262,7 @@ async fn expired_cursor_restarts_the_walk() {
 }
 
 #[tokio::test]
-async fn unavailable_provider_keeps_the_page_map() {
+async fn unavailable_provider_keeps_the_cursor_index() {
     let provider = SimulatedBank::new(3_000);
     let client = Client::new(&provider);
     client.window(200, 0).await.unwrap();
@@ -291,7 +292,7 @@ async fn failed_window_keeps_the_cursors_it_learned() {
     provider.fail_from_call.store(u32::MAX, Ordering::Relaxed);
     let (rows, _, calls) = client.window(200, 2_500).await.unwrap();
     assert_eq!(rows, provider.matching()[2_500..2_700]);
-    assert!(calls <= 2, "the walk did not continue at its last cursor: {calls} calls");
+    assert!(calls <= 2, "the read did not continue at its last cursor: {calls} calls");
 }
 
 proptest! {
@@ -313,7 +314,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut client = Client::new(&provider);
         client.row_cap = row_cap;
-        let (seen, _, _) = runtime.block_on(client.walk(limit));
+        let (seen, _, _) = runtime.block_on(client.read_all(limit));
         let expected = provider.matching();
         prop_assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), seen.len());
         prop_assert_eq!(seen, expected);

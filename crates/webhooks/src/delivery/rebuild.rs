@@ -15,7 +15,8 @@ use bellbird_domain::{
     Account, ApiVersion, Bound, DateFilter, DateRange, Digest, EventType, ProviderName, SyncRunId, TimestampExt as _,
     Trade, Transaction,
 };
-use bellbird_providers::{CallContext, ConsentStatus, Kind, Provider, TradeQuery, TransactionQuery, sweep};
+use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
+use bellbird_providers::{CallContext, ConsentStatus, Kind, Provider, TradeQuery, TransactionQuery};
 use bellbird_storage::{ClaimedEndpoint, DueDelivery, StorageError, WebhookEvent};
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -304,7 +305,9 @@ impl RowSource {
                     let mut take = |row: &Transaction<'_>| {
                         found.take(self.hasher.transaction(row).0, || payload::transaction(row, zone))
                     };
-                    sweep::transactions(banking, context, &self.credentials, &query, &mut take).await
+                    let list =
+                        TransactionList { provider: banking, credentials: &self.credentials, query, until: None };
+                    TransactionPages::default().read_to_end(&list, context, &mut take).await
                 }
                 (EventType::TradesSynced, Kind::Brokerage(brokerage)) => {
                     let span = span_of_trades(event.date_range.0, hint);
@@ -312,7 +315,9 @@ impl RowSource {
                     for account in self.accounts.iter().filter(is_hinted) {
                         let query = TradeQuery { account, span: &span, zone: &self.zone };
                         let mut take = |row: &Trade<'_>| found.take(self.hasher.trade(row).0, || payload::trade(row));
-                        sweep::trades(brokerage, context, &self.credentials, &query, &mut take).await?;
+                        let list =
+                            TradeList { provider: brokerage, credentials: &self.credentials, query, until: None };
+                        TradePages::default().read_to_end(&list, context, &mut take).await?;
                         if found.is_done() {
                             break;
                         }

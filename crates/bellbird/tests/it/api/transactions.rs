@@ -360,7 +360,7 @@ async fn changed_timezone_applies_during_a_slow_read() {
 }
 
 #[tokio::test]
-async fn page_maps_are_measured_and_keyed_by_meaning() {
+async fn cursor_indexes_are_measured_and_keyed_by_meaning() {
     let app = App::start(Setup { rows: 6_000, ..Setup::default() }).await;
     let (account, _) = app.busiest().await;
     let zeros = "0".repeat(6_000);
@@ -368,10 +368,10 @@ async fn page_maps_are_measured_and_keyed_by_meaning() {
         let zeros = &zeros[digits..];
         app.get(&path_of(&account, &format!("&limit=1&from=2026-11-20T00:00:00.{zeros}Z"))).await.data();
     }
-    let before = app.reads.page_maps_bytes();
+    let before = app.reads.cursor_index_bytes();
     assert!(before < 20_000, "one list in fifty spellings: {before}");
     let (rows, _) = read_all(&app, &account, 50).await;
-    let grown = app.reads.page_maps_bytes() - before;
+    let grown = app.reads.cursor_index_bytes() - before;
     // A cursor for each window, of 30 bytes and more.
     assert!(grown > rows.len() as u64 / 50 * 30, "{grown}");
 }
@@ -382,13 +382,13 @@ async fn many_lists_of_one_key_leave_the_map_of_another() {
     let (account, provider_id) = app.busiest().await;
     let page = |offset: usize| path_of(&account, &format!("&from=2026-01-01&limit=10&offset={offset}"));
     let first = app.get(&page(0)).await.data();
-    let before = app.reads.page_maps_bytes();
+    let before = app.reads.cursor_index_bytes();
     for day in 0..200 {
         let to = jiff::civil::date(2020, 1, 1) + SignedDuration::from_hours(24 * day);
         let connection = app.ben.connections[0].id;
         app.get_as(&app.ben.key, &format!("/v1/transactions?connectionId={connection}&to={to}")).await.data();
     }
-    let grown = app.reads.page_maps_bytes() - before;
+    let grown = app.reads.cursor_index_bytes() - before;
     assert!(grown < 200 * 100, "the maps of a few dozen lists: {grown}");
     app.clock.set(app.clock.now() + SignedDuration::from_secs(60));
     let new = json!({"amount": "-3.00", "description": "new", "posting_date_time": "2026-11-20T09:30:30Z"});

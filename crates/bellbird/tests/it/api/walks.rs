@@ -1,10 +1,10 @@
-//! Walks of `bellbird_reads` over the simulated providers, compared with the pages of `/v1`.
+//! Ranges and merged rows of `bellbird_reads` over the simulated providers, compared with the pages of `/v1`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{Bound, Caller, DateFilter, KeyId};
-use bellbird_reads::MergedWalk;
+use bellbird_reads::MergedRows;
 use bellbird_reads::merged::Position;
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
@@ -56,20 +56,20 @@ async fn merged(app: &App, person: &Person, rows_max: usize, is_banking: bool) -
             if is_banking {
                 for account in &context.accounts {
                     let (context, id) = (Arc::clone(&context), Some(account.id));
-                    let walk = app.reads.walk_transactions(&caller, context, id, span(), app.clock.now());
+                    let walk = app.reads.transaction_range(&caller, context, id, span(), app.clock.now());
                     transactions.push(walk.unwrap().with_first_page_rows(50));
                 }
             } else {
-                trades.push(app.reads.walk_trades(&caller, context, None, span()).unwrap());
+                trades.push(app.reads.trade_range(&caller, context, None, span()).unwrap());
             }
         }
         let stop_at = Instant::now() + Duration::from_secs(20);
         let mut walk = if is_banking {
-            MergedWalk::transactions(transactions, position, stop_at, |row, _| {
+            MergedRows::transactions(transactions, position, stop_at, |row, _| {
                 Some((row.instant, format!("{} {}", row.account.id, row.id)))
             })
         } else {
-            MergedWalk::trades(trades, position, stop_at, |row| {
+            MergedRows::trades(trades, position, stop_at, |row| {
                 Some((row.time.instant(), format!("{} {}", row.account.id, row.id())))
             })
         };

@@ -4,13 +4,14 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use bellbird_api::front::Class;
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Holding};
+use bellbird_reads::SelectedAccounts;
 use futures_util::stream::{self, StreamExt as _};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, Named, PROBLEM_BYTES_MAX, ROWS_DEFAULT, Source, Total, others,
+    Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, Named, PROBLEM_BYTES_MAX, ROWS_DEFAULT, Total, others,
 };
 use crate::mcp::ROWS_MAX;
 use crate::mcp::arguments::Arguments;
@@ -59,11 +60,11 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
     read.finish()?;
     let before = &resumed.position;
     let permit = asked.admit(Class::Brokerage)?;
-    let (sources, mut missing) =
-        asked.sources(requested, ConnectionCategory::Brokerage, &resumed.position.left_out).await?;
-    let mut reads = Vec::with_capacity(sources.len());
-    for source in &sources {
-        reads.push(read_source(asked, source));
+    let (selected, mut missing) =
+        asked.select(requested, ConnectionCategory::Brokerage, &resumed.position.left_out).await?;
+    let mut reads = Vec::with_capacity(selected.len());
+    for selected in &selected {
+        reads.push(read_accounts(asked, selected));
     }
     let found: Vec<(Vec<Row>, Vec<Missing>)> = stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
     drop(permit);
@@ -81,7 +82,7 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
     let left_out_bytes = before.left_out.bytes_if_missing(missing.len());
     let not_named = super::fit(&mut missing, PROBLEM_BYTES_MAX);
 
-    let mut named = Named::new(&sources);
+    let mut named = Named::new(&selected);
     let reserved = HEAD_BYTES + super::missing_bytes(&missing) + left_out_bytes + resumed.cursor_bytes();
     let mut rows = Rows::new(limit, reserved);
     for row in unshown {
@@ -122,24 +123,25 @@ fn digest(rows: &[Row]) -> u64 {
 }
 
 /// Reads the requested accounts of one connection.
-async fn read_source(asked: &Asked<'_>, source: &Source) -> (Vec<Row>, Vec<Missing>) {
+async fn read_accounts(asked: &Asked<'_>, selected: &SelectedAccounts) -> (Vec<Row>, Vec<Missing>) {
     let reads = asked.interop.access.reads();
     let found = Mutex::new(Vec::new());
-    let keep = |holding: &Holding<'_>, _: &mut Vec<u8>| found.lock().push(Row::of(holding));
-    let accounts = match reads.holdings(&asked.call, &source.context, &keep).await {
+    let sink = |holding: &Holding<'_>, _: &mut Vec<u8>| found.lock().push(Row::of(holding));
+    let accounts = match reads.holdings(&asked.call, &selected.context, &sink).await {
         Ok(accounts) => accounts,
-        Err(error) => return (Vec::new(), vec![asked.missing(source, &error).await]),
+        Err(error) => return (Vec::new(), vec![asked.missing(selected, &error).await]),
     };
     // Accounts are read at the same time, so their rows may be mixed.
     let mut found = found.into_inner();
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
     for (id, outcome) in accounts {
-        let Some(account) = source.accounts.iter().find(|account| account.id == id) else { continue };
+        if !selected.accounts().any(|account| account.id == id) {
+            continue;
+        }
         match outcome {
             Ok(_) => rows.extend(found.extract_if(.., |row: &mut Row| row.account_id == id)),
             Err(error) => {
-                let failed = Source { context: source.context.clone(), accounts: vec![account.clone()] };
-                missing.push(asked.missing(&failed, &error).await);
+                missing.push(asked.missing(&selected.with_accounts(vec![id]), &error).await);
             }
         }
     }

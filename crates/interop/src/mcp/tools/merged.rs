@@ -2,13 +2,14 @@
 //! how many rows there are.
 
 use bellbird_domain::{AccountId, Bound, DateFilter};
-use bellbird_reads::merged::{ListReport, ListState, MergedWalk, Position, PositionLost};
+use bellbird_reads::merged::{ListReport, ListState, MergedRows, Position, PositionLost};
+use bellbird_reads::{ReadError, SelectedAccounts};
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{Asked, LeftOut, List, Missing, Named, PROBLEM_BYTES_MAX, Source, TOO_LONG, Total};
+use super::{Asked, LeftOut, Missing, Named, PROBLEM_BYTES_MAX, TOO_LONG, Total};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
 use crate::mcp::output::{self, Room, Rows};
 
@@ -63,30 +64,30 @@ pub(super) fn stop_at(asked: &Asked<'_>) -> Instant {
     asked.call.deadline - time / 5
 }
 
-/// Takes rows until the answer is full or the walk ends, and builds the answer.
+/// Takes rows until the answer is full or the lists end, and builds the answer.
 pub(super) async fn answer<T: AnswerRow>(
     asked: &Asked<'_>,
     resumed: &Resumed<Place>,
-    mut walk: MergedWalk<'_, T>,
-    sources: &[Source],
+    mut merged: MergedRows<'_, T>,
+    selected: &[SelectedAccounts],
     mut missing: Vec<Missing>,
     (limit, is_counted, words): (u32, bool, Words),
 ) -> Result<Vec<u8>, String> {
     let before = &resumed.position;
     // Every list may fail.
-    let lists: Vec<Source> = walk.lists().filter_map(|list| source_of(&list, sources)).collect();
+    let lists: Vec<SelectedAccounts> = merged.lists().filter_map(|list| accounts_of(&list, selected)).collect();
     let missing_bytes = super::missing_bytes(&missing) + lists.iter().map(bytes_if_missing).sum::<usize>();
     let left_out_bytes = before.left_out.bytes_if_missing(missing.len() + lists.len());
     let reserved = missing_bytes.min(PROBLEM_BYTES_MAX) + left_out_bytes;
     let mut rows = Rows::new(limit, super::HEAD_BYTES + reserved + resumed.cursor_bytes());
-    let mut named = Named::new(sources);
-    let (mut after, mut unshown) = (walk.position(), 0);
+    let mut named = Named::new(selected);
+    let (mut after, mut unshown) = (merged.position(), 0);
     let has_more = loop {
-        match walk.next(&asked.call).await {
+        match merged.next(&asked.call).await {
             Err(PositionLost) => return Err(BEGIN_AGAIN.to_owned()),
             Ok(None) => {
-                after = walk.position();
-                break walk.is_stopped();
+                after = merged.position();
+                break merged.is_stopped();
             }
             Ok(Some(row)) => {
                 let (name, bytes) = named.name(row.account_id());
@@ -96,12 +97,12 @@ pub(super) async fn answer<T: AnswerRow>(
                     unshown = 1;
                     break true;
                 }
-                after = walk.position();
+                after = merged.position();
             }
         }
     };
-    for (source, error) in failed_lists(&walk, sources) {
-        missing.push(asked.missing(&source, &error).await);
+    for (list, error) in failed_lists(&merged, selected) {
+        missing.push(asked.missing(&list, &error).await);
     }
     let (left_out, is_whole) = (before.left_out.with(&missing), missing.is_empty());
     let not_named = super::fit(&mut missing, PROBLEM_BYTES_MAX);
@@ -112,7 +113,7 @@ pub(super) async fn answer<T: AnswerRow>(
     } else if before.shown > 0 {
         (before.total.max(shown + unshown), before.is_total_exact && is_whole)
     } else if is_counted {
-        let rest = walk.count_rest(&asked.call).await;
+        let rest = merged.count_rest(&asked.call).await;
         (shown + unshown + rest.rows, rest.is_exact && is_whole)
     } else {
         (shown + unshown, false)
@@ -155,25 +156,25 @@ fn start_of(day: Date) -> Timestamp {
 }
 
 /// What the answer says if this list fails.
-fn bytes_if_missing(list: &Source) -> usize {
+fn bytes_if_missing(list: &SelectedAccounts) -> usize {
     // The longest message of a failed read, twice: as JSON and as text.
     const MESSAGE_BYTES: usize = 2 * 120;
     Missing::of(list, String::new()).bytes() + MESSAGE_BYTES
 }
 
-fn source_of(list: &ListReport<'_>, sources: &[Source]) -> Option<Source> {
-    let source = sources.iter().find(|source| source.context.connection.id == list.connection_id)?;
-    Some(List { source, account_id: list.account_id }.as_source())
+fn accounts_of(list: &ListReport<'_>, selected: &[SelectedAccounts]) -> Option<SelectedAccounts> {
+    let found = selected.iter().find(|selected| selected.context.connection.id == list.connection_id)?;
+    Some(list.account_id.map_or_else(|| found.clone(), |id| found.with_accounts(vec![id])))
 }
 
 fn failed_lists<T: AnswerRow>(
-    walk: &MergedWalk<'_, T>,
-    sources: &[Source],
-) -> Vec<(Source, bellbird_reads::ReadError)> {
+    merged: &MergedRows<'_, T>,
+    selected: &[SelectedAccounts],
+) -> Vec<(SelectedAccounts, ReadError)> {
     let mut failed = Vec::new();
-    for list in walk.lists() {
-        if let (ListState::Failed(error), Some(source)) = (list.state, source_of(&list, sources)) {
-            failed.push((source, error.clone()));
+    for list in merged.lists() {
+        if let (ListState::Failed(error), Some(accounts)) = (list.state, accounts_of(&list, selected)) {
+            failed.push((accounts, error.clone()));
         }
     }
     failed

@@ -9,15 +9,14 @@ mod trades;
 mod transactions;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bellbird_api::front::problem::problem_from_read;
 use bellbird_api::front::{Class, LivePermit, Problem};
 use bellbird_domain::date::DEFAULT_RANGE;
-use bellbird_domain::{
-    Account, AccountId, Caller, Category, ConnectionCategory, ConnectionId, DateFilter, Decimal, Direction,
+use bellbird_domain::{AccountId, Caller, Category, ConnectionCategory, DateFilter, Decimal, Direction};
+use bellbird_reads::{
+    CallContext, ReadError, SelectError, SelectedAccounts, Selection, TransactionFilter, UnreadableConnection,
 };
-use bellbird_reads::{CallContext, ConnectionContext, ReadError, TransactionFilter};
 use bellbird_storage::StorageError;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -76,39 +75,6 @@ struct Asked<'a> {
     call: CallContext,
 }
 
-/// Accounts of one connection that a call is about.
-struct Source {
-    context: Arc<ConnectionContext>,
-    accounts: Vec<Account>,
-}
-
-impl Source {
-    fn is_whole(&self) -> bool {
-        self.accounts.len() == self.context.accounts.len()
-    }
-}
-
-/// What is read: a connection, or one of its accounts if not all of them are requested.
-struct List<'s> {
-    source: &'s Source,
-    account_id: Option<AccountId>,
-}
-
-impl List<'_> {
-    fn as_source(&self) -> Source {
-        let accounts = self.source.accounts.iter();
-        let accounts = accounts.filter(|account| self.account_id.is_none_or(|id| id == account.id)).cloned();
-        Source { context: self.source.context.clone(), accounts: accounts.collect() }
-    }
-}
-
-fn lists_of(source: &Source) -> Vec<List<'_>> {
-    if source.is_whole() {
-        return vec![List { source, account_id: None }];
-    }
-    source.accounts.iter().map(|account| List { source, account_id: Some(account.id) }).collect()
-}
-
 /// Accounts that an answer lacks.
 #[derive(Serialize)]
 struct Missing {
@@ -121,20 +87,19 @@ struct Missing {
 }
 
 impl Missing {
-    fn of(source: &Source, message: String) -> Self {
-        let account_ids = source.accounts.iter().map(|account| account.id).collect();
-        let institution = clean(&source.context.connection.institution_name, CELL_CHARS_MAX);
-        let key = match source.accounts.as_slice() {
-            [account] if !source.is_whole() => account.id.into(),
-            _ => source.context.connection.id.into(),
+    fn of(selected: &SelectedAccounts, message: String) -> Self {
+        let account_ids: Vec<AccountId> = selected.accounts().map(|account| account.id).collect();
+        let institution = clean(&selected.context.connection.institution_name, CELL_CHARS_MAX);
+        let key = match account_ids.as_slice() {
+            [id] if !selected.is_whole() => (*id).into(),
+            _ => selected.context.connection.id.into(),
         };
         Self { key: Some(key), account_ids, institution, message }
     }
 
     /// Accounts that an earlier answer lacks.
-    fn since_earlier(context: &Arc<ConnectionContext>, accounts: Vec<Account>) -> Self {
-        let missing = Self::of(&Source { context: context.clone(), accounts }, LEFT_OUT.to_owned());
-        Self { key: None, ..missing }
+    fn since_earlier(selected: &SelectedAccounts) -> Self {
+        Self { key: None, ..Self::of(selected, LEFT_OUT.to_owned()) }
     }
 
     /// Its bytes in an answer: as JSON, and as a line of text.
@@ -155,66 +120,55 @@ impl<'a> Asked<'a> {
 
     /// The accounts that a call is about, by connection. Other users' ids are like unknown ones. What an earlier answer
     /// lacks is missing.
-    async fn sources(
+    async fn select(
         &self,
         requested: Accounts,
         category: ConnectionCategory,
         left_out: &LeftOut,
-    ) -> Result<(Vec<Source>, Vec<Missing>), String> {
-        let reads = self.interop.access.reads();
-        let requested = match requested {
+    ) -> Result<(Vec<SelectedAccounts>, Vec<Missing>), String> {
+        let account_ids = match &requested {
             Accounts::All => None,
             Accounts::Unknown => return Err(unknown_account()),
-            Accounts::These(ids) => Some(reads.own_accounts(self.caller, &ids).await.map_err(|error| match error {
-                ReadError::NotFound => unknown_account(),
-                other => self.say(&other),
-            })?),
+            Accounts::These(ids) => Some(ids.as_slice()),
         };
-        let connections =
-            self.interop.access.storage().connections().list(self.caller.user_id).await.map_err(storage)?;
-        let is_wanted = |id: ConnectionId| {
-            requested.as_ref().is_none_or(|accounts| accounts.iter().any(|account| account.connection_id == id))
-        };
-        let (mut sources, mut missing) = (Vec::new(), Vec::new());
-        for connection in connections.into_iter().filter(|connection| is_wanted(connection.id)) {
-            if connection.category != category {
-                if requested.is_some() {
-                    return Err(wrong_category(category));
-                }
-                continue;
-            }
-            let accounts: Option<Vec<Account>> = requested.as_ref().map(|accounts| {
-                accounts.iter().filter(|account| account.connection_id == connection.id).cloned().collect()
-            });
-            match reads.connection_context(self.caller, connection.id).await {
-                Ok(context) => {
-                    let accounts = accounts.unwrap_or_else(|| context.accounts.clone());
-                    let is_left_out = |account: &Account| left_out.has(connection.id) || left_out.has(account.id);
-                    let (lost, accounts): (Vec<_>, Vec<_>) = accounts.into_iter().partition(is_left_out);
+        let selection = Selection { connection_id: None, account_ids, category: Some(category) };
+        let found = self.interop.access.reads().select(self.caller, selection).await.map_err(|error| match error {
+            SelectError::Account(ReadError::NotFound) => unknown_account(),
+            SelectError::Account(ReadError::WrongCategory) => wrong_category(category),
+            SelectError::Account(other) | SelectError::Connection(other) => self.say(&other),
+        })?;
+        let (mut selected, mut missing) = (Vec::new(), Vec::new());
+        for found in found {
+            match found {
+                Ok(found) => {
+                    let connection_id = found.context.connection.id;
+                    let is_left_out = |id: &AccountId| left_out.has(connection_id) || left_out.has(*id);
+                    let (lost, rest): (Vec<_>, Vec<_>) =
+                        found.accounts().map(|account| account.id).partition(is_left_out);
                     if !lost.is_empty() {
-                        missing.push(Missing::since_earlier(&context, lost));
+                        missing.push(Missing::since_earlier(&found.with_accounts(lost)));
                     }
-                    if !accounts.is_empty() {
-                        sources.push(Source { context, accounts });
+                    if !rest.is_empty() {
+                        selected.push(found.with_accounts(rest));
                     }
                 }
                 // Removed meanwhile.
-                Err(ReadError::NotFound) => {}
-                Err(error) => missing.push(Missing {
+                Err(UnreadableConnection { error: ReadError::NotFound, .. }) => {}
+                Err(UnreadableConnection { connection, account_ids, error }) => missing.push(Missing {
                     key: Some(connection.id.into()),
-                    account_ids: accounts.iter().flatten().map(|account| account.id).collect(),
+                    account_ids,
                     institution: clean(&connection.institution_name, CELL_CHARS_MAX),
                     message: self.say(&error),
                 }),
             }
         }
-        Ok((sources, missing))
+        Ok((selected, missing))
     }
 
-    /// What to do about a failed read of a source. Requests a refresh if its consent is gone.
-    async fn missing(&self, source: &Source, error: &ReadError) -> Missing {
-        let problem = self.interop.access.after_failed_read(self.caller, &source.context, error).await;
-        Missing::of(source, advice(&problem))
+    /// What to do about accounts that could not be read. Requests a refresh if its consent is gone.
+    async fn missing(&self, selected: &SelectedAccounts, error: &ReadError) -> Missing {
+        let problem = self.interop.access.after_failed_read(self.caller, &selected.context, error).await;
+        Missing::of(selected, advice(&problem))
     }
 
     fn say(&self, error: &ReadError) -> String {
@@ -342,13 +296,13 @@ fn missing_bytes(missing: &[Missing]) -> usize {
 
 /// Names of the accounts whose rows an answer shows. Each is in it once, and rows have the id.
 struct Named<'s> {
-    sources: &'s [Source],
+    selected: &'s [SelectedAccounts],
     shown: BTreeMap<AccountId, (String, Value)>,
 }
 
 impl<'s> Named<'s> {
-    fn new(sources: &'s [Source]) -> Self {
-        Self { sources, shown: BTreeMap::new() }
+    fn new(selected: &'s [SelectedAccounts]) -> Self {
+        Self { selected, shown: BTreeMap::new() }
     }
 
     /// The name of an account as a cell, and the bytes that its first mention takes.
@@ -357,12 +311,12 @@ impl<'s> Named<'s> {
             return (name.clone(), 0);
         }
         let mut found =
-            self.sources.iter().flat_map(|source| source.accounts.iter().map(move |account| (source, account)));
-        let Some((source, account)) = found.find(|(_, account)| account.id == account_id) else {
+            self.selected.iter().flat_map(|selected| selected.accounts().map(move |found| (selected, found)));
+        let Some((selected, account)) = found.find(|(_, account)| account.id == account_id) else {
             return (String::new(), 0);
         };
         let name = clean(&account.name, CELL_CHARS_MAX);
-        let institution = clean(&source.context.connection.institution_name, CELL_CHARS_MAX);
+        let institution = clean(&selected.context.connection.institution_name, CELL_CHARS_MAX);
         let cell = super::texts::cell(&account.name);
         let named = json!({"id": account_id, "name": name, "institution": institution});
         let bytes = named.to_string().len() + 1;

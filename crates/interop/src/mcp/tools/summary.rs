@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bellbird_api::front::Class;
 use bellbird_domain::{AccountId, ConnectionCategory, DateFilter};
 use bellbird_reads::summary::{Group, GroupTotals, Summary};
-use bellbird_reads::{ReadError, TransactionFilter};
+use bellbird_reads::{ReadError, SelectedAccounts, TransactionFilter};
 use futures_util::stream::{self, StreamExt as _};
 use jiff::civil::Date;
 use parking_lot::Mutex;
@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, List, Missing, PROBLEM_BYTES_MAX, Source, lists_of, merged,
-    missing_bytes, missing_lines, read_filter,
+    Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, merged, missing_bytes, missing_lines,
+    read_filter,
 };
 use crate::mcp::arguments::{Arguments, GROUPS};
 use crate::mcp::output::{self, Room, Rows};
@@ -66,8 +66,8 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
     let group_by = read.choice("group_by", &GROUPS);
     read.finish()?;
     let permit = asked.admit(Class::Live)?;
-    let (sources, mut missing) = asked.sources(requested, ConnectionCategory::Banking, &LeftOut::default()).await?;
-    let lists: Vec<List<'_>> = sources.iter().flat_map(lists_of).collect();
+    let (selected, mut missing) = asked.select(requested, ConnectionCategory::Banking, &LeftOut::default()).await?;
+    let lists: Vec<SelectedAccounts> = selected.iter().flat_map(SelectedAccounts::lists).collect();
     let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));
     let stop_at = merged::stop_at(asked);
     let reading = Reading { asked, filter: &filter, span, summary: &summary, rows_read: &rows_read, stop_at };
@@ -89,7 +89,7 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
                 day
             }
             End::Failed(day, error) => {
-                missing.push(asked.missing(&list.as_source(), &error).await);
+                missing.push(asked.missing(list, &error).await);
                 day
             }
         };
@@ -103,7 +103,7 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
     let left_out = super::fit(&mut missing, PROBLEM_BYTES_MAX);
     let summary = summary.into_inner();
     let answer = Answer {
-        sources: &sources,
+        selected: &selected,
         missing: &missing,
         left_out,
         range,
@@ -118,12 +118,12 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
 
 impl Reading<'_> {
     /// Adds up a list until it ends, fails, or time runs short.
-    async fn read(&self, list: &List<'_>) -> End {
+    async fn read(&self, list: &SelectedAccounts) -> End {
         let reads = self.asked.interop.access.reads();
-        let context = list.source.context.clone();
-        let walk = reads.walk_transactions(self.asked.caller, context, list.account_id, self.span, self.asked.now);
-        let mut walk = match walk {
-            Ok(walk) => walk,
+        let context = list.context.clone();
+        let range = reads.transaction_range(self.asked.caller, context, list.account_id(), self.span, self.asked.now);
+        let mut range = match range {
+            Ok(range) => range,
             Err(error) => return End::Failed(None, error),
         };
         let mut oldest = None;
@@ -132,14 +132,14 @@ impl Reading<'_> {
                 return End::After(oldest);
             }
             // An adapter gives no row of a page that fails, so no sum has to be taken back.
-            let mut keep = |row: &bellbird_domain::Transaction<'_>, day: Date| {
+            let mut sink = |row: &bellbird_domain::Transaction<'_>, day: Date| {
                 self.rows_read.fetch_add(1, Ordering::Relaxed);
                 oldest = Some(day);
                 if self.filter.matches(row) {
                     self.summary.lock().add(row, day);
                 }
             };
-            match walk.next_page(&self.asked.call, &mut keep).await {
+            match range.next_page(&self.asked.call, &mut sink).await {
                 Ok(true) => {}
                 Ok(false) => return End::Whole,
                 Err(_) if Instant::now() >= self.stop_at => return End::After(oldest),
@@ -150,7 +150,7 @@ impl Reading<'_> {
 }
 
 struct Answer<'a> {
-    sources: &'a [Source],
+    selected: &'a [SelectedAccounts],
     missing: &'a [Missing],
     left_out: String,
     range: String,
@@ -238,7 +238,7 @@ impl Answer<'_> {
     }
 
     fn name_of(&self, id: AccountId) -> Option<String> {
-        let mut accounts = self.sources.iter().flat_map(|source| &source.accounts);
+        let mut accounts = self.selected.iter().flat_map(SelectedAccounts::accounts);
         accounts.find(|account| account.id == id).map(|account| clean(&account.name, CELL_CHARS_MAX))
     }
 }

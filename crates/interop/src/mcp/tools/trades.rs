@@ -2,12 +2,13 @@
 
 use bellbird_api::front::Class;
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Trade, TradeType};
-use bellbird_reads::merged::MergedWalk;
+use bellbird_reads::SelectedAccounts;
+use bellbird_reads::merged::MergedRows;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::merged::{self, AnswerRow, Place, Words};
-use super::{Asked, ROWS_DEFAULT, lists_of};
+use super::{Asked, ROWS_DEFAULT};
 use crate::mcp::ROWS_MAX;
 use crate::mcp::arguments::Arguments;
 use crate::mcp::cursor::Resumed;
@@ -47,20 +48,20 @@ pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>
     read.finish()?;
     let after = resumed.position.position()?;
     let permit = asked.admit(Class::Brokerage)?;
-    let (sources, mut missing) =
-        asked.sources(requested, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
-    let mut walks = Vec::new();
-    for list in sources.iter().flat_map(lists_of) {
-        let context = list.source.context.clone();
-        match asked.interop.access.reads().walk_trades(asked.caller, context, list.account_id, span) {
-            Ok(walk) => walks.push(walk.with_first_page_rows(limit + 1)),
-            Err(error) => missing.push(asked.missing(&list.as_source(), &error).await),
+    let (selected, mut missing) =
+        asked.select(requested, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
+    let mut ranges = Vec::new();
+    for list in selected.iter().flat_map(SelectedAccounts::lists) {
+        let context = list.context.clone();
+        match asked.interop.access.reads().trade_range(asked.caller, context, list.account_id(), span) {
+            Ok(range) => ranges.push(range.with_first_page_rows(limit + 1)),
+            Err(error) => missing.push(asked.missing(&list, &error).await),
         }
     }
-    let walk = MergedWalk::trades(walks, after, merged::stop_at(asked), |trade| Some(Row::of(trade)));
+    let rows = MergedRows::trades(ranges, after, merged::stop_at(asked), |trade| Some(Row::of(trade)));
     let is_counted = merged::is_counted(&span, resumed.asked_at(), None);
     let words = Words { name: "trades", range: String::new(), columns: COLUMNS };
-    let answer = merged::answer(asked, &resumed, walk, &sources, missing, (limit, is_counted, words)).await;
+    let answer = merged::answer(asked, &resumed, rows, &selected, missing, (limit, is_counted, words)).await;
     drop(permit);
     answer
 }

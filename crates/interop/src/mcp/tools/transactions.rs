@@ -3,13 +3,14 @@
 use bellbird_api::front::Class;
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{AccountId, Category, ConnectionCategory, Currency, Transaction};
-use bellbird_reads::merged::MergedWalk;
+use bellbird_reads::SelectedAccounts;
+use bellbird_reads::merged::MergedRows;
 use jiff::civil::Date;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::merged::{self, AnswerRow, Place, Words};
-use super::{Asked, ROWS_DEFAULT, lists_of, read_filter};
+use super::{Asked, ROWS_DEFAULT, read_filter};
 use crate::mcp::ROWS_MAX;
 use crate::mcp::arguments::Arguments;
 use crate::mcp::cursor::Resumed;
@@ -64,29 +65,29 @@ pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, 
     read.finish()?;
     let after = resumed.position.position()?;
     let permit = asked.admit(Class::Live)?;
-    let (sources, mut missing) =
-        asked.sources(requested, ConnectionCategory::Banking, resumed.position.left_out()).await?;
+    let (selected, mut missing) =
+        asked.select(requested, ConnectionCategory::Banking, resumed.position.left_out()).await?;
     let is_filtered = FILTERS.iter().any(|name| resumed.arguments.contains_key(*name));
-    let mut walks = Vec::new();
-    for list in sources.iter().flat_map(lists_of) {
-        let context = list.source.context.clone();
+    let mut ranges = Vec::new();
+    for list in selected.iter().flat_map(SelectedAccounts::lists) {
+        let context = list.context.clone();
         let reads = asked.interop.access.reads();
         // The time of the first call, so that the range stays the same.
-        match reads.walk_transactions(asked.caller, context, list.account_id, span, resumed.asked_at()) {
+        match reads.transaction_range(asked.caller, context, list.account_id(), span, resumed.asked_at()) {
             // A filter needs many rows for a few.
-            Ok(walk) if !is_filtered => walks.push(walk.with_first_page_rows(limit + 1)),
-            Ok(walk) => walks.push(walk),
-            Err(error) => missing.push(asked.missing(&list.as_source(), &error).await),
+            Ok(range) if !is_filtered => ranges.push(range.with_first_page_rows(limit + 1)),
+            Ok(range) => ranges.push(range),
+            Err(error) => missing.push(asked.missing(&list, &error).await),
         }
     }
-    let walk = MergedWalk::transactions(walks, after, merged::stop_at(asked), |row, day| {
+    let rows = MergedRows::transactions(ranges, after, merged::stop_at(asked), |row, day| {
         filter.matches(row).then(|| Row::of(row, day, detail))
     });
     let is_counted = merged::is_counted(&span, resumed.asked_at(), Some(DEFAULT_RANGE));
     let columns = if detail == Detail::Brief { COLUMNS } else { "" };
     let range = super::default_range(&resumed.arguments).unwrap_or_default();
     let words = Words { name: "transactions", range, columns };
-    let answer = merged::answer(asked, &resumed, walk, &sources, missing, (limit, is_counted, words)).await;
+    let answer = merged::answer(asked, &resumed, rows, &selected, missing, (limit, is_counted, words)).await;
     drop(permit);
     answer
 }

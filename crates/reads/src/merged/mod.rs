@@ -1,6 +1,6 @@
 //! Merges several lists into one, newest first: transactions or trades of several accounts and connections.
 //!
-//! A merged walk can end anywhere, and another continues behind its [`Position`], in any instance. The position is a
+//! A merged read can end anywhere, and another continues behind its [`Position`], in any instance. The position is a
 //! time, not a number of rows: rows that are posted later shift nothing, and each list is asked only for what is
 //! older. If the rows at that very time have changed meanwhile, it fails with [`PositionLost`].
 
@@ -16,12 +16,12 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::{TradeWalk, TransactionWalk};
+use crate::{TradeRange, TransactionRange};
 pub use list::ListState;
-use list::{List, Source, Walk};
+use list::{List, ListRange, MergedRead};
 pub use position::{Position, PositionError, Shown};
 
-/// Provider calls of one merged walk at once.
+/// Provider calls of one merged read at once.
 const CALLS_MAX: usize = 4;
 
 /// Makes the value that is returned for a transaction. `None` leaves the row out.
@@ -59,7 +59,7 @@ pub struct Rest {
 
 /// The rows of several lists, newest first. Rows of one time come by connection and account. It holds at most one page
 /// of each list.
-pub struct MergedWalk<'m, T> {
+pub struct MergedRows<'m, T> {
     lists: Vec<List<T>>,
     mapping: Mapping<'m, T>,
     position: Option<Position>,
@@ -68,39 +68,39 @@ pub struct MergedWalk<'m, T> {
     slots: Semaphore,
 }
 
-impl<'m, T: Send> MergedWalk<'m, T> {
+impl<'m, T: Send> MergedRows<'m, T> {
     /// `map` sees each row once as it is read, which may be long before it is returned. `after` is the position of an
-    /// earlier walk through the same lists with the same range and `map`.
+    /// earlier read of the same lists with the same range and `map`.
     ///
     /// Without `from`, a range begins 30 days before the moment of its request: a caller that continues has to keep it.
     pub fn transactions(
-        walks: Vec<TransactionWalk>,
+        ranges: Vec<TransactionRange>,
         after: Option<Position>,
         stop_at: Instant,
         map: impl for<'row> FnMut(&Transaction<'row>, Date) -> Option<T> + Send + 'm,
     ) -> Self {
-        let walks = walks.into_iter().map(Walk::Transactions);
-        Self::new(walks, Mapping::Transactions(Mutex::new(Box::new(map))), after, stop_at)
+        let ranges = ranges.into_iter().map(ListRange::Transactions);
+        Self::new(ranges, Mapping::Transactions(Mutex::new(Box::new(map))), after, stop_at)
     }
 
-    /// As [`Self::transactions`]. A walk through several accounts becomes a list for each.
+    /// As [`Self::transactions`]. A range of several accounts becomes a list for each.
     pub fn trades(
-        walks: Vec<TradeWalk>,
+        ranges: Vec<TradeRange>,
         after: Option<Position>,
         stop_at: Instant,
         map: impl for<'row> FnMut(&Trade<'row>) -> Option<T> + Send + 'm,
     ) -> Self {
-        let walks = walks.into_iter().flat_map(TradeWalk::split).map(Walk::Trades);
-        Self::new(walks, Mapping::Trades(Mutex::new(Box::new(map))), after, stop_at)
+        let ranges = ranges.into_iter().flat_map(TradeRange::split).map(ListRange::Trades);
+        Self::new(ranges, Mapping::Trades(Mutex::new(Box::new(map))), after, stop_at)
     }
 
     fn new(
-        walks: impl Iterator<Item = Walk>,
+        ranges: impl Iterator<Item = ListRange>,
         mapping: Mapping<'m, T>,
         position: Option<Position>,
         stop_at: Instant,
     ) -> Self {
-        let mut lists: Vec<List<T>> = walks.map(|walk| List::new(walk, position.as_ref())).collect();
+        let mut lists: Vec<List<T>> = ranges.map(|range| List::new(range, position.as_ref())).collect();
         lists.sort_by_key(|list| list.key);
         lists.dedup_by_key(|list| list.key);
         Self { lists, mapping, position, stop_at, slots: Semaphore::new(CALLS_MAX) }
@@ -130,13 +130,13 @@ impl<'m, T: Send> MergedWalk<'m, T> {
     /// Counts the rows that [`Self::next`] has not returned, and drops them. It reads all lists to their ends, or until
     /// time is up.
     pub async fn count_rest(&mut self, call: &CallContext) -> Rest {
-        let source = Source { call, mapping: &self.mapping, stop_at: self.stop_at, slots: &self.slots };
-        let counts = join_all(self.lists.iter_mut().map(|list| list.count_rest(&source))).await;
+        let read = MergedRead { call, mapping: &self.mapping, stop_at: self.stop_at, slots: &self.slots };
+        let counts = join_all(self.lists.iter_mut().map(|list| list.count_rest(&read))).await;
         let is_exact = self.lists.iter().all(|list| matches!(list.state, ListState::Ended) && !list.is_lost);
         Rest { rows: counts.into_iter().sum(), is_exact }
     }
 
-    /// Where another walk continues: behind the last row that was returned. After [`Self::next`] has returned `None`
+    /// Where another read continues: behind the last row that was returned. After [`Self::next`] has returned `None`
     /// because time was up, behind all rows that were left out since.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
@@ -165,8 +165,8 @@ impl<'m, T: Send> MergedWalk<'m, T> {
 
     /// Reads on in each list whose next row is unknown.
     async fn fill(&mut self, call: &CallContext) {
-        let source = Source { call, mapping: &self.mapping, stop_at: self.stop_at, slots: &self.slots };
-        join_all(self.lists.iter_mut().filter(|list| list.needs_page()).map(|list| list.fill(&source))).await;
+        let read = MergedRead { call, mapping: &self.mapping, stop_at: self.stop_at, slots: &self.slots };
+        join_all(self.lists.iter_mut().filter(|list| list.needs_page()).map(|list| list.fill(&read))).await;
     }
 
     fn take(&mut self, at: usize) -> Option<T> {

@@ -1,4 +1,4 @@
-//! Sweeps over simulated providers, with regular and with faulty paging.
+//! Page readers over simulated providers, with regular and with faulty paging.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{Cursor, HoldingSink, RowSink, TradePage, TradeSink};
+use crate::{HoldingSink, PageRowSink, TradePage};
 
 const NOW: i64 = 2_000_000_000;
 
@@ -61,7 +61,7 @@ impl Banking for Bank {
         _: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut RowSink<'_>,
+        rows: &mut PageRowSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         assert_eq!(page.rows, 1_000, "the largest pages");
         let number = page.cursor.map_or(0, |cursor| cursor.0.parse().unwrap());
@@ -95,20 +95,20 @@ fn transaction(row: u64, account: &Account) -> Transaction<'_> {
     }
 }
 
-/// The result of a sweep. `requests` holds the numbers of the requested pages, or the offsets.
+/// The result of a read to the end. `requests` holds the numbers of the requested pages, or the offsets.
 #[derive(Debug, PartialEq)]
-struct Swept {
+struct Outcome {
     rows: Vec<String>,
     outcome: Result<(), Error>,
     requests: Vec<u64>,
 }
 
-fn swept(rows: &[u64], outcome: Result<(), Error>, requests: Vec<u64>) -> Swept {
-    Swept { rows: rows.iter().map(u64::to_string).collect(), outcome, requests }
+fn outcome_of(rows: &[u64], outcome: Result<(), Error>, requests: Vec<u64>) -> Outcome {
+    Outcome { rows: rows.iter().map(u64::to_string).collect(), outcome, requests }
 }
 
-/// Sweeps the rows 2 to 100 and breaks after `rows_max` rows.
-async fn sweep_transactions(pages: Pages, rows_max: usize) -> Swept {
+/// Reads the rows 2 to 100 and breaks after `rows_max` rows.
+async fn read_transactions(pages: Pages, rows_max: usize) -> Outcome {
     let bank = Bank { pages, requested_pages: Mutex::default() };
     let accounts = [account()];
     let interval = DateRange { from: Bound::Instant(at(100)), to: Bound::Instant(at(2)) };
@@ -118,12 +118,14 @@ async fn sweep_transactions(pages: Pages, rows_max: usize) -> Swept {
         rows.push(row.id.to_string());
         if rows.len() < rows_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let outcome = transactions(&bank, &context(), &SecretString::from(""), &query, &mut sink).await;
-    Swept { rows, outcome, requests: bank.requested_pages.into_inner() }
+    let credentials = SecretString::from("");
+    let list = TransactionList { provider: &bank, credentials: &credentials, query, until: None };
+    let outcome = TransactionPages::default().read_to_end(&list, &context(), &mut sink).await;
+    Outcome { rows, outcome, requests: bank.requested_pages.into_inner() }
 }
 
 #[tokio::test]
-async fn sweep_reads_all_pages_of_the_interval() {
+async fn all_pages_of_the_interval_are_read() {
     let pages = |page| match page {
         0 => Ok((vec![0, 1, 2, 3], Some(1))),
         1 => Ok((vec![], Some(2))),
@@ -131,42 +133,42 @@ async fn sweep_reads_all_pages_of_the_interval() {
         2 => Ok((vec![3, 4], Some(3))),
         _ => Ok((vec![100, 101, 102], None)),
     };
-    let found = sweep_transactions(pages, usize::MAX).await;
-    assert_eq!(found, swept(&[2, 3, 3, 4, 100], Ok(()), vec![0, 1, 2, 3]));
+    let found = read_transactions(pages, usize::MAX).await;
+    assert_eq!(found, outcome_of(&[2, 3, 3, 4, 100], Ok(()), vec![0, 1, 2, 3]));
 }
 
 #[tokio::test]
-async fn sweep_stops_on_break() {
+async fn transactions_stop_on_break() {
     let pages = |page| Ok((vec![2 * page, 2 * page + 1], Some(page + 1)));
-    let found = sweep_transactions(pages, 3).await;
-    assert_eq!(found, swept(&[2, 3, 4], Ok(()), vec![0, 1, 2]), "the rest of the page is dropped");
-    let found = sweep_transactions(pages, 2).await;
-    assert_eq!(found, swept(&[2, 3], Ok(()), vec![0, 1]), "no further page is read");
+    let found = read_transactions(pages, 3).await;
+    assert_eq!(found, outcome_of(&[2, 3, 4], Ok(()), vec![0, 1, 2]), "the rest of the page is dropped");
+    let found = read_transactions(pages, 2).await;
+    assert_eq!(found, outcome_of(&[2, 3], Ok(()), vec![0, 1]), "no further page is read");
 }
 
 #[tokio::test]
-async fn failed_page_ends_the_sweep() {
+async fn failed_page_ends_the_read() {
     let pages = |page| match page {
         0 => Ok((vec![2], Some(1))),
         _ => Err(Error::Deadline),
     };
-    let found = sweep_transactions(pages, usize::MAX).await;
-    assert_eq!(found, swept(&[2], Err(Error::Deadline), vec![0, 1]));
+    let found = read_transactions(pages, usize::MAX).await;
+    assert_eq!(found, outcome_of(&[2], Err(Error::Deadline), vec![0, 1]));
 }
 
 #[tokio::test]
-async fn endless_pages_fail_the_sweep() {
-    let found = sweep_transactions(|page| Ok((vec![50], Some(page.max(7)))), usize::MAX).await;
+async fn endless_pages_fail() {
+    let found = read_transactions(|page| Ok((vec![50], Some(page.max(7)))), usize::MAX).await;
     assert_eq!(found.outcome, Err(Error::Malformed("the next page is the current page")));
     assert_eq!(found.requests, [0, 7]);
 
-    let found = sweep_transactions(|page| Ok((vec![50], Some(page + 1))), usize::MAX).await;
+    let found = read_transactions(|page| Ok((vec![50], Some(page + 1))), usize::MAX).await;
     assert_eq!(found.outcome, Err(TOO_MANY_PAGES));
     assert_eq!(found.requests.len(), PAGES_MAX as usize);
 
     let last_page = u64::from(PAGES_MAX) - 1;
     assert_eq!(last_page, 1_999);
-    let found = sweep_transactions(|page| Ok((vec![], (page < 1_999).then_some(page + 1))), usize::MAX).await;
+    let found = read_transactions(|page| Ok((vec![], (page < 1_999).then_some(page + 1))), usize::MAX).await;
     assert_eq!(found.outcome, Ok(()));
     assert_eq!(found.requests.last(), Some(&last_page), "the last allowed page");
 }
@@ -187,7 +189,7 @@ impl Brokerage for Broker {
         _: &Account,
         _: &mut HoldingSink<'_>,
     ) -> Result<(), Error> {
-        unreachable!("a sweep does not read holdings")
+        unreachable!("a page reader does not read holdings")
     }
 
     fn trades_rows_max(&self) -> u32 {
@@ -234,8 +236,8 @@ fn trade(row: u64, account: &Account) -> Trade<'_> {
     }
 }
 
-/// Sweeps the trades from row 2 on and breaks after `rows_max` rows.
-async fn sweep_trades(list_rows: u64, total: fn(u64) -> u64, rows_max: usize) -> Swept {
+/// Reads the trades from row 2 on and breaks after `rows_max` rows.
+async fn read_trades(list_rows: u64, total: fn(u64) -> u64, rows_max: usize) -> Outcome {
     let broker = Broker { rows: list_rows, total, requested_offsets: Mutex::default() };
     let account = account();
     let span = DateFilter { from: None, to: Some(Bound::Instant(at(2))) };
@@ -245,39 +247,41 @@ async fn sweep_trades(list_rows: u64, total: fn(u64) -> u64, rows_max: usize) ->
         rows.push(row.symbol.to_string());
         if rows.len() < rows_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let outcome = trades(&broker, &context(), &SecretString::from(""), &query, &mut sink).await;
-    Swept { rows, outcome, requests: broker.requested_offsets.into_inner() }
+    let credentials = SecretString::from("");
+    let list = TradeList { provider: &broker, credentials: &credentials, query, until: None };
+    let outcome = TradePages::default().read_to_end(&list, &context(), &mut sink).await;
+    Outcome { rows, outcome, requests: broker.requested_offsets.into_inner() }
 }
 
 #[tokio::test]
-async fn trade_sweep_reads_all_pages() {
+async fn all_pages_of_trades_are_read() {
     let expected: Vec<u64> = (2..23).filter(|row| row % 7 != 6).collect();
-    let found = sweep_trades(23, |_| 23, usize::MAX).await;
-    assert_eq!(found, swept(&expected, Ok(()), vec![0, 10, 20]));
-    let found = sweep_trades(20, |_| 20, usize::MAX).await;
+    let found = read_trades(23, |_| 23, usize::MAX).await;
+    assert_eq!(found, outcome_of(&expected, Ok(()), vec![0, 10, 20]));
+    let found = read_trades(20, |_| 20, usize::MAX).await;
     assert_eq!(found.requests, [0, 10], "no page after the last row");
-    assert_eq!(sweep_trades(0, |_| 0, usize::MAX).await, swept(&[], Ok(()), vec![0]));
-    let found = sweep_trades(10, |_| 99, usize::MAX).await;
+    assert_eq!(read_trades(0, |_| 0, usize::MAX).await, outcome_of(&[], Ok(()), vec![0]));
+    let found = read_trades(10, |_| 99, usize::MAX).await;
     assert_eq!(found.requests, [0, 10], "a page without rows is the end");
 }
 
 #[tokio::test]
-async fn trade_sweep_stops_on_break() {
-    let found = sweep_trades(40, |_| 40, 3).await;
-    assert_eq!(found, swept(&[2, 3, 4], Ok(()), vec![0]));
+async fn trades_stop_on_break() {
+    let found = read_trades(40, |_| 40, 3).await;
+    assert_eq!(found, outcome_of(&[2, 3, 4], Ok(()), vec![0]));
 }
 
 #[tokio::test]
-async fn changed_total_fails_the_trade_sweep() {
+async fn changed_total_fails() {
     for total in [|offset| 40 + offset / 10, |offset| 40 - offset / 20] {
-        let found = sweep_trades(40, total, usize::MAX).await;
+        let found = read_trades(40, total, usize::MAX).await;
         assert_eq!(found.outcome, Err(Error::unavailable("the list changed while it was read")));
     }
 }
 
 #[tokio::test]
-async fn endless_trades_fail_the_sweep() {
-    let found = sweep_trades(u64::MAX, |_| u64::MAX, usize::MAX).await;
+async fn endless_trades_fail() {
+    let found = read_trades(u64::MAX, |_| u64::MAX, usize::MAX).await;
     assert_eq!(found.outcome, Err(TOO_MANY_PAGES));
     assert_eq!(found.requests.len(), PAGES_MAX as usize);
 }

@@ -1,4 +1,4 @@
-//! Walks over simulated lists: rows that move, failures, and waits in paused time.
+//! Ranges over simulated lists: rows that move, failures, and waits in paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bellbird_domain::{AccountId, Bound, ConnectionStatus, DateFilter};
 use bellbird_providers::Error;
-use bellbird_providers::sweep::PAGES_MAX;
+use bellbird_providers::pages::PAGES_MAX;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
 use crate::test_support::{NOW, Row, Simulated, World, at};
-use crate::{ConnectionContext, ReadError, TradeWalk, TransactionWalk};
+use crate::{ConnectionContext, ReadError, TradeRange, TransactionRange};
 
 const UNAVAILABLE: Error = Error::Unavailable { reason: "simulated", retry_after: None };
 
@@ -25,33 +25,33 @@ async fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<Connectio
 }
 
 impl World {
-    fn walk(&self, context: &Arc<ConnectionContext>) -> TransactionWalk {
-        self.reads.walk_transactions(&self.caller, Arc::clone(context), None, DateFilter::default(), at(NOW)).unwrap()
+    fn range(&self, context: &Arc<ConnectionContext>) -> TransactionRange {
+        self.reads.transaction_range(&self.caller, Arc::clone(context), None, DateFilter::default(), at(NOW)).unwrap()
     }
 
-    fn trade_walk(&self, context: &Arc<ConnectionContext>) -> TradeWalk {
-        self.reads.walk_trades(&self.caller, Arc::clone(context), None, DateFilter::default()).unwrap()
+    fn trades(&self, context: &Arc<ConnectionContext>) -> TradeRange {
+        self.reads.trade_range(&self.caller, Arc::clone(context), None, DateFilter::default()).unwrap()
     }
 }
 
 /// The ids of the next page, and whether pages may follow.
-async fn page(world: &World, walk: &mut TransactionWalk) -> Result<(Vec<String>, bool), ReadError> {
+async fn page(world: &World, range: &mut TransactionRange) -> Result<(Vec<String>, bool), ReadError> {
     let mut ids = Vec::new();
-    let more = walk.next_page(&world.call(), &mut |row, _| ids.push(row.id.to_string())).await?;
+    let more = range.next_page(&world.call(), &mut |row, _| ids.push(row.id.to_string())).await?;
     Ok((ids, more))
 }
 
-async fn trade_page(world: &World, walk: &mut TradeWalk) -> Result<(Vec<String>, bool), ReadError> {
+async fn trade_page(world: &World, range: &mut TradeRange) -> Result<(Vec<String>, bool), ReadError> {
     let mut ids = Vec::new();
-    let more = walk.next_page(&world.call(), &mut |row| ids.push(row.symbol.to_string())).await?;
+    let more = range.next_page(&world.call(), &mut |_, row| ids.push(row.symbol.to_string())).await?;
     Ok((ids, more))
 }
 
-/// As [`page`], with waits. Also returns how long it took, in seconds.
-async fn waiting_page(world: &World, walk: &mut TransactionWalk) -> (Result<Vec<String>, ReadError>, u64) {
+/// As [`page`], with other attempts. Also returns how long it took, in seconds.
+async fn retried_page(world: &World, range: &mut TransactionRange) -> (Result<Vec<String>, ReadError>, u64) {
     let (mut ids, started) = (Vec::new(), Instant::now());
     let outcome =
-        walk.next_page_waiting(&mut || world.call(), &mut |row, _| ids.push(row.id.to_string())).await.map(|_| ids);
+        range.next_page_retrying(&mut || world.call(), &mut |row, _| ids.push(row.id.to_string())).await.map(|_| ids);
     (outcome, started.elapsed().as_secs())
 }
 
@@ -60,14 +60,14 @@ fn ids(numbers: impl IntoIterator<Item = i64>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn walk_reads_page_by_page_until_the_end() {
+async fn range_is_read_page_by_page_until_the_end() {
     let (bank, world, context) = bank(4, 10).await;
-    let mut walk = world.walk(&context);
+    let mut range = world.range(&context);
     assert!(bank.calls.lock().is_empty(), "no call before the first page");
-    assert_eq!(page(&world, &mut walk).await.unwrap(), (ids(0..4), true));
-    assert_eq!(page(&world, &mut walk).await.unwrap(), (ids(4..8), true));
-    assert_eq!(page(&world, &mut walk).await.unwrap(), (ids(8..10), false));
-    assert_eq!(page(&world, &mut walk).await.unwrap(), (vec![], false));
+    assert_eq!(page(&world, &mut range).await.unwrap(), (ids(0..4), true));
+    assert_eq!(page(&world, &mut range).await.unwrap(), (ids(4..8), true));
+    assert_eq!(page(&world, &mut range).await.unwrap(), (ids(8..10), false));
+    assert_eq!(page(&world, &mut range).await.unwrap(), (vec![], false));
     assert_eq!(bank.calls.lock().len(), 3, "no call behind the end");
     assert_eq!(context.refreshed_us.load(Ordering::Relaxed), at(NOW).as_microsecond());
 }
@@ -75,11 +75,11 @@ async fn walk_reads_page_by_page_until_the_end() {
 #[tokio::test]
 async fn first_page_can_be_smaller() {
     let (bank, world, context) = bank(4, 10).await;
-    let mut walk = world.walk(&context).with_first_page_rows(2);
-    assert_eq!(page(&world, &mut walk).await.unwrap().0, ids(0..2));
-    assert_eq!(page(&world, &mut walk).await.unwrap().0, ids(2..6));
-    let mut walk = world.walk(&context).with_first_page_rows(0);
-    assert_eq!(page(&world, &mut walk).await.unwrap().0, ids(0..1));
+    let mut range = world.range(&context).with_first_page_rows(2);
+    assert_eq!(page(&world, &mut range).await.unwrap().0, ids(0..2));
+    assert_eq!(page(&world, &mut range).await.unwrap().0, ids(2..6));
+    let mut range = world.range(&context).with_first_page_rows(0);
+    assert_eq!(page(&world, &mut range).await.unwrap().0, ids(0..1));
     let sizes: Vec<u32> = bank.calls.lock().iter().map(|call| call.2).collect();
     assert_eq!(sizes, [2, 4, 1]);
 }
@@ -92,18 +92,18 @@ async fn range_is_that_of_the_transactions_endpoint() {
     let bank = Arc::new(Simulated::bank(100, rows));
     let world = World::new(&[&bank]).await;
     let context = world.connection(&bank, &["1"]);
-    assert_eq!(page(&world, &mut world.walk(&context)).await.unwrap(), (ids([0, -1, -30 * DAY]), false));
+    assert_eq!(page(&world, &mut world.range(&context)).await.unwrap(), (ids([0, -1, -30 * DAY]), false));
 
     let span = DateFilter { from: Some(Bound::Instant(at(NOW - 50 * DAY))), to: Some(Bound::Instant(at(NOW - 2))) };
     let own = Some(context.accounts[0].id);
-    let mut walk = world.reads.walk_transactions(&world.caller, Arc::clone(&context), own, span, at(NOW)).unwrap();
-    assert_eq!(page(&world, &mut walk).await.unwrap().0, ids([-30 * DAY, -30 * DAY - 1, -40 * DAY]));
+    let mut range = world.reads.transaction_range(&world.caller, Arc::clone(&context), own, span, at(NOW)).unwrap();
+    assert_eq!(page(&world, &mut range).await.unwrap().0, ids([-30 * DAY, -30 * DAY - 1, -40 * DAY]));
     assert_eq!(bank.calls.lock().last().unwrap().0.as_deref(), Some("1"), "one account is requested alone");
 
     let empty = DateFilter { from: span.to, to: span.from };
-    let mut walk = world.reads.walk_transactions(&world.caller, Arc::clone(&context), None, empty, at(NOW)).unwrap();
+    let mut range = world.reads.transaction_range(&world.caller, Arc::clone(&context), None, empty, at(NOW)).unwrap();
     let calls = bank.calls.lock().len();
-    assert_eq!(page(&world, &mut walk).await.unwrap(), (vec![], false));
+    assert_eq!(page(&world, &mut range).await.unwrap(), (vec![], false));
     assert_eq!(bank.calls.lock().len(), calls, "an empty range costs no call");
 }
 
@@ -114,10 +114,10 @@ async fn other_accounts_and_categories_are_rejected() {
     let (banking, brokerage) = (world.connection(&bank, &["1"]), world.connection(&broker, &["1"]));
     let transactions = |context: &Arc<ConnectionContext>, account_id| {
         let context = Arc::clone(context);
-        world.reads.walk_transactions(&world.caller, context, account_id, DateFilter::default(), at(NOW)).err()
+        world.reads.transaction_range(&world.caller, context, account_id, DateFilter::default(), at(NOW)).err()
     };
     let trades = |context: &Arc<ConnectionContext>, account_id| {
-        world.reads.walk_trades(&world.caller, Arc::clone(context), account_id, DateFilter::default()).err()
+        world.reads.trade_range(&world.caller, Arc::clone(context), account_id, DateFilter::default()).err()
     };
     let unknown = Some(AccountId::new());
     assert!(matches!(transactions(&banking, unknown), Some(ReadError::NotFound)));
@@ -129,52 +129,52 @@ async fn other_accounts_and_categories_are_rejected() {
 #[tokio::test]
 async fn row_that_moves_to_the_next_page_is_not_repeated() {
     let (bank, world, context) = bank(4, 10).await;
-    let mut walk = world.walk(&context);
-    assert_eq!(page(&world, &mut walk).await.unwrap().0, ids(0..4));
+    let mut range = world.range(&context);
+    assert_eq!(page(&world, &mut range).await.unwrap().0, ids(0..4));
     // Two rows move to the second page, and all of them are on it again for the third.
     bank.post(Row::new("1", "new", NOW));
     bank.post(Row::new("1", "newer", NOW));
-    assert_eq!(page(&world, &mut walk).await.unwrap().0, ids(4..6));
-    assert_eq!(page(&world, &mut walk).await.unwrap().0, ids(6..10));
+    assert_eq!(page(&world, &mut range).await.unwrap().0, ids(4..6));
+    assert_eq!(page(&world, &mut range).await.unwrap().0, ids(6..10));
 }
 
 #[tokio::test]
 async fn row_first_seen_after_the_first_page_is_left_out() {
     let (bank, world, context) = bank(4, 10).await;
-    // The provider's clock is ahead: a row of the first page was seen after the walk began.
+    // The provider's clock is ahead: a row of the first page was seen after the read began.
     bank.rows.lock()[0].seen_at = Some(NOW + 5);
-    let mut walk = world.walk(&context);
-    assert_eq!(page(&world, &mut walk).await.unwrap().0, ids(0..4));
+    let mut range = world.range(&context);
+    assert_eq!(page(&world, &mut range).await.unwrap().0, ids(0..4));
     for (id, seen_at) in [("late", NOW + 6), ("in time", NOW + 5)] {
         bank.post(Row { seen_at: Some(seen_at), ..Row::new("1", id, NOW - 5 * 60) });
     }
-    let second = page(&world, &mut walk).await.unwrap().0;
+    let second = page(&world, &mut range).await.unwrap().0;
     assert_eq!(second, ["4", "5", "in time"]);
 }
 
 #[tokio::test]
 async fn failed_page_is_read_again() {
     let (bank, world, context) = bank(4, 6).await;
-    let mut walk = world.walk(&context);
+    let mut range = world.range(&context);
     bank.fail_next([Some(UNAVAILABLE), None, Some(UNAVAILABLE)]);
-    assert!(matches!(page(&world, &mut walk).await, Err(ReadError::Unavailable { .. })));
-    assert_eq!(page(&world, &mut walk).await.unwrap().0, ids(0..4));
-    assert!(page(&world, &mut walk).await.is_err());
-    assert_eq!(page(&world, &mut walk).await.unwrap().0, ids(4..6));
+    assert!(matches!(page(&world, &mut range).await, Err(ReadError::Unavailable { .. })));
+    assert_eq!(page(&world, &mut range).await.unwrap().0, ids(0..4));
+    assert!(page(&world, &mut range).await.is_err());
+    assert_eq!(page(&world, &mut range).await.unwrap().0, ids(4..6));
 }
 
 #[tokio::test]
-async fn expired_cursor_fails_and_does_not_begin_anew() {
+async fn expired_cursor_fails_and_does_not_begin_again() {
     let (bank, world, context) = bank(4, 6).await;
-    let mut walk = world.walk(&context);
-    page(&world, &mut walk).await.unwrap();
+    let mut range = world.range(&context);
+    page(&world, &mut range).await.unwrap();
     bank.fail_next([Some(Error::Rejected { status: 400 })]);
-    assert!(page(&world, &mut walk).await.is_err());
+    assert!(page(&world, &mut range).await.is_err());
     assert_eq!(bank.calls.lock().last().unwrap().1, 4, "still the second page");
     let gone = Error::ReconnectNeeded(ConnectionStatus::Revoked);
     bank.fail_next([Some(gone)]);
     assert!(matches!(
-        page(&world, &mut walk).await,
+        page(&world, &mut range).await,
         Err(ReadError::Reconnect(ConnectionStatus::Invalidated | ConnectionStatus::Revoked))
     ));
 }
@@ -182,67 +182,67 @@ async fn expired_cursor_fails_and_does_not_begin_anew() {
 #[tokio::test(start_paused = true)]
 async fn endless_list_fails_for_good() {
     let (bank, world, context) = bank(1, i64::from(PAGES_MAX) + 1).await;
-    let mut walk = world.walk(&context);
+    let mut range = world.range(&context);
     for _ in 0..PAGES_MAX {
-        assert!(page(&world, &mut walk).await.unwrap().1);
+        assert!(page(&world, &mut range).await.unwrap().1);
     }
-    let (outcome, seconds) = waiting_page(&world, &mut walk).await;
+    let (outcome, seconds) = retried_page(&world, &mut range).await;
     assert!(outcome.is_err());
     assert_eq!(seconds, 0, "another attempt cannot help");
     assert_eq!(bank.calls.lock().len(), PAGES_MAX as usize);
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_tries_three_times() {
+async fn three_attempts_are_made() {
     let (bank, world, context) = bank(4, 6).await;
-    let mut walk = world.walk(&context);
+    let mut range = world.range(&context);
     bank.fail_next([Some(UNAVAILABLE), Some(Error::Deadline), None]);
-    let (outcome, seconds) = waiting_page(&world, &mut walk).await;
+    let (outcome, seconds) = retried_page(&world, &mut range).await;
     assert_eq!(outcome.unwrap(), ids(0..4));
     assert_eq!(seconds, 4);
 
     let slow = Error::Unavailable { reason: "simulated", retry_after: Some(Duration::from_secs(30)) };
     bank.fail_next([Some(slow), Some(UNAVAILABLE), Some(UNAVAILABLE)]);
-    let (outcome, seconds) = waiting_page(&world, &mut walk).await;
+    let (outcome, seconds) = retried_page(&world, &mut range).await;
     assert!(matches!(outcome, Err(ReadError::Unavailable { .. })));
     assert_eq!(seconds, 32, "the provider's wait counts");
-    assert_eq!(waiting_page(&world, &mut walk).await.0.unwrap(), ids(4..6), "the same page");
+    assert_eq!(retried_page(&world, &mut range).await.0.unwrap(), ids(4..6), "the same page");
 
-    let mut walk = world.walk(&context);
+    let mut range = world.range(&context);
     bank.fail_next([Some(Error::Rejected { status: 400 })]);
-    let (outcome, seconds) = waiting_page(&world, &mut walk).await;
+    let (outcome, seconds) = retried_page(&world, &mut range).await;
     assert!(outcome.is_err());
     assert_eq!(seconds, 0, "a permanent failure is not tried again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_the_budget_is_no_failed_attempt() {
+async fn waiting_for_the_budget_is_not_a_failed_attempt() {
     let (bank, world, context) = bank(4, 6).await;
-    let mut walk = world.walk(&context);
+    let mut range = world.range(&context);
     let used_up = |seconds| Some(Error::BudgetUsedUp { retry_after: Duration::from_secs(seconds) });
     bank.fail_next([used_up(10), used_up(0), used_up(20), used_up(5), None]);
-    let (outcome, seconds) = waiting_page(&world, &mut walk).await;
+    let (outcome, seconds) = retried_page(&world, &mut range).await;
     assert_eq!(outcome.unwrap(), ids(0..4));
     assert_eq!(seconds, 10 + 1 + 20 + 5);
 
     bank.fail_next([used_up(100), used_up(30)]);
-    let (outcome, seconds) = waiting_page(&world, &mut walk).await;
+    let (outcome, seconds) = retried_page(&world, &mut range).await;
     assert!(matches!(outcome, Err(ReadError::BudgetUsedUp { .. })));
     assert_eq!(seconds, 100, "the second wait would end after two minutes");
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_ends_an_hour_after_the_walk_began() {
+async fn retries_end_an_hour_after_the_read_began() {
     let (bank, world, context) = bank(4, 6).await;
-    let mut walk = world.walk(&context);
+    let mut range = world.range(&context);
     tokio::time::advance(Duration::from_secs(3_590)).await;
     bank.fail_next([Some(Error::BudgetUsedUp { retry_after: Duration::from_secs(10) })]);
-    let (outcome, seconds) = waiting_page(&world, &mut walk).await;
+    let (outcome, seconds) = retried_page(&world, &mut range).await;
     assert!(outcome.is_err());
     assert_eq!(seconds, 0);
     tokio::time::advance(Duration::from_secs(10)).await;
     let calls = bank.calls.lock().len();
-    assert!(waiting_page(&world, &mut walk).await.0.is_err());
+    assert!(retried_page(&world, &mut range).await.0.is_err());
     assert_eq!(bank.calls.lock().len(), calls);
 }
 
@@ -252,11 +252,11 @@ async fn trades_come_account_after_account() {
     let broker = Arc::new(Simulated::broker(4, rows));
     let world = World::new(&[&broker]).await;
     let context = world.connection(&broker, &["a", "b", "empty"]);
-    let mut walk = world.trade_walk(&context);
+    let mut range = world.trades(&context);
     let mut pages = Vec::new();
     broker.fail_next([None, Some(UNAVAILABLE)]);
     loop {
-        match trade_page(&world, &mut walk).await {
+        match trade_page(&world, &mut range).await {
             Ok((ids, more)) => {
                 pages.push(ids.join(" "));
                 if !more {
@@ -267,15 +267,15 @@ async fn trades_come_account_after_account() {
         }
     }
     assert_eq!(pages, ["0 2 4 6", "failed", "8", "1 3 5 7", "9", ""]);
-    assert_eq!(trade_page(&world, &mut walk).await.unwrap(), (vec![], false));
+    assert_eq!(trade_page(&world, &mut range).await.unwrap(), (vec![], false));
 
     let span = DateFilter { from: Some(Bound::Instant(at(NOW - 3))), to: Some(Bound::Instant(at(NOW - 1))) };
     let account_id = Some(context.accounts[1].id);
-    let mut walk = world.reads.walk_trades(&world.caller, Arc::clone(&context), account_id, span).unwrap();
-    assert_eq!(trade_page(&world, &mut walk).await.unwrap(), (ids([1, 3]), false));
+    let mut range = world.reads.trade_range(&world.caller, Arc::clone(&context), account_id, span).unwrap();
+    assert_eq!(trade_page(&world, &mut range).await.unwrap(), (ids([1, 3]), false));
     let empty = DateFilter { from: span.to, to: span.from };
-    let mut walk = world.reads.walk_trades(&world.caller, Arc::clone(&context), None, empty).unwrap();
-    assert_eq!(trade_page(&world, &mut walk).await.unwrap(), (vec![], false));
+    let mut range = world.reads.trade_range(&world.caller, Arc::clone(&context), None, empty).unwrap();
+    assert_eq!(trade_page(&world, &mut range).await.unwrap(), (vec![], false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,16 +284,16 @@ async fn trades_that_change_meanwhile_fail_for_good() {
     let broker = Arc::new(Simulated::broker(4, rows));
     let world = World::new(&[&broker]).await;
     let context = world.connection(&broker, &["a"]);
-    let mut walk = world.trade_walk(&context);
+    let mut range = world.trades(&context);
     broker.fail_next([Some(UNAVAILABLE), Some(UNAVAILABLE)]);
     let mut first = Vec::new();
     let started = Instant::now();
-    walk.next_page_waiting(&mut || world.call(), &mut |row| first.push(row.symbol.to_string())).await.unwrap();
+    range.next_page_retrying(&mut || world.call(), &mut |_, row| first.push(row.symbol.to_string())).await.unwrap();
     assert_eq!((first, started.elapsed().as_secs()), (ids(0..4), 4));
     broker.post(Row::new("a", "new", NOW));
-    assert!(trade_page(&world, &mut walk).await.is_err());
+    assert!(trade_page(&world, &mut range).await.is_err());
     let started = Instant::now();
-    assert!(walk.next_page_waiting(&mut || world.call(), &mut |_| {}).await.is_err());
+    assert!(range.next_page_retrying(&mut || world.call(), &mut |_, _| {}).await.is_err());
     assert_eq!(started.elapsed(), Duration::ZERO);
     assert_eq!(broker.calls.lock().len(), 4, "not asked again");
 }
@@ -311,9 +311,9 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let seen = runtime.block_on(async {
             let (bank, world, context) = bank(rows_max, rows).await;
-            let (mut walk, mut seen, mut posted) = (world.walk(&context), Vec::new(), posted.into_iter().enumerate());
+            let (mut range, mut seen, mut posted) = (world.range(&context), Vec::new(), posted.into_iter().enumerate());
             loop {
-                let (ids, more) = page(&world, &mut walk).await.unwrap();
+                let (ids, more) = page(&world, &mut range).await.unwrap();
                 seen.extend(ids);
                 if !more {
                     return seen;

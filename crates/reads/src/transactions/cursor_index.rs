@@ -1,29 +1,29 @@
-//! Page map: turns the public `offset` of a transaction list into a cursor of the provider.
+//! Cursor index: turns the public `offset` of a transaction list into a cursor of the provider.
 //!
-//! It is kept in memory between the requests for one list. It holds cursors and row counts, never a row. Pure.
+//! It is kept in memory between the requests for one query. It holds cursors and row counts, never a row. Pure.
 
 use bellbird_domain::DateRange;
 use bellbird_providers::Cursor;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::list_maps::ListMap;
+use crate::cursor_cache::CachedIndex;
 
-/// Maximum number of cursors in one map: two million rows in windows of 200. Later cursors are not stored, so windows
+/// Maximum number of cursors in one index: two million rows in windows of 200. Later cursors are not stored, so windows
 /// beyond are read from the last stored cursor.
 const CURSORS_MAX: usize = 10_000;
 
 /// The start of a provider page.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PageCursor {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PageCursor {
     /// Number of matching rows before it.
-    pub row: u64,
+    pub(crate) row: u64,
     /// The provider's cursor. `None` for the start of the list, which is its newest row.
-    pub cursor: Option<Cursor>,
+    pub(crate) cursor: Option<Cursor>,
 }
 
 #[derive(Debug, Clone)]
-pub struct PageMap {
+pub(crate) struct CursorIndex {
     interval: DateRange,
     /// The timezone that decided which rows match.
     zone: TimeZone,
@@ -35,62 +35,54 @@ pub struct PageMap {
     end: Option<u64>,
 }
 
-impl PageMap {
-    /// Creates an empty map. `interval` is resolved once, so that all windows use the same instants. `as_of` is the
+impl CursorIndex {
+    /// Creates an empty index. `interval` is resolved once, so that all windows use the same instants. `as_of` is the
     /// current time.
-    #[must_use]
-    pub fn new(interval: DateRange, zone: TimeZone, as_of: Timestamp) -> Self {
+    pub(crate) fn new(interval: DateRange, zone: TimeZone, as_of: Timestamp) -> Self {
         Self { interval, zone, as_of, cursors: vec![PageCursor { row: 0, cursor: None }], counted: 0, end: None }
     }
 
-    #[must_use]
-    pub fn interval(&self) -> DateRange {
+    pub(crate) fn interval(&self) -> DateRange {
         self.interval
     }
 
-    #[must_use]
-    pub fn as_of(&self) -> Timestamp {
+    pub(crate) fn as_of(&self) -> Timestamp {
         self.as_of
     }
 
     /// Moves `as_of` to a row of the first window: clocks differ, and a row once shown stays in the list.
-    pub fn extend_as_of(&mut self, seen_at: Timestamp) {
+    pub(crate) fn extend_as_of(&mut self, seen_at: Timestamp) {
         self.as_of = self.as_of.max(seen_at);
     }
 
-    /// Whether the map was built for this timezone.
-    #[must_use]
-    pub fn is_in_zone(&self, zone: &TimeZone) -> bool {
+    /// Whether the index was built for this timezone.
+    pub(crate) fn is_in_zone(&self, zone: &TimeZone) -> bool {
         self.zone == *zone
     }
 
     /// Number of matching rows known so far.
-    #[must_use]
-    pub fn counted(&self) -> u64 {
+    pub(crate) fn counted(&self) -> u64 {
         self.counted
     }
 
     /// Total number of rows, once the end of the provider's list was reached.
-    #[must_use]
-    pub fn end(&self) -> Option<u64> {
+    pub(crate) fn end(&self) -> Option<u64> {
         self.end
     }
 
     /// The last known cursor at or before a row.
-    #[must_use]
-    pub fn nearest(&self, row: u64) -> PageCursor {
+    pub(crate) fn nearest(&self, row: u64) -> PageCursor {
         let behind = self.cursors.partition_point(|known| known.row <= row);
         self.cursors[behind.saturating_sub(1)].clone()
     }
 
     /// The last known cursor, where counting continues.
-    #[must_use]
-    pub fn frontier(&self) -> PageCursor {
+    pub(crate) fn frontier(&self) -> PageCursor {
         self.nearest(u64::MAX)
     }
 
     /// Stores that `row` matching rows lie before `cursor`.
-    pub fn learn(&mut self, row: u64, cursor: Cursor) {
+    pub(crate) fn learn(&mut self, row: u64, cursor: Cursor) {
         self.counted = self.counted.max(row);
         let at = self.cursors.partition_point(|known| known.row < row);
         let full = self.cursors.len() >= CURSORS_MAX;
@@ -105,18 +97,18 @@ impl PageMap {
     }
 
     /// Stores that the list ends after `rows` rows.
-    pub fn learn_end(&mut self, rows: u64) {
+    pub(crate) fn learn_end(&mut self, rows: u64) {
         self.counted = self.counted.max(rows);
         self.end = Some(rows);
     }
 
     /// Drops all cursors and counts. Needed when the provider no longer accepts a cursor.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         *self = Self::new(self.interval, self.zone.clone(), self.as_of);
     }
 }
 
-impl ListMap for PageMap {
+impl CachedIndex for CursorIndex {
     fn bytes(&self) -> usize {
         let cursor_bytes: usize =
             self.cursors.iter().filter_map(|known| known.cursor.as_ref()).map(|cursor| cursor.0.len()).sum();
@@ -131,9 +123,9 @@ mod tests {
 
     use super::*;
 
-    fn map() -> PageMap {
+    fn index() -> CursorIndex {
         let bound = Bound::parse("2026-01-01").unwrap();
-        PageMap::new(DateRange { from: bound, to: bound }, TimeZone::UTC, Timestamp::UNIX_EPOCH)
+        CursorIndex::new(DateRange { from: bound, to: bound }, TimeZone::UTC, Timestamp::UNIX_EPOCH)
     }
 
     fn cursor(name: impl ToString) -> Cursor {
@@ -142,43 +134,43 @@ mod tests {
 
     #[test]
     fn finds_the_nearest_cursor() {
-        let mut map = map();
-        map.learn(200, cursor("a"));
-        map.learn(1_200, cursor("b"));
-        map.learn(400, cursor("c"));
+        let mut index = index();
+        index.learn(200, cursor("a"));
+        index.learn(1_200, cursor("b"));
+        index.learn(400, cursor("c"));
         for (row, expected) in [(0, 0), (199, 0), (200, 200), (399, 200), (400, 400), (1_199, 400), (9_999, 1_200)] {
-            assert_eq!(map.nearest(row).row, expected, "{row}");
+            assert_eq!(index.nearest(row).row, expected, "{row}");
         }
-        assert_eq!(map.counted(), 1_200);
-        assert_eq!(map.end(), None);
-        map.learn_end(1_250);
-        assert_eq!(map.counted(), 1_250);
-        assert_eq!(map.end(), Some(1_250));
-        map.reset();
-        assert_eq!(map.nearest(9_999), PageCursor { row: 0, cursor: None });
-        assert_eq!(map.counted(), 0);
-        assert_eq!(map.end(), None);
+        assert_eq!(index.counted(), 1_200);
+        assert_eq!(index.end(), None);
+        index.learn_end(1_250);
+        assert_eq!(index.counted(), 1_250);
+        assert_eq!(index.end(), Some(1_250));
+        index.reset();
+        assert_eq!(index.nearest(9_999), PageCursor { row: 0, cursor: None });
+        assert_eq!(index.counted(), 0);
+        assert_eq!(index.end(), None);
     }
 
     #[test]
     fn empty_pages_move_a_cursor_but_not_the_start() {
-        let mut map = map();
-        map.learn(0, cursor("behind an empty first page"));
-        assert_eq!(map.nearest(0), PageCursor { row: 0, cursor: None });
-        map.learn(200, cursor("a"));
-        map.learn(200, cursor("behind an empty page"));
-        assert_eq!(map.nearest(200).cursor, Some(cursor("behind an empty page")));
+        let mut index = index();
+        index.learn(0, cursor("behind an empty first page"));
+        assert_eq!(index.nearest(0), PageCursor { row: 0, cursor: None });
+        index.learn(200, cursor("a"));
+        index.learn(200, cursor("behind an empty page"));
+        assert_eq!(index.nearest(200).cursor, Some(cursor("behind an empty page")));
     }
 
     proptest! {
         /// Model: the largest learned row at or before the requested one.
         #[test]
         fn nearest_agrees_with_a_scan(rows in prop::collection::vec(1_u64..1_000, 0..40), requested in 0_u64..1_100) {
-            let mut map = map();
-            for row in &rows { map.learn(*row, cursor(row)); }
+            let mut index = index();
+            for row in &rows { index.learn(*row, cursor(row)); }
             let expected = rows.iter().copied().filter(|row| *row <= requested).max().unwrap_or(0);
-            prop_assert_eq!(map.nearest(requested).row, expected);
-            prop_assert_eq!(map.counted(), rows.iter().copied().max().unwrap_or(0));
+            prop_assert_eq!(index.nearest(requested).row, expected);
+            prop_assert_eq!(index.counted(), rows.iter().copied().max().unwrap_or(0));
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Trades map: turns the public `offset` of a merged list of trades into an offset for each account.
+//! Cursor index of trades: turns the public `offset` of a merged list of trades into an offset for each account.
 //!
-//! It is kept in memory between the requests for one list. It holds row numbers, never a row. Pure.
+//! It is kept in memory between the requests for one query. It holds row numbers, never a row. Pure.
 
 use bellbird_domain::AccountId;
 use jiff::tz::TimeZone;
 
-use crate::list_maps::ListMap;
+use crate::cursor_cache::CachedIndex;
 
-/// Maximum number of cursors in one map. Later ones are not stored, so windows beyond start at the last stored one.
+/// Maximum number of cursors in one index. Later ones are not stored, so windows beyond start at the last stored one.
 const CURSORS_MAX: usize = 10_000;
 
 #[derive(Debug)]
-pub(crate) struct TradesMap {
+pub(crate) struct TradeCursorIndex {
     accounts: Vec<AccountId>,
     /// The timezone that decided which rows match.
     zone: TimeZone,
@@ -19,13 +19,13 @@ pub(crate) struct TradesMap {
     cursors: Vec<(u64, Box<[u64]>)>,
 }
 
-impl TradesMap {
+impl TradeCursorIndex {
     pub(crate) fn new(accounts: Vec<AccountId>, zone: TimeZone) -> Self {
         let start = vec![0; accounts.len()].into();
         Self { accounts, zone, cursors: vec![(0, start)] }
     }
 
-    /// Whether the map was built for these accounts, in this order, and this timezone.
+    /// Whether the index was built for these accounts, in this order, and this timezone.
     pub(crate) fn is_for(&self, accounts: &[AccountId], zone: &TimeZone) -> bool {
         self.accounts == accounts && self.zone == *zone
     }
@@ -53,7 +53,7 @@ impl TradesMap {
     }
 }
 
-impl ListMap for TradesMap {
+impl CachedIndex for TradeCursorIndex {
     fn bytes(&self) -> usize {
         let cursor_bytes = size_of::<(u64, Box<[u64]>)>() + self.accounts.len() * size_of::<u64>();
         size_of::<Self>() + self.accounts.len() * size_of::<AccountId>() + self.cursors.len() * cursor_bytes

@@ -1,4 +1,4 @@
-//! When a page that failed is read again, and when its walk gives up.
+//! When a page that failed is read again, and when its range gives up.
 
 use std::time::Duration;
 
@@ -15,33 +15,33 @@ const WAIT: Duration = Duration::from_secs(2);
 const WAIT_MIN: Duration = Duration::from_secs(1);
 /// All attempts and waits of one page. A used-up budget of calls refills within a minute.
 const PAGE_MAX: Duration = Duration::from_secs(120);
-/// All pages of a walk that waits: 2,000 pages, with a budget of 300 calls a minute, take seven minutes.
-pub(super) const WALK_MAX: Duration = Duration::from_secs(3_600);
+/// All pages of a range that is retried: 2,000 pages, with a budget of 300 calls a minute, take seven minutes.
+pub(super) const RANGE_MAX: Duration = Duration::from_secs(3_600);
 
-/// The patience for one page.
-pub struct Patience {
+/// The attempts and waits that are left for one page.
+pub struct RetryBudget {
     failed: u32,
     until: Instant,
 }
 
-impl Default for Patience {
+impl Default for RetryBudget {
     fn default() -> Self {
         Self { failed: 0, until: Instant::now() + PAGE_MAX }
     }
 }
 
-impl Patience {
-    /// `walk_until` is the end of the whole walk. Fails if that has passed.
-    pub(super) fn new(walk_until: Instant) -> Result<Self, Error> {
+impl RetryBudget {
+    /// `range_until` is the end of the whole range. Fails if that has passed.
+    pub(super) fn new(range_until: Instant) -> Result<Self, Error> {
         let now = Instant::now();
-        if now >= walk_until {
+        if now >= range_until {
             return Err(Error::Deadline);
         }
-        Ok(Self { failed: 0, until: walk_until.min(now + PAGE_MAX) })
+        Ok(Self { failed: 0, until: range_until.min(now + PAGE_MAX) })
     }
 
     /// Waits until another attempt may succeed. Returns the error if there is no further attempt. A used-up budget of
-    /// calls is waited for and is no failed attempt, because no call was made.
+    /// calls is waited for and does not count as a failed attempt, because no call was made.
     pub(super) async fn wait(&mut self, error: Error) -> Result<(), Error> {
         if !error.is_transient() {
             return Err(error);
@@ -50,7 +50,7 @@ impl Patience {
         if self.wait_until_next(is_budget, error.retry_after().unwrap_or(WAIT)).await { Ok(()) } else { Err(error) }
     }
 
-    /// As `wait`, for reads that are no walk.
+    /// As `wait`, for other reads than ranges.
     pub async fn wait_for_read(&mut self, error: ReadError) -> Result<(), ReadError> {
         let (is_budget, wait) = match error {
             ReadError::BudgetUsedUp { retry_after } => (true, retry_after),

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use bellbird_domain::{Account, AccountId, Trade};
+use bellbird_providers::pages::{TradeList, TradePages};
 use bellbird_providers::{Error, TradeQuery};
 use jiff::Timestamp;
 
-use super::Source;
+use super::MergedQuery;
 
 /// Position of an exhausted list. Nothing is fetched from there.
 const END: u64 = u64::MAX;
@@ -14,25 +15,23 @@ const END: u64 = u64::MAX;
 /// A row inside the date range.
 struct Row {
     /// Number in the provider's list.
-    at: u64,
+    number: u64,
     instant: Timestamp,
     json: Vec<u8>,
 }
 
-pub(super) struct Stream<'a> {
+pub(super) struct AccountTrades<'a> {
     account: &'a Account,
     buffered: VecDeque<Row>,
-    /// Number of the first row that was not fetched yet.
-    next: u64,
-    /// Number of rows in the provider's list, once known.
-    total: Option<u64>,
+    /// At the first row that was not fetched yet.
+    pages: TradePages,
     /// Whether no row of the last page was inside the range. Then the largest page needs the fewest calls.
     is_last_page_empty: bool,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> AccountTrades<'a> {
     pub(super) fn new(account: &'a Account) -> Self {
-        Self { account, buffered: VecDeque::new(), next: 0, total: None, is_last_page_empty: false }
+        Self { account, buffered: VecDeque::new(), pages: TradePages::default(), is_last_page_empty: false }
     }
 
     pub(super) fn account_id(&self) -> AccountId {
@@ -42,13 +41,12 @@ impl<'a> Stream<'a> {
     /// Continues at a row of the provider's list.
     pub(super) fn seek(&mut self, position: u64) {
         self.buffered.clear();
-        self.next = position;
-        self.total = (position == END).then_some(END);
+        self.pages = if position == END { TradePages::at_end() } else { TradePages::at(position) };
     }
 
     /// Number of the next row.
     pub(super) fn position(&self) -> u64 {
-        if self.is_exhausted() { END } else { self.buffered.front().map_or(self.next, |row| row.at) }
+        if self.is_exhausted() { END } else { self.buffered.front().map_or(self.pages.row(), |row| row.number) }
     }
 
     /// Instant of the next row, if it is buffered.
@@ -58,7 +56,7 @@ impl<'a> Stream<'a> {
 
     /// Whether no row follows.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.buffered.is_empty() && self.total.is_some_and(|total| self.next >= total)
+        self.buffered.is_empty() && self.pages.is_ended()
     }
 
     /// Whether the next row is buffered or known not to exist.
@@ -72,7 +70,7 @@ impl<'a> Stream<'a> {
     }
 
     pub(super) fn total(&self) -> u64 {
-        self.total.unwrap_or(0)
+        self.pages.total().unwrap_or(0)
     }
 
     /// Number of rows in the provider's list from a position on.
@@ -81,23 +79,22 @@ impl<'a> Stream<'a> {
     }
 
     /// Fetches the next page and buffers the rows inside the range.
-    pub(super) async fn fetch(&mut self, source: &Source<'_>, rows: u32) -> Result<(), Error> {
-        let query = TradeQuery { account: self.account, span: source.span, zone: source.zone };
-        let (first, buffered) = (self.next, &mut self.buffered);
-        let mut sink = |at: u64, trade: Trade<'_>| {
-            if !source.span.contains(trade.time, source.zone) {
-                return;
-            }
+    pub(super) async fn fetch(&mut self, query: &MergedQuery<'_>, rows: u32) -> Result<(), Error> {
+        let MergedQuery { brokerage: provider, call, credentials, span, zone, write } = *query;
+        let query = TradeQuery { account: self.account, span, zone };
+        let list = TradeList { provider, credentials, query, until: None };
+        let buffered = &mut self.buffered;
+        let mut sink = |number: u64, trade: Trade<'_>| {
             let mut json = Vec::new();
-            (source.write)(&trade, &mut json);
-            buffered.push_back(Row { at: first + at, instant: trade.time.instant(), json });
+            write(&trade, &mut json);
+            buffered.push_back(Row { number, instant: trade.time.instant(), json });
         };
-        let rows = if self.is_last_page_empty { source.brokerage.trades_rows_max() } else { rows };
-        let page = source.brokerage.trades(source.call, source.credentials, &query, first, rows, &mut sink).await?;
-        self.next = first + page.rows;
+        let rows = if self.is_last_page_empty { u32::MAX } else { rows };
+        // A window is read again and again, so its list may have changed since the page before.
+        let mut pages = TradePages::at(self.pages.row());
+        pages.next(&list, call, rows, &mut sink).await?;
+        self.pages = pages;
         self.is_last_page_empty = self.buffered.is_empty();
-        // An empty page is the end, whatever the total says.
-        self.total = Some(if page.rows == 0 { page.total.min(first) } else { page.total.max(self.next) });
         Ok(())
     }
 }

@@ -1,0 +1,193 @@
+//! The cursor indexes of all queries that clients page through, by API key.
+//!
+//! Each API key has a few indexes of its own and a share of the memory, so that a client that makes many queries pushes
+//! out its own indexes before those of others. A query whose index is lost is read from its first row again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_domain::{AccountId, ConnectionId, DateFilter, KeyId};
+use bellbird_limits::Expiring;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+
+/// Time to live of an index after its last use.
+const TTL: Duration = Duration::from_secs(600);
+/// Maximum size in bytes of all indexes of one kind (transactions or trades).
+pub(crate) const BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Indexes of one API key. Further ones replace the least recently used.
+const KEY_INDEXES_MAX: usize = 32;
+/// Maximum size in bytes of the indexes of one API key. Its last used index is kept, whatever its size.
+const KEY_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// A query that a client pages through: the API key, the connection and the filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct QueryKey {
+    pub key_id: KeyId,
+    pub connection_id: ConnectionId,
+    /// `None` for all accounts.
+    pub account_id: Option<AccountId>,
+    pub span: DateFilter,
+}
+
+/// An index whose size is known.
+pub(crate) trait CachedIndex {
+    /// Approximate size in memory.
+    fn bytes(&self) -> usize;
+}
+
+struct Entry<I> {
+    query: QueryKey,
+    index: Arc<Mutex<I>>,
+    used_at: Timestamp,
+    /// As last measured.
+    bytes: usize,
+}
+
+/// The indexes of one API key, the most recently used last.
+struct KeyIndexes<I>(Vec<Entry<I>>);
+
+impl<I: CachedIndex> KeyIndexes<I> {
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|entry| entry.bytes + size_of::<Entry<I>>()).sum()
+    }
+
+    fn take(&mut self, query: &QueryKey) -> Option<Entry<I>> {
+        let at = self.0.iter().position(|entry| entry.query == *query)?;
+        Some(self.0.remove(at))
+    }
+
+    fn push(&mut self, entry: Entry<I>) {
+        self.0.push(entry);
+        while self.0.len() > KEY_INDEXES_MAX || (self.0.len() > 1 && self.bytes() > KEY_BYTES_MAX) {
+            self.0.remove(0);
+        }
+    }
+}
+
+pub(crate) struct CursorCache<I>(Expiring<KeyId, Arc<Mutex<KeyIndexes<I>>>>);
+
+impl<I: CachedIndex + Send + 'static> CursorCache<I> {
+    pub(crate) fn new() -> Self {
+        let bytes_of = |_: &KeyId, indexes: &Arc<Mutex<KeyIndexes<I>>>| indexes.lock().bytes();
+        Self(Expiring::with_lru(TTL, BYTES_MAX, bytes_of))
+    }
+
+    /// The index of a query, if it was used recently.
+    pub(crate) fn find(&self, query: &QueryKey, now: Timestamp) -> Option<Arc<Mutex<I>>> {
+        let indexes = self.0.renew(&query.key_id, now)?;
+        let mut indexes = indexes.lock();
+        let entry = indexes.take(query)?;
+        if now.duration_since(entry.used_at) >= SignedDuration::try_from(TTL).unwrap_or(SignedDuration::MAX) {
+            return None;
+        }
+        let index = Arc::clone(&entry.index);
+        indexes.push(Entry { used_at: now, ..entry });
+        Some(index)
+    }
+
+    /// Replaces the index of a query.
+    pub(crate) fn insert(&self, query: QueryKey, index: I, now: Timestamp) -> Arc<Mutex<I>> {
+        let bytes = index.bytes();
+        let index = Arc::new(Mutex::new(index));
+        let indexes = self.0.renew_or_insert_with(query.key_id, now, || Arc::new(Mutex::new(KeyIndexes(Vec::new()))));
+        let mut indexes = indexes.lock();
+        indexes.take(&query);
+        indexes.push(Entry { query, index: Arc::clone(&index), used_at: now, bytes });
+        index
+    }
+
+    /// Measures the index of a query again: it has grown since [`Self::find`] or [`Self::insert`].
+    pub(crate) fn measure(&self, query: &QueryKey, now: Timestamp) {
+        let Some((indexes, _)) = self.0.get(&query.key_id, now) else { return };
+        {
+            let mut indexes = indexes.lock();
+            let Some(entry) = indexes.take(query) else { return };
+            let bytes = entry.index.lock().bytes();
+            indexes.push(Entry { bytes, ..entry });
+        }
+        // Weighs the indexes of the key.
+        self.0.renew(&query.key_id, now);
+    }
+
+    pub(crate) fn remove_connection(&self, connection_id: ConnectionId) {
+        for indexes in self.0.values() {
+            indexes.lock().0.retain(|entry| entry.query.connection_id != connection_id);
+        }
+    }
+
+    pub(crate) fn purge_expired(&self) {
+        self.0.purge_expired();
+    }
+
+    /// The size of all indexes, as last measured.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bellbird_domain::Bound;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    /// An index of so many bytes.
+    struct Sized(usize);
+
+    impl CachedIndex for Sized {
+        fn bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    fn query(key_id: KeyId, number: i64) -> QueryKey {
+        let to = Some(Bound::Instant(Timestamp::from_second(number).unwrap()));
+        QueryKey { key_id, connection_id: ConnectionId::new(), account_id: None, span: DateFilter { from: None, to } }
+    }
+
+    #[test]
+    fn many_queries_of_one_key_leave_the_indexes_of_others() {
+        let indexes = CursorCache::new();
+        let mine = query(KeyId::new(), 0);
+        indexes.insert(mine, Sized(1_000), NOW);
+        let other = KeyId::new();
+        let queries: Vec<QueryKey> = (0..10_000).map(|number| query(other, number)).collect();
+        for query in &queries {
+            indexes.insert(*query, Sized(1_000), NOW).lock().0 = 100_000;
+            indexes.measure(query, NOW);
+        }
+        assert!(indexes.find(&mine, NOW).is_some());
+        let left: Vec<&QueryKey> = queries.iter().filter(|query| indexes.find(query, NOW).is_some()).collect();
+        assert_eq!(left, queries[9_980..].iter().collect::<Vec<_>>(), "20 of 100 kB are 2 MB");
+    }
+
+    #[test]
+    fn size_is_bounded_after_indexes_have_grown() {
+        let indexes = CursorCache::new();
+        for number in 0..200 {
+            let query = query(KeyId::new(), number);
+            indexes.insert(query, Sized(300), NOW).lock().0 = 1024 * 1024;
+            indexes.measure(&query, NOW);
+        }
+        let bytes = indexes.bytes();
+        assert!((BYTES_MAX / 2..=BYTES_MAX).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn an_index_expires_after_its_last_use() {
+        let indexes = CursorCache::new();
+        let key_id = KeyId::new();
+        let (one, two) = (query(key_id, 1), query(key_id, 2));
+        indexes.insert(one, Sized(1), NOW);
+        let at = |second| Timestamp::from_second(second).unwrap();
+        indexes.insert(two, Sized(2), at(599));
+        assert!(indexes.find(&one, at(599)).is_some());
+        assert!(indexes.find(&one, at(1_198)).is_some());
+        assert!(indexes.find(&two, at(1_199)).is_none(), "the key was used since, the query was not");
+        indexes.remove_connection(one.connection_id);
+        assert!(indexes.find(&one, at(1_199)).is_none());
+    }
+}
