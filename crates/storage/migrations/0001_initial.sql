@@ -95,28 +95,6 @@ CREATE TABLE connections (
 
     -- Providers list accounts late. Until then, a refresh deletes no account.
     backfill_ends_at INTEGER,
-    -- When the last successful sync started, which is the end of its date range, and the start of that range.
-    synced_at INTEGER,
-    covered_from INTEGER,
-    -- Since when an account was missing that is listed again. The next sync reads from there. NULL: none returned since
-    -- the last one.
-    absent_since INTEGER,
-    -- The newest row that a sync has read. The provider may have no later rows yet.
-    newest_row_at INTEGER,
-    -- Since when the provider may be loading older rows: when the connection was linked or last renewed, or when the
-    -- first rows came after a silence.
-    rows_backfill_began_at INTEGER NOT NULL,
-    -- A sync too large for one run has not read the part of its date range up to this time. NULL: it has read all.
-    unread_to INTEGER,
-    -- If set: it has not read the accounts after this one, by id.
-    unread_after_account TEXT,
-    -- Rows that the last sync could not read: how many, why the oldest of them, as one word, and when that one was.
-    unreadable_rows INTEGER NOT NULL DEFAULT 0,
-    unreadable_reason TEXT,
-    unreadable_since INTEGER,
-    -- Counts the finished syncs. Fingerprints name a sync by its number.
-    sync_sequence INTEGER NOT NULL DEFAULT 0,
-
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -125,6 +103,35 @@ CREATE UNIQUE INDEX connections_provider_connection ON connections (provider, pr
 CREATE INDEX connections_provider_user ON connections (provider, provider_user_digest);
 -- Counts them, and finds the few that must be reconnected.
 CREATE INDEX connections_status ON connections (status, provider);
+
+-- What is known of the syncs of a connection. It has a row from its import on.
+CREATE TABLE syncs (
+    user_id TEXT NOT NULL,
+    connection_id TEXT NOT NULL,
+    -- Counts the finished syncs. Fingerprints name a sync by its number.
+    sequence INTEGER NOT NULL DEFAULT 0,
+    -- When the last successful sync started, which is the end of its date range, and the start of that range.
+    synced_at INTEGER,
+    covered_from INTEGER,
+    -- The newest row that a sync has read. The provider may have no later rows yet.
+    newest_row_at INTEGER,
+    -- Since when the provider may be loading older rows: when the connection was linked or last renewed, or when the
+    -- first rows came after a gap.
+    rows_backfill_began_at INTEGER NOT NULL,
+    -- An account that is listed again was missing since then (accounts.missing_since), so the next sync reads from
+    -- there. NULL: none has returned since the last one.
+    reread_from INTEGER,
+    -- A sync too large for one run has not read the part of its date range up to this time. NULL: it has read all.
+    unread_to INTEGER,
+    -- If set: it has not read the accounts after this one, by id.
+    unread_after_account TEXT,
+    -- Rows that the last sync could not read: how many, why the oldest of them, as one word, and when that one was.
+    unreadable_rows INTEGER NOT NULL DEFAULT 0,
+    unreadable_reason TEXT,
+    unreadable_since INTEGER,
+    PRIMARY KEY (user_id, connection_id),
+    FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE accounts (
     user_id TEXT NOT NULL,

@@ -48,7 +48,7 @@ pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
 pub use connections::overview::{BrokenConnection, ConnectionCount};
 pub use connections::removals::PendingRemoval;
-pub use connections::syncs::{DegradedConnection, FinishedSync, SyncProgress, SyncState, UnreadRange, UnreadableRows};
+pub use connections::syncs::{DegradedConnection, FinishedSync, SyncState, UnreadRange, UnreadableRows};
 pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
 pub use instances::{INSTANCE_TIMEOUT, InstanceRecord, NewInstance};
