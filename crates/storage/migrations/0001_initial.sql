@@ -19,7 +19,8 @@ CREATE TABLE users (
     plan TEXT NOT NULL,
     -- IANA name. NULL: the default zone.
     timezone TEXT,
-    -- Each change of plan, timezone, connections, credentials or accounts raises it, which invalidates cached answers.
+    -- Each change of plan, timezone, connections, credentials or accounts raises it, which invalidates cached
+    -- responses.
     revision INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     PRIMARY KEY (id)
@@ -158,7 +159,7 @@ CREATE INDEX accounts_name ON accounts (user_id, name, id);
 CREATE INDEX accounts_provider_account ON accounts (provider_account_id);
 
 -- Work that outlives a request. The transaction that adds or deletes a subject adds or deletes its jobs. Kinds and
--- subjects: `job_kinds` in src/jobs.rs.
+-- subjects: `job_kinds` in src/jobs/mod.rs.
 CREATE TABLE jobs (
     -- The nil UUID: a job of no user. So there is no foreign key.
     user_id TEXT NOT NULL,
@@ -177,7 +178,7 @@ CREATE TABLE jobs (
     fence INTEGER,
     -- Runs since the last success.
     attempts INTEGER NOT NULL DEFAULT 0,
-    -- A message of ours for the operator, never the provider's text. NULL: the last run did not fail.
+    -- Our message for the operator, never the provider's text. NULL: the last run did not fail.
     last_error TEXT,
     PRIMARY KEY (user_id, kind, subject)
 ) STRICT, WITHOUT ROWID;
@@ -219,7 +220,7 @@ CREATE TABLE fingerprints (
 -- PostgreSQL: ALTER TABLE fingerprints ALTER COLUMN entries SET STORAGE EXTERNAL;
 -- PostgreSQL: ALTER TABLE fingerprints SET (toast_tuple_target = 8160);
 
--- All sealed values, so that other reads touch no secret and key rotation walks one table. User, purpose and subject
+-- All sealed values, so that other reads touch no secret and key rotation reads one table. User, purpose and subject
 -- are authenticated with the value. The transaction that deletes a subject deletes its secret.
 --
 -- purpose          subject           value
@@ -280,7 +281,7 @@ CREATE TABLE link_sessions (
     connections TEXT NOT NULL DEFAULT '',
     -- How the session ended, as one word.
     outcome TEXT,
-    -- Why it failed: a sentence of ours for the user. NULL: it did not fail.
+    -- Why it failed: our sentence for the user. NULL: it did not fail.
     failure_reason TEXT,
     created_at INTEGER NOT NULL,
     -- A later callback is rejected.
@@ -409,7 +410,7 @@ CREATE TABLE webhook_deliveries (
     next_attempt_at INTEGER,
     -- NULL while pending or waiting.
     ended_at INTEGER,
-    -- HTTP status of the last attempt. NULL: no answer.
+    -- HTTP status of the last attempt. NULL: no response.
     last_status INTEGER,
     last_error TEXT,
     last_duration_ms INTEGER,
@@ -422,7 +423,7 @@ CREATE INDEX webhook_deliveries_due ON webhook_deliveries (user_id, endpoint_id,
 CREATE INDEX webhook_deliveries_open ON webhook_deliveries (user_id, endpoint_id, sync_run_id, chunk)
     WHERE ended_at IS NULL;
 
--- Never holds a body, neither of a request nor of an answer. A delivery that succeeded at its first attempt has no row
+-- Never holds a body, neither of a request nor of a response. A delivery that succeeded at its first attempt has no row
 -- here: its own columns hold that attempt.
 CREATE TABLE webhook_attempts (
     user_id TEXT NOT NULL,
@@ -433,7 +434,7 @@ CREATE TABLE webhook_attempts (
     attempt INTEGER NOT NULL,
     attempted_at INTEGER NOT NULL,
     duration_ms INTEGER NOT NULL,
-    -- HTTP status. NULL: no answer.
+    -- HTTP status. NULL: no response.
     status INTEGER,
     error TEXT,
     PRIMARY KEY (user_id, endpoint_id, id)

@@ -5,9 +5,9 @@
 //! is too large for one.
 //!
 //! A run loads what is known of the connection's syncs ([`SyncState`]), plans from that what to read (`plan.rs`), reads
-//! it (`pull.rs`), finds what is new or changed (`changes.rs`), and says what is known afterwards (`plan.rs` again). That
-//! state, the fingerprints, events and deliveries commit in one transaction at its end. So an interrupted run is simply
-//! repeated: no change is missed, and none is reported twice.
+//! it (`pull.rs`), finds what is new or changed (`changes.rs`), and says what is known afterwards (`plan.rs` again).
+//! That state, the fingerprints, events and deliveries commit in one transaction at its end. So an interrupted run is
+//! simply repeated: no change is missed, and none is reported twice.
 
 mod changes;
 mod plan;
@@ -31,7 +31,8 @@ use crate::{Connections, ConnectionsError};
 use plan::SyncPlan;
 use pull::{Pull, Pulled};
 
-/// For the provider calls of one run. Longer than [`SyncSettings::run_time`], so that the page being read can be finished.
+/// For the provider calls of one run. Longer than [`SyncSettings::run_time`], so that the page being read can be
+/// finished.
 const SYNC_DEADLINE: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_secs(60);
 /// How long a caller waits for another process that is syncing the connection: longer than [`SYNC_DEADLINE`].

@@ -1,5 +1,5 @@
-//! Stores the result of a sync: a job (see `jobs.rs`) that reads the transactions or trades of a date range, and
-//! reports new and changed ones in webhook events.
+//! Stores what is known of the syncs of a connection, and the result of each: a job (see `jobs/mod.rs`) that reads the
+//! transactions or trades of a date range, and reports new and changed ones in webhook events.
 
 use bellbird_domain::{AccountId, ConnectionId, EventType, Fingerprint, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -172,10 +172,8 @@ impl Syncs<'_> {
             status_change: None,
             now: finished.started_at,
         };
-        let (lock, held) = (user_lock(user), jobs::held(claim));
-        let insert_events =
-            webhook_events::insert_events(&origin, events, &row_digests, finished.first_attempt_at);
-        let mut statements = [vec![lock, held], insert_events].concat();
+        let mut statements = vec![user_lock(user), jobs::held(claim)];
+        statements.extend(webhook_events::insert_events(&origin, events, &row_digests, finished.first_attempt_at));
         statements.push(save(claim, finished));
         if let Some(entries) = &entries {
             statements.push(fingerprints::store(claim, entries));
@@ -188,12 +186,7 @@ impl Syncs<'_> {
 }
 
 /// Adds what is known of the syncs of a new connection, or begins the backfill of a renewed one again.
-pub(crate) async fn begin_backfill(
-    tx: &mut Tx,
-    user: UserId,
-    connection: ConnectionId,
-    now: Timestamp,
-) -> Result<()> {
+pub(crate) async fn begin_backfill(tx: &mut Tx, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
     tx.run(INSERT, params![user, connection, now]).await.map(|_| ())
 }
 

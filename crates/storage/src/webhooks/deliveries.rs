@@ -1,8 +1,8 @@
 //! Claims endpoints with due deliveries, and records the outcome of each attempt. A delivery is one webhook event for
 //! one endpoint.
 //!
-//! The holder of a claim has a lease and a fence, as of a job (see `jobs.rs`), so that only one instance at a time sends
-//! to an endpoint. The fence of an endpoint is a counter, because its row outlives all claims.
+//! The holder of a claim has a lease and a fence, as of a job (see `jobs/mod.rs`), so that only one instance at a time
+//! sends to an endpoint. The fence of an endpoint is a counter, because its row outlives all claims.
 
 use bellbird_domain::{ApiVersion, EndpointId, EventId, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -26,7 +26,7 @@ macro_rules! due {
     };
 }
 
-/// Claims up to `$3` due rows until `$2`, as in `jobs.rs`.
+/// Claims up to `$3` due rows until `$2`, as in `jobs/mod.rs`.
 macro_rules! claim_due {
     ($health:literal, $lock:literal) => {
         concat!(
@@ -209,7 +209,7 @@ pub struct FinishedAttempt {
     /// The start of the attempt.
     pub at: Timestamp,
     pub duration_ms: u32,
-    /// HTTP status. None: no answer.
+    /// HTTP status. None: no response.
     pub status: Option<u16>,
     /// A few words, never the provider's or the endpoint's text.
     pub error: Option<&'static str>,
@@ -243,8 +243,8 @@ impl Deliveries<'_> {
         self.0.db.all(LIST_DUE, values, due_delivery).await
     }
 
-    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of `storage.deliveries().list_due`. Empty
-    /// if the lease was lost or ends before `lease_after`. Costs less than listing the deliveries.
+    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of [`Self::list_due`]. Empty if the
+    /// lease was lost or ends before `lease_after`. Costs less than listing the deliveries.
     pub async fn list_due_ids(
         self,
         claim: &ClaimedEndpoint,
@@ -284,8 +284,7 @@ impl Deliveries<'_> {
         Ok(self.0.db.batch(&statements).await?[0].is_some())
     }
 
-    /// As `storage.endpoints().disable`, for the holder of a claim. Returns false as
-    /// `storage.deliveries().finish_attempts` does.
+    /// As `storage.endpoints().disable`, for the holder of a claim. Returns false as [`Self::finish_attempts`] does.
     pub async fn disable_endpoint(self, claim: &ClaimedEndpoint, reason: &str, now: Timestamp) -> Result<bool> {
         let (user, endpoint) = (claim.user_id, claim.endpoint_id);
         let disable = DISABLE.with(named![user = user, endpoint = endpoint, fence = claim.fence, reason = reason]);
@@ -299,7 +298,7 @@ impl Deliveries<'_> {
         Ok(true)
     }
 
-    /// Releases the claim. Returns false as `storage.deliveries().finish_attempts` does.
+    /// Releases the claim. Returns false as [`Self::finish_attempts`] does.
     pub async fn release_endpoint(self, claim: &ClaimedEndpoint, now: Timestamp) -> Result<bool> {
         let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
         let lock = LOCK_CLAIMED.with(named![user = user, endpoint = endpoint, fence = fence]);

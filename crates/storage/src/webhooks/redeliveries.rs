@@ -84,7 +84,7 @@ pub struct PingResult<'a> {
     /// When the ping was sent.
     pub at: Timestamp,
     pub duration_ms: u32,
-    /// HTTP status. None: no answer.
+    /// HTTP status. None: no response.
     pub status: Option<u16>,
     /// A few words.
     pub error: Option<&'a str>,

@@ -68,8 +68,8 @@ macro_rules! insert_event {
                 date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint,
                 connection_status, previous_status, provider, institution_name, last_refreshed_at)
             SELECT :user, :id, :connection, :run, :event_type, :now,
-                :date_range_from, :date_range_to, :row_digests, :new_count, :updated_count, :chunk, :total_chunks, :row_hint,
-                :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at",
+                :date_range_from, :date_range_to, :row_digests, :new_count, :updated_count, :chunk, :total_chunks,
+                :row_hint, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at",
             $($condition),*
         )
     };
@@ -316,9 +316,11 @@ pub(crate) fn insert_events<'a>(
         .collect();
     let (user, event_type) = (origin.user, origin.event_type.as_str());
     statements.push((NOTIFY, params![user, event_type, first.id, first_attempt_at].to_vec()));
-    statements.extend(events.iter().map(|new| {
-        (INSERT_DELIVERIES, params![user, new.id, first_attempt_at, ENDPOINT_DISABLED].to_vec())
-    }));
+    statements.extend(
+        events
+            .iter()
+            .map(|new| (INSERT_DELIVERIES, params![user, new.id, first_attempt_at, ENDPOINT_DISABLED].to_vec())),
+    );
     statements
 }
 

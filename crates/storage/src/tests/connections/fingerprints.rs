@@ -4,8 +4,7 @@ use bellbird_domain::{ConnectionId, Digest, EventType, Fingerprint, UserId};
 use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::{
-    chunk, connection_to_sync, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync,
-    state_after,
+    chunk, connection_to_sync, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync, state_after,
 };
 use crate::tests::support::{at, both};
 use crate::{FinishedSync, SealError, Sealer, Storage, StorageError, SyncState};

@@ -6,7 +6,7 @@ use bellbird_domain::{AccountId, ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::tests::fixtures::{empty_sync, start_sync, state_after};
-use crate::tests::job_fixtures::ids;
+use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
 use crate::{ClaimedJob, FinishedSync, NewAccount, NewConnection, Storage, SyncState};
 

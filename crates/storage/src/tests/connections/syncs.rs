@@ -6,10 +6,10 @@ use bellbird_domain::{AccountId, ConnectionId, EventType, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::tests::fixtures::{
-    chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync,
-    state_after, wait_for_lock_waiters,
+    chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync, state_after,
+    wait_for_lock_waiters,
 };
-use crate::tests::job_fixtures::ids;
+use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, connect, credentials, new_connection, on_postgres};
 use crate::{
     ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, NewConnection, NewWebhookEvent, Storage,
@@ -390,7 +390,7 @@ both! {
 
 /// While the sync waits for the job's row, another task claims it.
 #[test]
-fn lease_lost_while_the_sync_ends_changes_nothing() {
+fn postgres_keeps_no_part_of_a_sync_that_lost_its_lease() {
     on_postgres(async |db| {
         let user = db.user("a@x").await.id;
         endpoint(db, user, &[EventType::TransactionsSynced]).await;

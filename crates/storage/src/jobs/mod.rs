@@ -6,13 +6,16 @@
 //!
 //! The transaction that adds or deletes a subject also adds or deletes its jobs.
 
+pub(crate) mod overlong_leases;
+pub(crate) mod overview;
+
 use bellbird_domain::UserId;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use crate::db::{Bound, Db, Row, Tx, params, statements};
 use crate::error::Result;
-use crate::leases::latest_end;
+use crate::jobs::overlong_leases::latest_end;
 use crate::{Jobs, StorageError};
 
 /// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty subject.
@@ -177,7 +180,7 @@ impl Jobs<'_> {
     }
 
     /// Claims a job, due or not. None while another task holds its lease, or if there is no such job. A lease that is
-    /// too long does not count: see `storage.jobs().end_overlong_leases`.
+    /// too long does not count: see [`Self::end_overlong_leases`].
     pub async fn claim(self, key: &JobKey, now: Timestamp, lease_until: Timestamp) -> Result<Option<ClaimedJob>> {
         let fence = new_fence();
         let values = job_params![key, now, lease_until, fence, latest_end(now)?];
@@ -225,7 +228,7 @@ impl Jobs<'_> {
         self.release_unfinished(claim, Some(error), retry_at).await
     }
 
-    /// As `storage.jobs().fail`, for a run that neither failed nor completed the job.
+    /// As [`Self::fail`], for a run that neither failed nor completed the job.
     pub async fn postpone(self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
         self.release_unfinished(claim, None, until).await
     }
@@ -305,8 +308,8 @@ pub(crate) async fn delete_of(tx: &mut Tx, user: UserId, subject: &str) -> Resul
     tx.run(DELETE_OF_SUBJECT, params![user, subject]).await.map(|_| ())
 }
 
-/// Starts a job again, because its subject has changed: its holder loses the lease, and its failures are forgiven. It is
-/// due at `run_at` or at an earlier planned time.
+/// Starts a job again, because its subject has changed: its holder loses the lease, and its failures are forgiven. It
+/// is due at `run_at` or at an earlier planned time.
 pub(crate) async fn restart(tx: &mut Tx, key: &JobKey, run_at: Option<Timestamp>) -> Result<()> {
     tx.run(RESTART, job_params![key, run_at]).await.map(|_| ())
 }
