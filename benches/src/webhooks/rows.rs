@@ -4,7 +4,7 @@ use bellbird_domain::{
     Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal, Digest, EventType,
     Fingerprint, SyncRunId, Transaction, UserId,
 };
-use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, SyncProgress, job_kinds};
+use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, SyncState, job_kinds};
 use bellbird_webhooks::event::buffer::{ChangedRow, PreparedWebhookEvent, SyncRun, WebhookEventBuffer};
 use bellbird_webhooks::event::digest::RowHasher;
 use bellbird_webhooks::event::payload;
@@ -109,22 +109,22 @@ pub(super) async fn sync(
     let sync_run = SyncRun { id: run, connection_id: connection, event_type, started_at };
     let prepared = event_buffer.prepare(sync_run, &mut changed, &mut [], &hasher);
     let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(|event| new_event(event, without_digests)).collect();
-    let progress = SyncProgress {
-        synced_at: started_at,
-        covered_from,
-        continues: false,
+    let before = storage.syncs().find(user, connection).await?.context("no such connection")?;
+    let after = SyncState {
+        sequence: before.sequence + 1,
+        synced_at: Some(started_at),
+        covered_from: Some(covered_from),
         newest_row_at: Some(started_at),
         rows_backfill_began_at: covered_from,
-        unread: None,
-        unreadable: None,
+        next_at: Some(started_at + SignedDuration::from_hours(6)),
+        ..before.clone()
     };
     let finished = FinishedSync {
         run,
         started_at,
         date_range: (covered_from, started_at),
-        progress: &progress,
-        absent_since: None,
-        next_sync_at: started_at + SignedDuration::from_hours(6),
+        before: &before,
+        after: &after,
         fingerprints: Some(known),
         event_type: EventType::TransactionsSynced,
         first_attempt_at: event_buffer.first_attempt_at(started_at),

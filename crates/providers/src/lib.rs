@@ -41,7 +41,7 @@ pub use error::Error;
 use http::shares::Requester;
 pub use linking::Linking;
 pub use registry::Registry;
-pub use unreadable::UnreadableRow;
+pub use unreadable::{UnreadableReason, UnreadableRow};
 pub use webhook_verifier::WebhookVerifier;
 
 /// The deadline, the clock, the call counter and the requester of the provider calls that serve one request or job.

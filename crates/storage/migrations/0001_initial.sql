@@ -19,7 +19,8 @@ CREATE TABLE users (
     plan TEXT NOT NULL,
     -- IANA name. NULL: the default zone.
     timezone TEXT,
-    -- Each change of plan, timezone, connections, credentials or accounts raises it, which invalidates cached answers.
+    -- Each change of plan, timezone, connections, credentials or accounts raises it, which invalidates cached
+    -- responses.
     revision INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     PRIMARY KEY (id)
@@ -95,28 +96,6 @@ CREATE TABLE connections (
 
     -- Providers list accounts late. Until then, a refresh deletes no account.
     backfill_ends_at INTEGER,
-    -- When the last successful sync started, which is the end of its date range, and the start of that range.
-    synced_at INTEGER,
-    covered_from INTEGER,
-    -- Since when an account was missing that is listed again. The next sync reads from there. NULL: none returned since
-    -- the last one.
-    absent_since INTEGER,
-    -- The newest row that a sync has read. The provider may have no later rows yet.
-    newest_row_at INTEGER,
-    -- Since when the provider may be loading older rows: when the connection was linked or last renewed, or when the
-    -- first rows came after a silence.
-    rows_backfill_began_at INTEGER NOT NULL,
-    -- A sync too large for one run has not read the part of its date range up to this time. NULL: it has read all.
-    unread_to INTEGER,
-    -- If set: it has not read the accounts after this one, by id.
-    unread_after_account TEXT,
-    -- Rows that the last sync could not read: how many, why the oldest of them, as one word, and when that one was.
-    unreadable_rows INTEGER NOT NULL DEFAULT 0,
-    unreadable_reason TEXT,
-    unreadable_since INTEGER,
-    -- Counts the finished syncs. Fingerprints name a sync by its number.
-    sync_sequence INTEGER NOT NULL DEFAULT 0,
-
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -125,6 +104,35 @@ CREATE UNIQUE INDEX connections_provider_connection ON connections (provider, pr
 CREATE INDEX connections_provider_user ON connections (provider, provider_user_digest);
 -- Counts them, and finds the few that must be reconnected.
 CREATE INDEX connections_status ON connections (status, provider);
+
+-- What is known of the syncs of a connection. It has a row from its import on.
+CREATE TABLE syncs (
+    user_id TEXT NOT NULL,
+    connection_id TEXT NOT NULL,
+    -- Counts the finished syncs. Fingerprints name a sync by its number.
+    sequence INTEGER NOT NULL DEFAULT 0,
+    -- When the last successful sync started, which is the end of its date range, and the start of that range.
+    synced_at INTEGER,
+    covered_from INTEGER,
+    -- The newest row that a sync has read. The provider may have no later rows yet.
+    newest_row_at INTEGER,
+    -- Since when the provider may be loading older rows: when the connection was linked or last renewed, or when the
+    -- first rows came after a gap.
+    rows_backfill_began_at INTEGER NOT NULL,
+    -- An account that is listed again was missing since then (accounts.missing_since), so the next sync reads from
+    -- there. NULL: none has returned since the last one.
+    reread_from INTEGER,
+    -- A sync too large for one run has not read the part of its date range up to this time. NULL: it has read all.
+    unread_to INTEGER,
+    -- If set: it has not read the accounts after this one, by id.
+    unread_after_account TEXT,
+    -- Rows that the last sync could not read: how many, why the oldest of them, as one word, and when that one was.
+    unreadable_rows INTEGER NOT NULL DEFAULT 0,
+    unreadable_reason TEXT,
+    unreadable_since INTEGER,
+    PRIMARY KEY (user_id, connection_id),
+    FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE accounts (
     user_id TEXT NOT NULL,
@@ -151,7 +159,7 @@ CREATE INDEX accounts_name ON accounts (user_id, name, id);
 CREATE INDEX accounts_provider_account ON accounts (provider_account_id);
 
 -- Work that outlives a request. The transaction that adds or deletes a subject adds or deletes its jobs. Kinds and
--- subjects: `job_kinds` in src/jobs.rs.
+-- subjects: `job_kinds` in src/jobs/mod.rs.
 CREATE TABLE jobs (
     -- The nil UUID: a job of no user. So there is no foreign key.
     user_id TEXT NOT NULL,
@@ -170,7 +178,7 @@ CREATE TABLE jobs (
     fence INTEGER,
     -- Runs since the last success.
     attempts INTEGER NOT NULL DEFAULT 0,
-    -- A message of ours for the operator, never the provider's text. NULL: the last run did not fail.
+    -- Our message for the operator, never the provider's text. NULL: the last run did not fail.
     last_error TEXT,
     PRIMARY KEY (user_id, kind, subject)
 ) STRICT, WITHOUT ROWID;
@@ -212,7 +220,7 @@ CREATE TABLE fingerprints (
 -- PostgreSQL: ALTER TABLE fingerprints ALTER COLUMN entries SET STORAGE EXTERNAL;
 -- PostgreSQL: ALTER TABLE fingerprints SET (toast_tuple_target = 8160);
 
--- All sealed values, so that other reads touch no secret and key rotation walks one table. User, purpose and subject
+-- All sealed values, so that other reads touch no secret and key rotation reads one table. User, purpose and subject
 -- are authenticated with the value. The transaction that deletes a subject deletes its secret.
 --
 -- purpose          subject           value
@@ -273,7 +281,7 @@ CREATE TABLE link_sessions (
     connections TEXT NOT NULL DEFAULT '',
     -- How the session ended, as one word.
     outcome TEXT,
-    -- Why it failed: a sentence of ours for the user. NULL: it did not fail.
+    -- Why it failed: our sentence for the user. NULL: it did not fail.
     failure_reason TEXT,
     created_at INTEGER NOT NULL,
     -- A later callback is rejected.
@@ -402,7 +410,7 @@ CREATE TABLE webhook_deliveries (
     next_attempt_at INTEGER,
     -- NULL while pending or waiting.
     ended_at INTEGER,
-    -- HTTP status of the last attempt. NULL: no answer.
+    -- HTTP status of the last attempt. NULL: no response.
     last_status INTEGER,
     last_error TEXT,
     last_duration_ms INTEGER,
@@ -415,7 +423,7 @@ CREATE INDEX webhook_deliveries_due ON webhook_deliveries (user_id, endpoint_id,
 CREATE INDEX webhook_deliveries_open ON webhook_deliveries (user_id, endpoint_id, sync_run_id, chunk)
     WHERE ended_at IS NULL;
 
--- Never holds a body, neither of a request nor of an answer. A delivery that succeeded at its first attempt has no row
+-- Never holds a body, neither of a request nor of a response. A delivery that succeeded at its first attempt has no row
 -- here: its own columns hold that attempt.
 CREATE TABLE webhook_attempts (
     user_id TEXT NOT NULL,
@@ -426,7 +434,7 @@ CREATE TABLE webhook_attempts (
     attempt INTEGER NOT NULL,
     attempted_at INTEGER NOT NULL,
     duration_ms INTEGER NOT NULL,
-    -- HTTP status. NULL: no answer.
+    -- HTTP status. NULL: no response.
     status INTEGER,
     error TEXT,
     PRIMARY KEY (user_id, endpoint_id, id)

@@ -11,7 +11,7 @@
 //! # Revisions
 //!
 //! Each change of a user's plan, timezone, connections, credentials or accounts increments the user's `revision`, in
-//! the same transaction. A cached answer therefore stays valid while the revision stays the same.
+//! the same transaction. A cached response therefore stays valid while the revision stays the same.
 //! `storage.keys().find_caller` runs for each request and returns the revision.
 //!
 //! The revision does not cover the last use of a key, link sessions, refresh and sync schedules, and webhook endpoints.
@@ -24,9 +24,7 @@ mod db;
 mod digest;
 mod error;
 mod instances;
-mod job_overview;
 mod jobs;
-mod leases;
 mod linking;
 mod locks;
 mod migrate;
@@ -48,13 +46,13 @@ pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
 pub use connections::overview::{BrokenConnection, ConnectionCount};
 pub use connections::removals::PendingRemoval;
-pub use connections::syncs::{DegradedConnection, FinishedSync, SyncProgress, SyncState, UnreadRange, UnreadableRows};
+pub use connections::syncs::{DegradedConnection, FinishedSync, SyncState, UnreadRange, UnreadableRows};
 pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
 pub use instances::{INSTANCE_TIMEOUT, InstanceRecord, NewInstance};
-pub use job_overview::{FailingJob, JobCounts};
+pub use jobs::overlong_leases::LEASE_LEFT_MAX;
+pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
-pub use leases::LEASE_LEFT_MAX;
 pub use linking::link_session_claims::ClaimedLinkSession;
 pub use linking::link_sessions::{LinkSession, NewLinkSession, OtherLinkSession};
 pub use linking::links::{Link, NewLink};

@@ -11,13 +11,12 @@
 
 use bellbird_domain::UserId;
 
-use crate::db::{Sql, Tx, params, statements};
+use crate::db::{Bound, Tx, params, statements};
 use crate::error::{Result, StorageError};
 
 statements! {
     /// PostgreSQL needs the lock. SQLite has only one writer anyway.
-    LOCK = "SELECT revision FROM users WHERE id = $1",
-        on_postgres = "SELECT revision FROM users WHERE id = $1 FOR NO KEY UPDATE";
+    LOCK = "SELECT revision FROM users WHERE id = $1", lock = " FOR NO KEY UPDATE";
 
     BUMP = "UPDATE users SET revision = revision + 1 WHERE id = $1";
 }
@@ -27,7 +26,9 @@ pub(crate) async fn lock_user(tx: &mut Tx, id: UserId) -> Result<()> {
 }
 
 /// [`lock_user`] as the first part of a batch.
-pub(crate) const LOCK_USER: Sql = LOCK;
+pub(crate) fn user_lock<'a>(id: UserId) -> Bound<'a> {
+    (LOCK, params![id].to_vec())
+}
 
 /// Locks the user's row and increments the revision.
 pub(crate) async fn bump_revision(tx: &mut Tx, id: UserId) -> Result<()> {

@@ -40,14 +40,15 @@ impl Migration {
 /// How long a migration waits for other sessions of PostgreSQL. While it waits for a table, everything behind it waits
 /// for that table too, so one try is short. `tries` also bounds how long an instance waits for another that migrates.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct RetryBudget {
     pub(crate) lock_timeout: Duration,
     pub(crate) pause: Duration,
     pub(crate) tries: u32,
 }
 
 /// Five minutes.
-const PATIENCE: Patience = Patience { lock_timeout: Duration::from_secs(3), pause: Duration::from_secs(1), tries: 75 };
+const RETRY_BUDGET: RetryBudget =
+    RetryBudget { lock_timeout: Duration::from_secs(3), pause: Duration::from_secs(1), tries: 75 };
 
 /// Oldest first. Never edit a released migration.
 pub(crate) const MIGRATIONS: &[Migration] =
@@ -86,18 +87,18 @@ impl Storage {
     /// # Errors
     /// [`StorageError::Schema`] if an applied migration differs from this program's, or needs a newer program.
     pub async fn migrate(&self) -> Result<Vec<String>> {
-        self.migrate_to(MIGRATIONS, PATIENCE).await
+        self.migrate_to(MIGRATIONS, RETRY_BUDGET).await
     }
 
     /// As [`Self::migrate`], with a given list.
-    pub(crate) async fn migrate_to(&self, migrations: &[Migration], patience: Patience) -> Result<Vec<String>> {
+    pub(crate) async fn migrate_to(&self, migrations: &[Migration], budget: RetryBudget) -> Result<Vec<String>> {
         let mut tries = 1;
         // Takes no lock if nothing is pending, which is so for all instances but the first of a new version.
         while !self.pending_of(migrations).await?.is_empty() {
-            match self.try_migrate(migrations, patience.lock_timeout).await {
-                Err(error) if is_lock_conflict(&error) && tries < patience.tries => {
+            match self.try_migrate(migrations, budget.lock_timeout).await {
+                Err(error) if is_lock_conflict(&error) && tries < budget.tries => {
                     tracing::warn!(tries, "migration waits for other sessions");
-                    tokio::time::sleep(patience.pause).await;
+                    tokio::time::sleep(budget.pause).await;
                     tries += 1;
                 }
                 done => return done,

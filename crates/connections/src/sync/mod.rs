@@ -1,38 +1,40 @@
 //! Syncs a connection: refreshes it, reads its rows (transactions or trades) of a date range, and writes webhook events
 //! for the new and changed ones.
 //!
-//! A sync is a job, and all instances together run one sync of a connection at a time.
-//! A sync is one run, or several if it is too large for one. Fingerprints, events and deliveries of a run commit in one
-//! transaction at its end. So an interrupted run is simply repeated: no change is missed, and none is reported twice.
+//! A sync is a job, and all instances together run one sync of a connection at a time. It is one run, or several if it
+//! is too large for one.
+//!
+//! A run loads what is known of the connection's syncs ([`SyncState`]), plans from that what to read (`plan.rs`), reads
+//! it (`pull.rs`), finds what is new or changed (`changes.rs`), and says what is known afterwards (`plan.rs` again).
+//! That state, the fingerprints, events and deliveries commit in one transaction at its end. So an interrupted run is
+//! simply repeated: no change is missed, and none is reported twice.
 
 mod changes;
-mod date_range;
+mod plan;
 mod pull;
 
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId, TimestampExt as _, UserId};
-use bellbird_providers::UnreadableRow;
-use bellbird_storage::{
-    ClaimedJob, FinishedSync, JobKey, NewWebhookEvent, SyncProgress, SyncState, UnreadableRows, job_kinds,
-};
+use bellbird_storage::{ClaimedJob, FinishedSync, JobKey, NewWebhookEvent, SyncState, UnreadableRows, job_kinds};
 use bellbird_webhooks::event::buffer::{PreparedWebhookEvent, SyncRun};
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
 
-pub use date_range::SyncSettings;
+pub use plan::SyncSettings;
 
 use crate::ConnectionsError;
 use crate::jobs::{JobKind, claim_or_wait, jitter};
 use crate::refresh::Refreshes;
 use crate::schedule::{self, Failure};
 use crate::state::part;
-use date_range::{SyncHistory, SyncPlan};
+use plan::SyncPlan;
 use pull::{Pull, Pulled};
 
-/// For the provider calls of one run. Longer than [`SyncSettings::run_time`], so that the page under way can be read.
+/// For the provider calls of one run. Longer than [`SyncSettings::run_time`], so that the page being read can be
+/// finished.
 const SYNC_DEADLINE: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_secs(60);
 /// How long a caller waits for another process that is syncing the connection: longer than [`SYNC_DEADLINE`].
@@ -99,7 +101,7 @@ impl Syncs<'_> {
         Ok(report)
     }
 
-    /// As [`Self::sync`], but does not continue a sync that is too large for one run.
+    /// As [`Self::run`], but does not continue a sync that is too large for one run.
     pub async fn run_once(self, user: UserId, id: ConnectionId) -> Result<SyncReport, ConnectionsError> {
         let key = JobKey::new(KIND.name, user, id);
         let claim = claim_or_wait(Instant::now() + WAIT_MAX, async || {
@@ -132,11 +134,10 @@ impl Syncs<'_> {
             return Ok(report);
         }
         let connection = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let last = self.0.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let before = self.0.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.0.clock.now();
-        let history = history(&connection, &last);
-        let plan = self.0.sync_settings.plan(now, history, jitter());
-        let (mut pulled, hasher) = match self.pull(&last, &connection, &plan, now).await {
+        let plan = self.0.sync_settings.plan(now, &before, jitter());
+        let (mut pulled, hasher) = match self.pull(&before, &connection, &plan, now).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
                 report.status = Refreshes(self.0).run_after_current(user, id).await?;
                 self.0.finish_job(claim, Some(plan.next_sync_at)).await?;
@@ -148,27 +149,26 @@ impl Syncs<'_> {
             self.0.finish_job(claim, Some(retry_at)).await?;
             return Ok(report);
         }
+        let next_at = self.next_run_at(now, &plan, &pulled);
+        let after = self.0.sync_settings.next_state(now, &before, &plan, &pulled, next_at);
+        if let Some(UnreadableRows { count, reason, .. }) = &after.unreadable {
+            tracing::warn!(count, reason, "rows could not be read");
+        }
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
         report.is_complete = pulled.unread.is_none();
         report.continues_at_once = !report.is_complete && pulled.wait.is_none();
         let sync_run = SyncRun { id: run, connection_id: id, event_type: pulled.event_type, started_at: now };
         let prepared = self.0.event_buffer.prepare(sync_run, &mut pulled.new, &mut pulled.updated, &hasher);
         let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(PreparedWebhookEvent::to_store).collect();
-        let progress = self.progress(now, &last, history, &plan, &pulled);
-        if let Some(UnreadableRows { count, reason, .. }) = &progress.unreadable {
-            tracing::warn!(count, reason, "rows could not be read");
-        }
         let finished = FinishedSync {
             run,
             started_at: now,
             date_range: (pulled.read_from, plan.to),
-            progress: &progress,
-            next_sync_at: self.next_run_at(now, &plan, &pulled),
-            // The absence is read from a new date range only.
-            absent_since: last.absent_since.filter(|_| !plan.continues),
+            before: &before,
+            after: &after,
             fingerprints: pulled.fingerprints.as_deref(),
-            event_type: pulled.event_type,
             first_attempt_at: self.0.event_buffer.first_attempt_at(now),
+            event_type: pulled.event_type,
             events: &events,
         };
         self.0.event_buffer.hold_bodies(&prepared, now);
@@ -197,7 +197,7 @@ impl Syncs<'_> {
 
     async fn pull(
         self,
-        last: &SyncState,
+        state: &SyncState,
         connection: &Connection,
         plan: &SyncPlan,
         now: Timestamp,
@@ -208,7 +208,6 @@ impl Syncs<'_> {
             self.0.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let zone = self.0.storage.users().find_zone(user).await?.ok_or(ConnectionsError::NotFound)?;
         let hasher = RowHasher::new(key.expose_secret().as_bytes());
-        let sequence = sequence(last, plan);
         let pull = Pull {
             provider: self.0.provider(&connection.provider)?.as_ref(),
             context: &self.0.call_context_within(SYNC_DEADLINE).past_unreadable_rows(),
@@ -220,70 +219,14 @@ impl Syncs<'_> {
             now,
             date_range: (plan.from, plan.to),
             prune_before: SyncSettings::prune_before(plan.kept_from),
-            after_account: last.unread.as_ref().and_then(|unread| unread.after_account).filter(|_| plan.continues),
+            after_account: state.unread.as_ref().and_then(|unread| unread.after_account).filter(|_| plan.continues),
             stop_at: Instant::now() + self.0.sync_settings.run_time,
-            sequence,
-            announce: sequence > 1 || self.0.sync_settings.announce_first,
+            sequence: plan.sequence,
+            announce: plan.sequence > 1 || self.0.sync_settings.announce_first,
         };
         let pulled = pull.run().await?;
         Ok((pulled, hasher))
     }
-
-    /// How far the syncs of the connection have come after this run.
-    fn progress(
-        self,
-        now: Timestamp,
-        last: &SyncState,
-        history: SyncHistory,
-        plan: &SyncPlan,
-        pulled: &Pulled,
-    ) -> SyncProgress {
-        let before = last.unreadable.as_ref().filter(|_| plan.continues);
-        SyncProgress {
-            synced_at: last.synced_at.filter(|_| plan.continues).unwrap_or(now),
-            covered_from: plan.from,
-            continues: plan.continues,
-            newest_row_at: last.newest_row_at.max(pulled.newest_row_at),
-            rows_backfill_began_at: self.0.sync_settings.backfill_after(now, history, pulled.newest_row_at),
-            unread: pulled.unread.clone(),
-            unreadable: add_unreadable(before, &pulled.unreadable, plan.from),
-        }
-    }
-}
-
-fn history(connection: &Connection, last: &SyncState) -> SyncHistory {
-    SyncHistory {
-        linked_at: connection.created_at,
-        backfill_began_at: last.rows_backfill_began_at,
-        synced_at: last.synced_at,
-        covered_from: last.covered_from,
-        newest_row_at: last.newest_row_at,
-        unread_to: last.unread.as_ref().map(|unread| unread.to),
-        unreadable_since: last.unreadable.as_ref().map(|rows| rows.since),
-        missing_since: last.missing_since,
-        absent_since: last.absent_since,
-    }
-}
-
-/// The number of the sync among those of the connection. A run that continues a sync has its number.
-fn sequence(last: &SyncState, plan: &SyncPlan) -> u32 {
-    last.next_sequence.saturating_sub(u32::from(plan.continues))
-}
-
-/// Adds the unreadable rows of a run to those that the runs `before` it have met. A row without a time counts as one of
-/// the start of the date range. Runs overlap by a day, whose unreadable rows count twice.
-fn add_unreadable(before: Option<&UnreadableRows>, found: &[UnreadableRow], from: Timestamp) -> Option<UnreadableRows> {
-    let oldest = found.iter().map(|row| (row.at.unwrap_or(from), row.reason)).min_by_key(|(at, _)| *at);
-    let Some((since, reason)) = oldest else { return before.cloned() };
-    let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
-    let rows = UnreadableRows { count, reason: reason.as_str().to_owned(), since: start_of_day(since).max(from) };
-    Some(match before {
-        None => rows,
-        Some(before) => UnreadableRows {
-            count: before.count.saturating_add(count),
-            ..if before.since < rows.since { before.clone() } else { rows }
-        },
-    })
 }
 
 /// Midnight UTC. The time of a row is not stored, its day is enough.

@@ -10,6 +10,7 @@ use bellbird_domain::{AccountId, AccountType, ConnectionId, Currency, MaskedNumb
 use jiff::{SignedDuration, Timestamp};
 
 use crate::connections::accounts::{NewAccount, currency, masked};
+use crate::connections::syncs;
 use crate::db::{Row, Tx, params, statements, strip_nul};
 use crate::error::Result;
 
@@ -33,11 +34,6 @@ statements! {
     SET_MISSING = "UPDATE accounts SET missing_since = $3 WHERE user_id = $1 AND id = $2";
 
     HIDE = "UPDATE accounts SET hidden_at = $3 WHERE user_id = $1 AND id = $2";
-
-    /// Each return changes the value, so that a sync that began before it does not clear it.
-    SET_ABSENT_SINCE = "UPDATE connections
-        SET absent_since = CASE WHEN absent_since <= $3 THEN absent_since - 1 ELSE $3 END
-        WHERE user_id = $1 AND id = $2";
 
     DELETE = "DELETE FROM accounts WHERE user_id = $1 AND id = $2";
 }
@@ -151,7 +147,7 @@ async fn update(
         return Ok(false);
     }
     if let Some(since) = stored.missing_since {
-        tx.run(SET_ABSENT_SINCE, params![user, connection, since]).await?;
+        syncs::reread_from(tx, user, connection, since).await?;
     }
     let number = account.number.map(MaskedNumber::as_str);
     let kind = account.account_type.as_str();

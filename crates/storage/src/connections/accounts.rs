@@ -39,7 +39,7 @@ statements! {
 
     LIST_ALL = select_accounts!("AND a.hidden_at IS NULL ORDER BY a.name, a.id");
 
-    /// Sorted in Rust: with ORDER BY, SQLite would walk all accounts of the user by name.
+    /// Sorted in Rust: with ORDER BY, SQLite would read all accounts of the user by name.
     LIST_OF_CONNECTION = select_accounts!("AND a.hidden_at IS NULL AND a.connection_id = $2");
 
     LIST_LISTED = select_accounts!("AND a.missing_since IS NULL AND a.connection_id = $2");
@@ -101,13 +101,13 @@ impl Accounts<'_> {
         Ok(self.0.db.all(COUNT_OF_CONNECTIONS, params![], count).await?.into_iter().collect())
     }
 
-    /// As `storage.accounts().list_of_connection`, without those that the provider's last list lacks. It may reject a query
-    /// that names one of these.
+    /// As [`Self::list_of_connection`], without those that the provider's last list lacks. It may reject a query that
+    /// names one of these.
     pub async fn list_listed(self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
         self.0.db.all(LIST_LISTED, params![user, connection], account).await.map(sorted)
     }
 
-    /// As `storage.accounts().list_of_connection`, and the hidden ones, which a found account may match.
+    /// As [`Self::list_of_connection`], and the hidden ones, which a found account may match.
     pub async fn list_with_hidden(self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
         self.0.db.all(LIST_WITH_HIDDEN, params![user, connection], account).await.map(sorted)
     }

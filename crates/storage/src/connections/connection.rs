@@ -2,8 +2,8 @@
 //! status.
 //!
 //! A connection that is being deleted is hidden from its user. Its removal, the command line and
-//! `storage.secrets().find_credentials` still find it. Until it is deleted, its consent cannot be imported and its user cannot
-//! be deleted.
+//! `storage.secrets().find_credentials` still find it. Until it is deleted, its consent cannot be imported and its user
+//! cannot be deleted.
 
 use bellbird_domain::{Connection, ConnectionId, UserId};
 use jiff::Timestamp;

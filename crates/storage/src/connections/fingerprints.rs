@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{ConnectionId, ContentDigest, Digest, Fingerprint, UserId};
 use secrecy::SecretString;
 
-use crate::db::{Tx, params, statements};
+use crate::db::{Bound, named, params, statements};
 use crate::error::Result;
+use crate::jobs::{ClaimedJob, sync_is_held};
 use crate::locks::lock_user_if_exists;
 use crate::secrets::store::SecretSlot;
 use crate::{StorageError, Syncs, random_bytes};
@@ -23,8 +24,11 @@ const KEY_BYTES: usize = 32;
 statements! {
     LIST = "SELECT entries FROM fingerprints WHERE user_id = $1 AND connection_id = $2";
 
-    STORE = "INSERT INTO fingerprints (user_id, connection_id, entries) VALUES ($1, $2, $3)
-        ON CONFLICT (user_id, connection_id) DO UPDATE SET entries = excluded.entries";
+    STORE = concat!(
+        "INSERT INTO fingerprints (user_id, connection_id, entries) SELECT :user, :connection, :entries WHERE ",
+        sync_is_held!(),
+        " ON CONFLICT (user_id, connection_id) DO UPDATE SET entries = excluded.entries"
+    );
 
     HAS_CONNECTION = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
 }
@@ -64,9 +68,10 @@ impl Syncs<'_> {
     }
 }
 
-/// Replaces the fingerprints of a connection by encoded ones. The caller holds the claim of the connection's sync.
-pub(crate) async fn store(tx: &mut Tx, user: UserId, connection: ConnectionId, entries: &[u8]) -> Result<()> {
-    tx.run(STORE, params![user, connection, entries]).await.map(|_| ())
+/// Replaces the fingerprints of a connection by encoded ones.
+pub(crate) fn store<'a>(claim: &ClaimedJob, entries: &'a [u8]) -> Bound<'a> {
+    let (user, connection) = (claim.user_id(), claim.subject_id::<ConnectionId>());
+    STORE.with(named![user = user, connection = connection, entries = entries, fence = claim.fence])
 }
 
 /// The stored form of fingerprints, which must be sorted.

@@ -11,8 +11,8 @@ use crate::connections::account_merge;
 use crate::connections::accounts::NewAccount;
 use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::{connection, select_connections, write_last_refreshed_at};
-use crate::connections::status_changes;
-use crate::db::{Row, Tx, params, statements, strip_nul};
+use crate::connections::{status_changes, syncs};
+use crate::db::{Param, Row, Tx, named, params, statements, strip_nul};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
@@ -29,19 +29,15 @@ statements! {
         WHERE user_id = $1 AND id = $2";
 
     INSERT = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at, provider_user_digest, backfill_ends_at,
-            rows_backfill_began_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $9)";
+            institution_name, institution_logo, status, created_at, provider_user_digest, backfill_ends_at)
+        VALUES (:user, :connection, :provider, :category, :consent, :institution, :name, :logo, :status, :now,
+            :provider_user, :backfill_ends_at)";
 
-    UPDATE = "UPDATE connections SET category = $3, institution_id = $4, institution_name = $5, institution_logo = $6,
-            status = 'active', provider_connection_id = $7,
-            provider_user_digest = COALESCE($8, provider_user_digest), backfill_ends_at = $9,
-            rows_backfill_began_at = $10
-        WHERE user_id = $1 AND id = $2";
-
-    INSERT_REPLACED = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at, provider_user_digest, rows_backfill_began_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'deleting', $9, $10, $9)";
+    UPDATE = "UPDATE connections SET category = :category, institution_id = :institution, institution_name = :name,
+            institution_logo = :logo, status = 'active', provider_connection_id = :consent,
+            provider_user_digest = COALESCE(:provider_user, provider_user_digest),
+            backfill_ends_at = :backfill_ends_at
+        WHERE user_id = :user AND id = :connection";
 }
 
 const CONSENT_TAKEN: &str = "the consent belongs to another connection";
@@ -128,19 +124,21 @@ impl Connections<'_> {
         }
         let (name, logo) = (strip_nul(new.institution_name), new.institution_logo.map(strip_nul));
         let provider_user = new.provider_user_id.map(provider_user_digest);
-        let values = params![
-            user,
-            id,
-            new.provider,
-            new.category.as_str(),
-            &*consent,
-            &*institution,
-            &*name,
-            logo.as_deref(),
-            now,
-            provider_user.as_deref()
-        ];
-        tx.run(INSERT_REPLACED, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+        let insert = INSERT.with(named![
+            user = user,
+            connection = id,
+            provider = new.provider,
+            category = new.category.as_str(),
+            consent = &*consent,
+            institution = &*institution,
+            name = &*name,
+            logo = logo.as_deref(),
+            status = ConnectionStatus::Deleting.as_str(),
+            now = now,
+            provider_user = provider_user.as_deref(),
+            backfill_ends_at = Param::Null,
+        ]);
+        tx.batch(&[insert]).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
         jobs::insert(&mut tx, &JobKey::new(job_kinds::REMOVAL, user, id), new.provider, Some(now)).await?;
         self.0.secrets().store(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
         let to = Some(ConnectionStatus::Deleting);
@@ -182,19 +180,21 @@ impl Connections<'_> {
         let former = tx.one(FIND_CONSENT_OF, params![user, broken.id], former).await?;
         let (former, provider_user_digest) = former.ok_or(StorageError::NotFound("connection"))?;
         let renewed = renew(tx, broken, consent, new, now).await?;
-        let values = params![
-            user,
-            former_id,
-            broken.provider.as_str(),
-            broken.category.as_str(),
-            former.as_str(),
-            broken.institution_id.as_str(),
-            broken.institution_name.as_str(),
-            broken.institution_logo.as_deref(),
-            now,
-            provider_user_digest.as_deref()
-        ];
-        tx.run(INSERT_REPLACED, values).await?;
+        let insert = INSERT.with(named![
+            user = user,
+            connection = former_id,
+            provider = broken.provider.as_str(),
+            category = broken.category.as_str(),
+            consent = former.as_str(),
+            institution = broken.institution_id.as_str(),
+            name = broken.institution_name.as_str(),
+            logo = broken.institution_logo.as_deref(),
+            status = ConnectionStatus::Deleting.as_str(),
+            now = now,
+            provider_user = provider_user_digest.as_deref(),
+            backfill_ends_at = Param::Null,
+        ]);
+        tx.batch(&[insert]).await?;
         jobs::insert(tx, &JobKey::new(job_kinds::REMOVAL, user, former_id), &broken.provider, Some(now)).await?;
         self.0
             .secrets()
@@ -210,21 +210,23 @@ async fn insert<'a>(tx: &mut Tx, consent: &str, new: &NewConnection<'a>, now: Ti
     let (user, connection) = (new.user_id, ConnectionId::new());
     let (institution, name) = (strip_nul(new.institution_id), strip_nul(new.institution_name));
     let (logo, provider_user) = (new.institution_logo.map(strip_nul), new.provider_user_id.map(provider_user_digest));
-    let values = params![
-        user,
-        connection,
-        new.provider,
-        new.category.as_str(),
-        consent,
-        &*institution,
-        &*name,
-        logo.as_deref(),
-        now,
-        provider_user.as_deref(),
-        new.backfill_ends_at
-    ];
+    let insert = INSERT.with(named![
+        user = user,
+        connection = connection,
+        provider = new.provider,
+        category = new.category.as_str(),
+        consent = consent,
+        institution = &*institution,
+        name = &*name,
+        logo = logo.as_deref(),
+        status = ConnectionStatus::Active.as_str(),
+        now = now,
+        provider_user = provider_user.as_deref(),
+        backfill_ends_at = new.backfill_ends_at,
+    ]);
     // Another user may have imported the consent since [`FIND_BY_CONSENT`].
-    tx.run(INSERT, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    tx.batch(&[insert]).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    syncs::begin_backfill(tx, user, connection, now).await?;
     for (key, run_at) in planned_jobs(user, connection, new) {
         jobs::insert(tx, &key, new.provider, run_at).await?;
     }
@@ -248,19 +250,19 @@ async fn renew(
     let (user, connection, status) = (before.user_id, before.id, ConnectionStatus::Active);
     let (institution, name) = (strip_nul(new.institution_id), strip_nul(new.institution_name));
     let (logo, provider_user) = (new.institution_logo.map(strip_nul), new.provider_user_id.map(provider_user_digest));
-    let values = params![
-        user,
-        connection,
-        new.category.as_str(),
-        &*institution,
-        &*name,
-        logo.as_deref(),
-        consent,
-        provider_user.as_deref(),
-        new.backfill_ends_at,
-        now
-    ];
-    tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    let update = UPDATE.with(named![
+        user = user,
+        connection = connection,
+        category = new.category.as_str(),
+        institution = &*institution,
+        name = &*name,
+        logo = logo.as_deref(),
+        consent = consent,
+        provider_user = provider_user.as_deref(),
+        backfill_ends_at = new.backfill_ends_at,
+    ]);
+    tx.batch(&[update]).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    syncs::begin_backfill(tx, user, connection, now).await?;
     // A running refresh or sync loses its lease: it holds the old credentials, and its result says nothing about the
     // new ones.
     for (key, run_at) in planned_jobs(user, connection, new) {

@@ -1,7 +1,7 @@
 //! Stores what a refresh found: the accounts and the status of a connection.
 //!
-//! A refresh is a job (see `jobs.rs`). `last_refreshed_at`, which users see, is when the provider last answered with
-//! data.
+//! A refresh is a job (see `jobs/mod.rs`). `last_refreshed_at`, which users see, is when the provider last answered
+//! with data.
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
@@ -63,7 +63,7 @@ impl Refreshes<'_> {
     /// attempts are due at `first_attempt_at`.
     ///
     /// Returns false, and changes nothing, if the status is no longer `from`, or the lease was lost as with
-    /// `storage.refreshes().apply`.
+    /// [`Self::apply`].
     pub async fn set_status(
         self,
         claim: &ClaimedJob,

@@ -56,7 +56,7 @@ impl Removals<'_> {
         self.begin_because("removed", user, id, now, lease_until).await
     }
 
-    /// As `storage.removals().begin`, with another cause in the audit trail.
+    /// As [`Self::begin`], with another cause in the audit trail.
     pub async fn begin_because(
         self,
         cause: &str,

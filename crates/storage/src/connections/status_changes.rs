@@ -32,7 +32,8 @@ pub(crate) async fn record(
     let origin = EventOrigin {
         user: change.user,
         connection: Some(change.connection),
-        // No sync has this id. The event is a run of its own, so it waits for no other.
+        fence: None,
+        // A run of its own, so that the event waits for no other.
         run: SyncRunId::from(id.uuid()),
         event_type: EventType::ConnectionUpdated,
         date_range: (now, now),
@@ -41,5 +42,5 @@ pub(crate) async fn record(
     };
     let (rows, hint) = (&[], &[]);
     let event = NewWebhookEvent { id, rows, new_count: 0, updated_count: 1, chunk: 1, total_chunks: 1, hint };
-    webhook_events::insert_events(tx, &origin, &[event], first_attempt_at).await.map(|_| ())
+    tx.batch(&webhook_events::insert_events(&origin, &[event], &[Vec::new()], first_attempt_at)).await.map(|_| ())
 }

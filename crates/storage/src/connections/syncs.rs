@@ -1,5 +1,5 @@
-//! Stores the result of a sync: a job (see `jobs.rs`) that reads the transactions or trades of a date range, and
-//! reports new and changed ones in webhook events.
+//! Stores what is known of the syncs of a connection, and the result of each: a job (see `jobs/mod.rs`) that reads the
+//! transactions or trades of a date range, and reports new and changed ones in webhook events.
 
 use bellbird_domain::{AccountId, ConnectionId, EventType, Fingerprint, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -7,104 +7,72 @@ use serde::Serialize;
 
 use crate::Syncs;
 use crate::connections::fingerprints;
-use crate::db::{Db, Param, Row, params, statements};
+use crate::db::{Bound, Row, Tx, named, params, statements};
 use crate::error::Result;
-use crate::jobs::{self, ClaimedJob};
-use crate::locks::LOCK_USER;
-use crate::webhooks::endpoints::ENDPOINT_DISABLED;
+use crate::jobs::{self, ClaimedJob, sync_is_held};
+use crate::locks::user_lock;
 use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
 statements! {
-    FIND = "SELECT c.synced_at, c.covered_from, j.run_at, j.attempts, j.last_error, c.sync_sequence, c.newest_row_at,
-            c.rows_backfill_began_at, c.unread_to, c.unread_after_account, c.unreadable_rows, c.unreadable_reason,
-            c.unreadable_since, c.absent_since,
+    INSERT = "INSERT INTO syncs (user_id, connection_id, rows_backfill_began_at) VALUES ($1, $2, $3)
+        ON CONFLICT (user_id, connection_id) DO UPDATE SET rows_backfill_began_at = excluded.rows_backfill_began_at";
+
+    FIND = "SELECT c.created_at, s.sequence, s.synced_at, s.covered_from, s.newest_row_at, s.rows_backfill_began_at,
+            s.reread_from, s.unread_to, s.unread_after_account, s.unreadable_rows, s.unreadable_reason,
+            s.unreadable_since, j.run_at, j.attempts, j.last_error,
             (SELECT MIN(a.missing_since) FROM accounts a WHERE a.user_id = c.user_id AND a.connection_id = c.id)
-        FROM connections c JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = c.id
+        FROM connections c JOIN syncs s ON s.user_id = c.user_id AND s.connection_id = c.id
+            JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = c.id
         WHERE c.user_id = $1 AND c.id = $2";
 
-    /// A refresh may have set `absent_since` while the sync ran. Then it stays for the next one.
-    FINISH = "UPDATE connections SET synced_at = $3, covered_from = $4, sync_sequence = sync_sequence + $5,
-            newest_row_at = $6, rows_backfill_began_at = $7, unread_to = $8, unread_after_account = $9,
-            unreadable_rows = $10, unreadable_reason = $11, unreadable_since = $12,
-            absent_since = NULLIF(absent_since, $13)
-        WHERE user_id = $1 AND id = $2";
-
-    LIST_UNREADABLE = "SELECT id, provider, unreadable_rows, unreadable_reason, unreadable_since FROM connections
-        WHERE unreadable_rows > 0 AND status <> 'deleting' ORDER BY unreadable_rows DESC, id LIMIT $1";
-
-    /// All that `finish_sync` writes, in one statement. NULL if the claim is stale, otherwise the number of written
-    /// events. Runs after the lock, as a statement of its own: the parts of one statement see the moment before a wait.
-    /// `subscribers` waits for locks too, and then has the state after the wait. So `notified` asks `subscribers` when
-    /// an endpoint is due: a release may have changed it meanwhile.
-    FINISH_ON_POSTGRES = "", on_postgres = concat!(
-        "WITH finished AS (",
-        jobs::release_done!(),
-        " RETURNING subject), synced AS (
-            UPDATE connections SET synced_at = $21, covered_from = $22, sync_sequence = sync_sequence + $23,
-                newest_row_at = $24, rows_backfill_began_at = $25, unread_to = $26, unread_after_account = $27,
-                unreadable_rows = $28, unreadable_reason = $29, unreadable_since = $30,
-                absent_since = NULLIF(absent_since, $31)
-            FROM finished WHERE user_id = $1 AND id = $3
-        ), stored AS (
-            INSERT INTO fingerprints (user_id, connection_id, entries)
-            SELECT $1, $3, CAST($8 AS BYTEA) FROM finished WHERE CAST($8 AS BYTEA) IS NOT NULL
-            ON CONFLICT (user_id, connection_id) DO UPDATE SET entries = excluded.entries
-        ), written AS (
-            SELECT * FROM UNNEST(CAST($9 AS TEXT[]), CAST($10 AS BYTEA[]), CAST($11 AS BIGINT[]), CAST($12 AS BIGINT[]),
-                CAST($13 AS BIGINT[]), CAST($17 AS BIGINT[]), CAST($20 AS BYTEA[]))
-                AS e (id, row_digests, new_count, updated_count, chunk, total_chunks, row_hint)
-        ), subscribers AS (
-            SELECT id, status, due_at FROM webhook_endpoints
-            WHERE user_id = $1 AND (',' || event_types || ',') LIKE ('%,' || $14 || ',%')
-                AND EXISTS (SELECT 1 FROM finished) AND EXISTS (SELECT 1 FROM written)
-            FOR NO KEY UPDATE
-        ), notified AS (
-            UPDATE webhook_endpoints e SET due_at = $18 FROM subscribers s
-            WHERE e.user_id = $1 AND e.id = s.id AND s.status <> 'disabled' AND (s.due_at > $18 OR s.due_at IS NULL)
-        ), events AS (
-            INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
-                date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint)
-            SELECT $1, id, $3, $15, $14, $16, $7, $6, row_digests, new_count, updated_count, chunk, total_chunks,
-                row_hint
-            FROM written WHERE EXISTS (SELECT 1 FROM subscribers) RETURNING id
-        ), deliveries AS (
-            INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
-                next_attempt_at, ended_at, last_error)
-            SELECT $1, s.id, e.id, $15, e.chunk, CAST($16 AS BIGINT),
-                CASE WHEN s.status = 'disabled' THEN 'failed' WHEN e.chunk = 1 THEN 'pending' ELSE 'waiting' END,
-                CASE WHEN s.status <> 'disabled' AND e.chunk = 1 THEN CAST($18 AS BIGINT) END,
-                CASE WHEN s.status = 'disabled' THEN CAST($16 AS BIGINT) END,
-                CASE WHEN s.status = 'disabled' THEN $19 END
-            FROM written e CROSS JOIN subscribers s
-        )
-        SELECT CASE WHEN EXISTS (SELECT 1 FROM finished) THEN (SELECT COUNT(*) FROM events) END"
+    /// A refresh may have set `reread_from` while the sync ran. Then it stays for the next one.
+    SAVE = concat!(
+        "UPDATE syncs SET sequence = :sequence, synced_at = :synced_at, covered_from = :covered_from,
+            newest_row_at = :newest_row_at, rows_backfill_began_at = :rows_backfill_began_at,
+            reread_from = NULLIF(reread_from, :reread), unread_to = :unread_to,
+            unread_after_account = :unread_after_account, unreadable_rows = :unreadable_rows,
+            unreadable_reason = :unreadable_reason, unreadable_since = :unreadable_since
+        WHERE user_id = :user AND connection_id = :connection AND ",
+        sync_is_held!()
     );
+
+    /// Each return changes the value, so that a sync that began before it does not clear it.
+    REREAD_FROM = "UPDATE syncs SET reread_from = CASE WHEN reread_from <= $3 THEN reread_from - 1 ELSE $3 END
+        WHERE user_id = $1 AND connection_id = $2";
+
+    LIST_UNREADABLE = "SELECT c.id, c.provider, s.unreadable_rows, s.unreadable_reason, s.unreadable_since
+        FROM syncs s JOIN connections c ON c.user_id = s.user_id AND c.id = s.connection_id
+        WHERE s.unreadable_rows > 0 AND c.status <> 'deleting' ORDER BY s.unreadable_rows DESC, c.id LIMIT $1";
 }
 
 /// What is known of the syncs of a connection. Serialized as commands print it with `--json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncState {
+    /// When the connection was linked.
+    #[serde(skip)]
+    pub linked_at: Timestamp,
+    /// The number of finished syncs.
+    #[serde(skip)]
+    pub sequence: u32,
     /// The start of the last successful sync.
     pub synced_at: Option<Timestamp>,
     /// The start of that sync's date range.
     #[serde(skip)]
     pub covered_from: Option<Timestamp>,
-    /// The number of the next successful sync, from 1.
-    #[serde(skip)]
-    pub next_sequence: u32,
-    /// Since when an account was missing that is listed again, if no sync has read its rows since.
-    #[serde(skip)]
-    pub absent_since: Option<Timestamp>,
-    /// Since when an account is missing from the provider's list.
-    #[serde(skip)]
-    pub missing_since: Option<Timestamp>,
     /// The newest row that a sync has read.
     #[serde(skip)]
     pub newest_row_at: Option<Timestamp>,
-    /// Since when the provider may be loading older rows.
+    /// Since when the provider may be loading older rows: since the connection was linked or last renewed, or since a
+    /// gap ended.
     #[serde(skip)]
     pub rows_backfill_began_at: Timestamp,
+    /// Since when an account is missing from the provider's list.
+    #[serde(skip)]
+    pub missing_since: Option<Timestamp>,
+    /// An account that is listed again was missing since then. No sync has read its rows meanwhile.
+    #[serde(skip)]
+    pub reread_from: Option<Timestamp>,
     /// What the last sync has not read yet, because it was too large for one run.
     #[serde(skip)]
     pub unread: Option<UnreadRange>,
@@ -146,20 +114,7 @@ pub struct DegradedConnection {
     pub rows: UnreadableRows,
 }
 
-/// How far the syncs of a connection have come, as the last run leaves it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SyncProgress {
-    pub synced_at: Timestamp,
-    pub covered_from: Timestamp,
-    /// Whether the run continued the sync of the run before, and so has its sequence number.
-    pub continues: bool,
-    pub newest_row_at: Option<Timestamp>,
-    pub rows_backfill_began_at: Timestamp,
-    pub unread: Option<UnreadRange>,
-    pub unreadable: Option<UnreadableRows>,
-}
-
-/// The result of a successful run of a sync.
+/// A successful run of a sync: what it found, and what is known after it.
 #[derive(Debug, Clone, Copy)]
 pub struct FinishedSync<'a> {
     pub run: SyncRunId,
@@ -167,10 +122,10 @@ pub struct FinishedSync<'a> {
     pub started_at: Timestamp,
     /// The dates that the run has read.
     pub date_range: (Timestamp, Timestamp),
-    /// As in the state that the sync began with. None keeps the stored one.
-    pub absent_since: Option<Timestamp>,
-    pub progress: &'a SyncProgress,
-    pub next_sync_at: Timestamp,
+    /// What was known when the run began.
+    pub before: &'a SyncState,
+    /// What is known now. Its `next_at` is when the job is due, unless an earlier run was requested meanwhile.
+    pub after: &'a SyncState,
     /// All fingerprints of the connection, sorted. None keeps the stored ones.
     pub fingerprints: Option<&'a [Fingerprint]>,
     /// When the first delivery attempts are due.
@@ -196,109 +151,75 @@ impl Syncs<'_> {
         Ok(self.0.db.all(LIST_UNREADABLE, params![i64::from(limit)], degraded).await?.into_iter().flatten().collect())
     }
 
-    /// Finishes a successful run of a sync. Fingerprints, webhook events, deliveries and the next time commit in one
-    /// transaction. An earlier sync requested meanwhile has priority.
+    /// Finishes a successful run of a sync. What is known, fingerprints, webhook events, deliveries and the next time
+    /// commit in one transaction.
     ///
     /// Returns the number of webhook events written, which is 0 if no endpoint subscribes to them. Returns None, and
     /// changes nothing, if the lease was lost: to another task, by an import, or because the connection is being
     /// deleted.
     pub async fn finish(self, claim: &ClaimedJob, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
-        let FinishedSync { started_at, next_sync_at, .. } = *finished;
+        let FinishedSync { events, after, .. } = *finished;
         let (user, connection) = (claim.user_id(), claim.subject_id());
         let entries = finished.fingerprints.map(fingerprints::encode);
-        if matches!(self.0.db, Db::Postgres(_)) {
-            return self.finish_sync_on_postgres(claim, finished, entries.as_deref()).await;
-        }
-        let mut tx = self.0.db.begin().await?;
-        if !jobs::finish(&mut tx, claim, Some(next_sync_at)).await? {
-            tx.rollback().await;
-            return Ok(None);
-        }
-        let mut values = params![user, connection].to_vec();
-        values.extend(progress_values(finished.progress));
-        values.push(finished.absent_since.into());
-        tx.run(FINISH, &values).await?;
-        if let Some(entries) = entries {
-            fingerprints::store(&mut tx, user, connection, &entries).await?;
-        }
+        let row_digests = webhook_events::row_digests(events);
         let origin = EventOrigin {
             user,
             connection: Some(connection),
+            fence: Some(claim.fence),
             run: finished.run,
             event_type: finished.event_type,
             date_range: finished.date_range,
             status_change: None,
-            now: started_at,
+            now: finished.started_at,
         };
-        let written =
-            webhook_events::insert_events(&mut tx, &origin, finished.events, finished.first_attempt_at).await?;
-        tx.commit().await?;
-        Ok(Some(written))
-    }
-
-    async fn finish_sync_on_postgres(
-        self,
-        claim: &ClaimedJob,
-        finished: &FinishedSync<'_>,
-        entries: Option<&[u8]>,
-    ) -> Result<Option<u64>> {
-        let digests: Vec<Vec<u8>> = finished.events.iter().map(NewWebhookEvent::row_digests).collect();
-        let list = |value: fn(&NewWebhookEvent<'_>) -> Param<'static>| -> Vec<Param<'static>> {
-            finished.events.iter().map(value).collect()
-        };
-        let (ids, new_counts) = (list(|event| event.id.into()), list(|event| i64::from(event.new_count).into()));
-        let updated_counts = list(|event| i64::from(event.updated_count).into());
-        let chunks = list(|event| i64::from(event.chunk).into());
-        let total_chunks = list(|event| i64::from(event.total_chunks).into());
-        let hints: Vec<Param<'_>> = finished.events.iter().map(|event| event.hint.into()).collect();
-        let digests: Vec<Param<'_>> = digests.iter().map(|digests| digests.as_slice().into()).collect();
-        let values: &[Param<'_>] = params![
-            claim.user_id(),
-            claim.key.kind,
-            claim.key.subject.as_str(),
-            claim.fence,
-            finished.next_sync_at,
-            finished.date_range.1,
-            finished.date_range.0,
-            entries,
-            ids.as_slice(),
-            digests.as_slice(),
-            new_counts.as_slice(),
-            updated_counts.as_slice(),
-            chunks.as_slice(),
-            finished.event_type.as_str(),
-            finished.run,
-            finished.started_at,
-            total_chunks.as_slice(),
-            finished.first_attempt_at,
-            ENDPOINT_DISABLED,
-            hints.as_slice()
-        ];
-        let mut values = values.to_vec();
-        values.extend(progress_values(finished.progress));
-        values.push(finished.absent_since.into());
-        let answers = self.0.db.batch(&[(LOCK_USER, params![claim.user_id()]), (FINISH_ON_POSTGRES, &values)]).await?;
-        Ok(answers.last().copied().flatten().map(|written| u64::try_from(written).unwrap_or(0)))
+        let mut statements = vec![user_lock(user), jobs::held(claim)];
+        statements.extend(webhook_events::insert_events(&origin, events, &row_digests, finished.first_attempt_at));
+        statements.push(save(claim, finished));
+        if let Some(entries) = &entries {
+            statements.push(fingerprints::store(claim, entries));
+        }
+        statements.push(jobs::finished(claim, after.next_at));
+        let rows = self.0.db.batch(&statements).await?;
+        let (held, inserted) = (rows[1], &rows[2..2 + events.len()]);
+        Ok(held.map(|_| inserted.iter().flatten().count() as u64))
     }
 }
 
-/// In the order of the columns in [`FINISH`].
-fn progress_values(progress: &SyncProgress) -> [Param<'_>; 10] {
-    let SyncProgress { synced_at, covered_from, continues, newest_row_at, rows_backfill_began_at, unread, unreadable } =
-        progress;
-    let (unread, unreadable) = (unread.as_ref(), unreadable.as_ref());
-    [
-        (*synced_at).into(),
-        (*covered_from).into(),
-        i64::from(!*continues).into(),
-        (*newest_row_at).into(),
-        (*rows_backfill_began_at).into(),
-        unread.map(|unread| unread.to).into(),
-        unread.and_then(|unread| unread.after_account).into(),
-        i64::from(unreadable.map_or(0, |rows| rows.count)).into(),
-        unreadable.map(|rows| rows.reason.as_str()).into(),
-        unreadable.map(|rows| rows.since).into(),
-    ]
+/// Adds what is known of the syncs of a new connection, or begins the backfill of a renewed one again.
+pub(crate) async fn begin_backfill(tx: &mut Tx, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
+    tx.run(INSERT, params![user, connection, now]).await.map(|_| ())
+}
+
+/// The next sync reads from there, because an account that was missing since then is listed again. The caller holds the
+/// lock on the user's row.
+pub(crate) async fn reread_from(
+    tx: &mut Tx,
+    user: UserId,
+    connection: ConnectionId,
+    missing_since: Timestamp,
+) -> Result<()> {
+    tx.run(REREAD_FROM, params![user, connection, missing_since]).await.map(|_| ())
+}
+
+fn save<'a>(claim: &ClaimedJob, finished: &FinishedSync<'a>) -> Bound<'a> {
+    let FinishedSync { before, after, .. } = *finished;
+    let (unread, unreadable) = (after.unread.as_ref(), after.unreadable.as_ref());
+    SAVE.with(named![
+        user = claim.user_id(),
+        connection = claim.subject_id::<ConnectionId>(),
+        fence = claim.fence,
+        sequence = i64::from(after.sequence),
+        synced_at = after.synced_at,
+        covered_from = after.covered_from,
+        newest_row_at = after.newest_row_at,
+        rows_backfill_began_at = after.rows_backfill_began_at,
+        reread = before.reread_from.filter(|_| after.reread_from.is_none()),
+        unread_to = unread.map(|unread| unread.to),
+        unread_after_account = unread.and_then(|unread| unread.after_account),
+        unreadable_rows = i64::from(unreadable.map_or(0, |rows| rows.count)),
+        unreadable_reason = unreadable.map(|rows| rows.reason.as_str()),
+        unreadable_since = unreadable.map(|rows| rows.since),
+    ])
 }
 
 fn unreadable(row: &Row<'_>, at: usize) -> Result<Option<UnreadableRows>> {
@@ -308,22 +229,23 @@ fn unreadable(row: &Row<'_>, at: usize) -> Result<Option<UnreadableRows>> {
 }
 
 fn state(row: &Row<'_>) -> Result<SyncState> {
-    let unread = match row.opt_time(8)? {
-        Some(to) => Some(UnreadRange { to, after_account: row.opt_id(9)? }),
+    let unread = match row.opt_time(7)? {
+        Some(to) => Some(UnreadRange { to, after_account: row.opt_id(8)? }),
         None => None,
     };
     Ok(SyncState {
-        synced_at: row.opt_time(0)?,
-        covered_from: row.opt_time(1)?,
-        next_at: row.opt_time(2)?,
-        attempts: row.attempts(3)?,
-        last_error: row.opt_text(4)?.map(str::to_owned),
-        absent_since: row.opt_time(13)?,
-        missing_since: row.opt_time(14)?,
-        next_sequence: row.number::<u32>(5, "a number of syncs")?.saturating_add(1),
-        newest_row_at: row.opt_time(6)?,
-        rows_backfill_began_at: row.time(7)?,
+        linked_at: row.time(0)?,
+        sequence: row.number(1, "a number of syncs")?,
+        synced_at: row.opt_time(2)?,
+        covered_from: row.opt_time(3)?,
+        newest_row_at: row.opt_time(4)?,
+        rows_backfill_began_at: row.time(5)?,
+        missing_since: row.opt_time(15)?,
+        reread_from: row.opt_time(6)?,
         unread,
-        unreadable: unreadable(row, 10)?,
+        unreadable: unreadable(row, 9)?,
+        next_at: row.opt_time(12)?,
+        attempts: row.attempts(13)?,
+        last_error: row.opt_text(14)?.map(str::to_owned),
     })
 }

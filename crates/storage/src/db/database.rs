@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::db::postgres::{Postgres, PostgresTx};
 use crate::db::row::ReadRow;
 use crate::db::sqlite::{Sqlite, SqliteTx};
-use crate::db::statement::{Param, Sql, params};
+use crate::db::statement::{Bound, Param, Sql, params};
 use crate::error::Result;
 
 /// Cheap to clone.
@@ -57,17 +57,18 @@ impl Db {
 
     /// Runs statements in one transaction, on PostgreSQL with one round trip. Returns the first number of each
     /// statement's first row.
-    pub(crate) async fn batch(&self, statements: &[(Sql, &[Param<'_>])]) -> Result<Vec<Option<i64>>> {
+    ///
+    /// All of them run, whatever the first ones find. So each write states what must hold, such as the fence of a
+    /// claim. On PostgreSQL, each statement sees what others committed before it began. So a lock comes first, as a
+    /// statement of its own, because a single one would see the moment before it waited.
+    pub(crate) async fn batch(&self, statements: &[Bound<'_>]) -> Result<Vec<Option<i64>>> {
         if let Self::Postgres(db) = self {
             return Box::pin(db.batch(statements)).await;
         }
         let mut tx = self.begin().await?;
-        let mut answers = Vec::with_capacity(statements.len());
-        for (sql, params) in statements {
-            answers.push(tx.one(*sql, params, |row| row.opt_int(0)).await?.flatten());
-        }
+        let numbers = tx.batch(statements).await?;
         tx.commit().await?;
-        Ok(answers)
+        Ok(numbers)
     }
 
     /// Claims up to `limit` due rows in a transaction of its own. On SQLite, `is_due` runs first, whose only parameter
@@ -145,6 +146,15 @@ impl Tx {
             Self::Sqlite(tx) => tx.run(sql, params),
             Self::Postgres(tx) => Box::pin(tx.run(sql, params)).await,
         }
+    }
+
+    /// Returns the first number of each statement's first row.
+    pub(crate) async fn batch(&mut self, statements: &[Bound<'_>]) -> Result<Vec<Option<i64>>> {
+        let mut numbers = Vec::with_capacity(statements.len());
+        for (sql, values) in statements {
+            numbers.push(self.one(*sql, values, |row| row.opt_int(0)).await?.flatten());
+        }
+        Ok(numbers)
     }
 
     /// Runs several statements without parameters, on a thread that may block.

@@ -2,7 +2,7 @@
 //!
 //! These rules keep one SQL text valid on both:
 //!
-//! * Placeholders are `$1`, `$2` and so on.
+//! * Placeholders are `$1`, `$2` and so on. A statement with many has names instead: `:user`.
 //! * Ids and words are TEXT, times and counts are BIGINT, secrets and digests are bytes.
 //! * No cast with `::`, and no function that only one of them has.
 
@@ -17,4 +17,4 @@ pub(crate) mod statement;
 
 pub(crate) use database::{Db, Tx};
 pub(crate) use row::{Row, as_stored};
-pub(crate) use statement::{Param, Sql, params, statements, strip_nul};
+pub(crate) use statement::{Bound, Param, Sql, named, params, statements, strip_nul};

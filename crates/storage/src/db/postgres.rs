@@ -31,7 +31,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 
 use crate::db::row::{ReadRow, Row};
-use crate::db::statement::{Param, Sql};
+use crate::db::statement::{Bound, Param, Sql, numbered};
 use crate::error::{Result, StorageError};
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
@@ -134,11 +134,11 @@ impl Postgres {
     /// Runs statements in one transaction, with one round trip. Returns the first number of each statement's first row.
     ///
     /// A dropped future does not roll back: its COMMIT may be on the way already.
-    pub(crate) async fn batch(&self, statements: &[(Sql, &[Param<'_>])]) -> Result<Vec<Option<i64>>> {
+    pub(crate) async fn batch(&self, statements: &[Bound<'_>]) -> Result<Vec<Option<i64>>> {
         let mut client = self.client().await?;
         let outcome = timeout(STATEMENT_TIMEOUT, batch(client.start()?, statements)).await;
-        let answers = client.finish(outcome)?;
-        answers.iter().map(|rows| rows.first().map_or(Ok(None), |row| Row::Postgres(row).opt_int(0))).collect()
+        let results = client.finish(outcome)?;
+        results.iter().map(|rows| rows.first().map_or(Ok(None), |row| Row::Postgres(row).opt_int(0))).collect()
     }
 
     pub(crate) async fn begin(&self) -> Result<Box<PostgresTx>> {
@@ -166,7 +166,7 @@ impl Postgres {
     #[cfg(test)]
     pub(crate) async fn check(&self, sql: Sql) -> Result<usize> {
         let mut client = self.client().await?;
-        let outcome = timeout(STATEMENT_TIMEOUT, client.start()?.prepare(sql.postgres)).await;
+        let outcome = timeout(STATEMENT_TIMEOUT, client.start()?.prepare(&numbered(sql.postgres))).await;
         client.finish(outcome).map(|statement| statement.params().len())
     }
 }
@@ -246,29 +246,29 @@ async fn settle(client: Object, last: &'static str, cancel: Cancel) {
 }
 
 async fn query(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<Vec<tokio_postgres::Row>> {
-    let statement = client.prepare_cached(sql.postgres).await?;
+    let statement = client.prepare_cached(&numbered(sql.postgres)).await?;
     client.query(&statement, &references(params)).await
 }
 
 async fn execute(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<u64> {
-    let statement = client.prepare_cached(sql.postgres).await?;
+    let statement = client.prepare_cached(&numbered(sql.postgres)).await?;
     client.execute(&statement, &references(params)).await
 }
 
-async fn batch(client: &Object, statements: &[(Sql, &[Param<'_>])]) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
+async fn batch(client: &Object, statements: &[Bound<'_>]) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
     let mut prepared = Vec::with_capacity(statements.len());
     for (sql, params) in statements {
-        prepared.push((client.prepare_cached(sql.postgres).await?, references(params)));
+        prepared.push((client.prepare_cached(&numbered(sql.postgres)).await?, references(params)));
     }
     let queries = prepared.iter().map(|(statement, params)| client.query(statement, params));
-    // The first poll of each future sends its message, in this order. So no answer is waited for in between, and a
+    // The first poll of each future sends its message, in this order. So no result is waited for in between, and a
     // future that is dropped has sent nothing, or all up to the COMMIT. The server turns the COMMIT into a ROLLBACK if
     // a statement failed.
-    let (begun, answers, committed) =
+    let (begun, results, committed) =
         join3(client.batch_execute("BEGIN"), join_all(queries), client.batch_execute("COMMIT")).await;
     begun?;
-    let answers = answers.into_iter().collect::<PgResult<Vec<_>>>()?;
-    committed.map(|()| answers)
+    let results = results.into_iter().collect::<PgResult<Vec<_>>>()?;
+    committed.map(|()| results)
 }
 
 /// A transaction on one connection.
@@ -331,7 +331,6 @@ impl ToSql for Param<'_> {
             Self::Text(text) => text.to_sql(ty, out),
             Self::Blob(bytes) => bytes.to_sql(ty, out),
             Self::Id(id) => (&*id.hyphenated().encode_lower(&mut Uuid::encode_buffer())).to_sql(ty, out),
-            Self::List(values) => values.to_sql_checked(ty, out),
         }
     }
 
@@ -350,7 +349,6 @@ impl ToSql for Param<'_> {
             Self::Int(_) => <i64 as ToSql>::accepts(ty),
             Self::Text(_) | Self::Id(_) => <&str as ToSql>::accepts(ty),
             Self::Blob(_) => <&[u8] as ToSql>::accepts(ty),
-            Self::List(_) => <&[Self] as ToSql>::accepts(ty),
         };
         if fits { self.to_sql(ty, out) } else { Err(Box::new(WrongType::new::<Self>(ty.clone()))) }
     }

@@ -276,7 +276,7 @@ fn all<T>(connection: &Connection, sql: Sql, params: &[Param<'_>], map: ReadRow<
     Ok(values)
 }
 
-/// Binds each value by the number in its placeholder's name.
+/// Binds each value by the number in its placeholder's name, or else by its place among the names.
 ///
 /// SQLite treats `$1` as a name and numbers names by first appearance. Binding by position would swap the values of
 /// `SELECT $2, $1`. Names in a statement are distinct, so equal counts mean that every placeholder has a value.
@@ -285,7 +285,10 @@ fn prepare_and_bind<'c>(connection: &'c Connection, sql: Sql, params: &[Param<'_
     let count = statement.parameter_count();
     assert_eq!(count, params.len(), "placeholders and parameters of {}", sql.text);
     for index in 1..=count {
-        let number = statement.parameter_name(index).and_then(|name| name.get(1..)?.parse::<usize>().ok());
+        let number = statement.parameter_name(index).and_then(|name| match name.strip_prefix('$') {
+            Some(number) => number.parse().ok(),
+            None => Some(index),
+        });
         let param = number.and_then(|number| params.get(number.checked_sub(1)?));
         let Some(param) = param else { unreachable!("placeholders of {} are not $1 to ${count}", sql.text) };
         bind(&mut statement, index, *param).map_err(to_storage_error)?;
@@ -301,7 +304,6 @@ fn bind(statement: &mut CachedStatement<'_>, index: usize, param: Param<'_>) -> 
         Param::Text(text) => ValueRef::Text(text.as_bytes()),
         Param::Blob(bytes) => ValueRef::Blob(bytes),
         Param::Id(id) => ValueRef::Text(id.hyphenated().encode_lower(&mut buffer).as_bytes()),
-        Param::List(_) => unreachable!("SQLite has no arrays"),
     };
     statement.raw_bind_parameter(index, ToSqlOutput::Borrowed(value))
 }

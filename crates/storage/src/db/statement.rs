@@ -1,6 +1,7 @@
 //! Declares SQL statements and converts values for their placeholders.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use bellbird_domain::{AccountId, ConnectionId, Currency, EndpointId, EventId, KeyId, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -29,13 +30,56 @@ impl Sql {
     pub(crate) const fn on_postgres(self, postgres: &'static str) -> Self {
         Self { postgres, ..self }
     }
+
+    /// The statement with a value for each of its names: `SAVE.with(named![user = user, at = now])`.
+    pub(crate) fn with<'a>(self, values: &[(&str, Param<'a>)]) -> Bound<'a> {
+        let names = names(self.text);
+        let value_of = |name: &&str| values.iter().find(|(given, _)| given == name).map(|(_, value)| *value);
+        let bound: Vec<_> = names.iter().filter_map(value_of).collect();
+        assert!(bound.len() == names.len() && bound.len() == values.len(), "names and values of {}", self.text);
+        (self, bound)
+    }
 }
 
-/// Declares the statements of a module, and the list of them.
+/// A statement with its values.
+pub(crate) type Bound<'a> = (Sql, Vec<Param<'a>>);
+
+/// The names in a text (`:user`), in the order in which they first appear. SQLite numbers them in this order.
+pub(crate) fn names(text: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for (name, _) in text.split(':').skip(1).map(split_name) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The text with numbers in place of names, for PostgreSQL, which knows no names.
+pub(crate) fn numbered(text: &'static str) -> Cow<'static, str> {
+    let names = names(text);
+    if names.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut parts = text.split(':');
+    let mut numbered = parts.next().unwrap_or_default().to_owned();
+    for (name, rest) in parts.map(split_name) {
+        let number = 1 + names.iter().take_while(|other| **other != name).count();
+        let _ = write!(numbered, "${number}{rest}");
+    }
+    Cow::Owned(numbered)
+}
+
+fn split_name(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| c != '_' && !c.is_ascii_lowercase()).unwrap_or(text.len()))
+}
+
+/// Declares the statements of a module, and the list of them. `lock` is added at the end on PostgreSQL.
 macro_rules! statements {
-    ($($(#[$doc:meta])* $name:ident = $text:expr $(, on_postgres = $postgres:expr)?;)*) => {
-        $($(#[$doc])* const $name: $crate::db::Sql =
-            $crate::db::Sql::new(stringify!($name), $text)$(.on_postgres($postgres))?;)*
+    ($($(#[$doc:meta])* $name:ident = $text:expr
+        $(, lock = $lock:literal)? $(, on_postgres = $postgres:expr)?;)*) => {
+        $($(#[$doc])* const $name: $crate::db::Sql = $crate::db::Sql::new(stringify!($name), $text)
+            $(.on_postgres(concat!($text, $lock)))? $(.on_postgres($postgres))?;)*
 
         #[cfg(test)]
         pub(crate) const STATEMENTS: &[$crate::db::Sql] = &[$($name),*];
@@ -52,14 +96,18 @@ pub(crate) enum Param<'a> {
     Blob(&'a [u8]),
     /// Written as lower-case text with hyphens, without allocating a string.
     Id(Uuid),
-    /// An array of values of one type, for PostgreSQL only.
-    List(&'a [Param<'a>]),
 }
 
 macro_rules! params {
     ($($value:expr),* $(,)?) => { &[$($crate::db::Param::from($value)),*] };
 }
 pub(crate) use params;
+
+/// Values for the names of a statement: see [`Sql::with`].
+macro_rules! named {
+    ($($name:ident = $value:expr),* $(,)?) => { &[$((stringify!($name), $crate::db::Param::from($value))),*] };
+}
+pub(crate) use named;
 
 impl From<i64> for Param<'_> {
     fn from(value: i64) -> Self {
@@ -76,12 +124,6 @@ impl<'a> From<&'a str> for Param<'a> {
 impl<'a> From<&'a [u8]> for Param<'a> {
     fn from(value: &'a [u8]) -> Self {
         Self::Blob(value)
-    }
-}
-
-impl<'a> From<&'a [Param<'a>]> for Param<'a> {
-    fn from(values: &'a [Self]) -> Self {
-        Self::List(values)
     }
 }
 

@@ -23,7 +23,7 @@ const SETUP_TOKEN_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24
 const DELETE_BATCH_SIZE: i64 = 200;
 
 /// Deletes up to `$2` rows. On PostgreSQL, `$lock` skips rows that another transaction has locked, and a later cleanup
-/// deletes them. `MATERIALIZED` picks the rows once, as in `jobs.rs`.
+/// deletes them. `MATERIALIZED` picks the rows once, as in `jobs/mod.rs`.
 macro_rules! delete_some {
     ($table:literal, $key:literal, $rest:literal, $lock:literal) => {
         concat!(

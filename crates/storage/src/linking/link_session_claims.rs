@@ -1,7 +1,7 @@
 //! Records the progress of link sessions: callback parameters become credentials, and credentials become a connection.
 //!
 //! Each result is sealed and stored before the next step, so a killed program continues where it stopped. An open
-//! session has a job (see `jobs.rs`), which ends with the session.
+//! session has a job (see `jobs/mod.rs`), which ends with the session.
 
 use bellbird_domain::{Confirmation, LinkPhase};
 use jiff::Timestamp;

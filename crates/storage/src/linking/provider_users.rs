@@ -2,8 +2,8 @@
 //! provider returned.
 //!
 //! Deleting the row here leaves the registration at the provider, so a user must not be registered twice. Registering
-//! is a job (see `jobs.rs`), which ends with the registration. The reference is stored before the attempt, so that an
-//! interrupted registration can be found and undone at the provider.
+//! is a job (see `jobs/mod.rs`), which ends with the registration. The reference is stored before the attempt, so that
+//! an interrupted registration can be found and undone at the provider.
 
 use bellbird_domain::UserId;
 use jiff::Timestamp;
@@ -177,8 +177,8 @@ impl ProviderUsers<'_> {
         tx.commit().await
     }
 
-    /// As `storage.provider_users().delete`, but only if the user is registered under this provider id. Otherwise returns
-    /// false and changes nothing.
+    /// As [`Self::delete`], but only if the user is registered under this provider id. Otherwise returns false and
+    /// changes nothing.
     pub async fn delete_of(self, user: UserId, provider: &str, provider_user_id: &str) -> Result<bool> {
         let digest = provider_user_digest(provider_user_id);
         let mut tx = self.0.db.begin().await?;

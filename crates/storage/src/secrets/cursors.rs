@@ -1,4 +1,4 @@
-//! Seals positions that a client carries from one answer to the next, so that any instance can go on. Not stored.
+//! Seals positions that a client carries from one response to the next, so that any instance can go on. Not stored.
 
 use bellbird_domain::UserId;
 use zeroize::Zeroizing;

@@ -100,7 +100,7 @@ pub struct UnopenableSecret {
     pub why: SealError,
 }
 
-/// A position in a walk over all secrets.
+/// A position among all secrets.
 #[derive(Debug, Clone)]
 pub struct SecretCursor(SecretSlot);
 
@@ -171,8 +171,8 @@ impl<'s> Secrets<'s> {
     }
 
     /// Seals the next few secrets with the first key, in one transaction. Secrets already under that key are skipped,
-    /// so an interrupted walk can start again. A secret that changes meanwhile is not lost: its new value is sealed. A
-    /// secret that cannot be opened is counted, not an error.
+    /// so an interrupted rotation can start again. A secret that changes meanwhile is not lost: its new value is sealed.
+    /// A secret that cannot be opened is counted, not an error.
     pub async fn reseal_batch(self, after: Option<SecretCursor>) -> Result<ResealedBatch> {
         let mut batch = ResealedBatch::default();
         let mut tx = self.0.db.begin().await?;
@@ -214,7 +214,7 @@ impl<'s> Secrets<'s> {
     }
 
     /// Erases old sealed values from the database files, as far as Bellbird can. Call it after the last
-    /// `storage.secrets().reseal_batch`, even if that changed nothing: an earlier walk may have been interrupted before this
+    /// [`Self::reseal_batch`], even if that changed nothing: an earlier rotation may have been interrupted before this
     /// step.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl<'s> Secrets<'s> {
         Ok(sealed.map(|sealed| self.open_secret(slot, &sealed)).transpose()?)
     }
 
-    /// As `storage.secrets().find`, in a transaction.
+    /// As [`Self::find`], in a transaction.
     pub(crate) async fn find_in(self, tx: &mut Tx, slot: &SecretSlot) -> Result<Option<SecretString>> {
         let sealed = tx.one(FIND, &slot.params(), sealed).await?;
         Ok(sealed.map(|sealed| self.open_secret(slot, &sealed)).transpose()?)

@@ -15,7 +15,7 @@ use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token
 use crate::{
     AttemptOutcome, ClaimedEndpoint, ClaimedJob, ClaimedLinkSession, ClaimedProviderUser, FinishedAttempt,
     FinishedSync, NewConnection, NewEndpoint, NewLink, NewLinkSession, NewSetupToken, NewWebhookEvent,
-    ProviderUserState, ResealedBatch, Sealer, Storage, SyncProgress,
+    ProviderUserState, ResealedBatch, Sealer, Storage, SyncState,
 };
 
 /// A link session that expires after a minute and is due after two.
@@ -103,28 +103,34 @@ pub(crate) async fn start_sync(db: &Storage, user: UserId, id: ConnectionId, now
     db.claim_sync(user, id, at(now), at(now + 30)).await.unwrap().expect("claimed")
 }
 
-/// The progress of the first sync, which started at `now`.
-pub(crate) fn progress(now: i64) -> &'static SyncProgress {
-    Box::leak(Box::new(SyncProgress {
-        synced_at: at(now),
-        covered_from: at(now - 500),
-        continues: false,
+/// What is known after the first sync, which started at `now`. The next one is due 1,000 seconds later.
+pub(crate) fn state_after(now: i64) -> SyncState {
+    SyncState {
+        linked_at: at(0),
+        sequence: 1,
+        synced_at: Some(at(now)),
+        covered_from: Some(at(now - 500)),
         newest_row_at: None,
         rows_backfill_began_at: at(0),
+        missing_since: None,
+        reread_from: None,
         unread: None,
         unreadable: None,
-    }))
+        next_at: Some(at(now + 1000)),
+        attempts: 0,
+        last_error: None,
+    }
 }
 
-/// A sync that started at `now` and found nothing. The next one is due 1,000 seconds later.
+/// A sync that started at `now` and found nothing.
 pub(crate) fn empty_sync(now: i64) -> FinishedSync<'static> {
+    let after: &SyncState = Box::leak(Box::new(state_after(now)));
     FinishedSync {
-        absent_since: None,
         run: SyncRunId::new(),
         started_at: at(now),
         date_range: (at(now - 500), at(now)),
-        progress: progress(now),
-        next_sync_at: at(now + 1000),
+        before: after,
+        after,
         fingerprints: None,
         first_attempt_at: at(now),
         event_type: EventType::TransactionsSynced,

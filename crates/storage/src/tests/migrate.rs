@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::migrate::{MIGRATIONS, Migration, Patience};
+use crate::migrate::{MIGRATIONS, Migration, RetryBudget};
 use crate::tests::fixtures::wait_for_lock_waiters;
 use crate::tests::support::{TestDb, both, connect, on_empty_postgres, on_postgres, on_sqlite};
 use crate::{Sealer, Storage, StorageError};
@@ -59,11 +59,11 @@ const CONTRACT: Migration = Migration {
 };
 
 /// Short times, so that a try fails soon.
-const PATIENCE: Patience =
-    Patience { lock_timeout: Duration::from_millis(50), pause: Duration::from_millis(1), tries: 2 };
+const RETRY_BUDGET: RetryBudget =
+    RetryBudget { lock_timeout: Duration::from_millis(50), pause: Duration::from_millis(1), tries: 2 };
 
 async fn migrate_to(db: &Storage, migrations: &[Migration]) -> Result<Vec<String>, StorageError> {
-    db.migrate_to(migrations, PATIENCE).await
+    db.migrate_to(migrations, RETRY_BUDGET).await
 }
 
 fn schema_error(error: StorageError) -> String {
@@ -154,14 +154,14 @@ fn postgres_migration_gives_way_and_tries_again() {
         let holder = lock_users(db).await;
         let migrations = [MIGRATIONS, &[EXPAND]].concat();
         let other = db.reopen().await;
-        let patience = Patience { tries: u32::MAX, ..PATIENCE };
+        let budget = RetryBudget { tries: u32::MAX, ..RETRY_BUDGET };
         let release = async {
             wait_for_lock_waiters(db, 1).await;
             // Behind a waiting migration, this waits too, until the try ends.
             db.user("a@x").await;
             holder.batch_execute("COMMIT").await.unwrap();
         };
-        let (applied, ()) = tokio::join!(other.migrate_to(&migrations, patience), release);
+        let (applied, ()) = tokio::join!(other.migrate_to(&migrations, budget), release);
         assert_eq!(applied.unwrap(), ["0002_expand"]);
     });
 }

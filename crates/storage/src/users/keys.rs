@@ -96,7 +96,7 @@ impl Keys<'_> {
         self.0.db.one(FIND_CALLER, params![hash(key.expose()).as_ref(), now], found_caller).await
     }
 
-    /// As `storage.keys().find_caller`, for a key that was found before: a long answer checks it again.
+    /// As [`Self::find_caller`], for a key that was found before: a long response checks it again.
     pub async fn find_caller_by_id(self, user: UserId, key: KeyId, now: Timestamp) -> Result<Option<FoundCaller>> {
         self.0.db.one(FIND_CALLER_BY_ID, params![user, key, now], found_caller).await
     }

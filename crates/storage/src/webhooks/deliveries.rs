@@ -1,15 +1,15 @@
 //! Claims endpoints with due deliveries, and records the outcome of each attempt. A delivery is one webhook event for
 //! one endpoint.
 //!
-//! The holder of a claim has a lease and a fence, as in `connections/removals.rs`, so that only one instance at a time
-//! sends to an endpoint.
+//! The holder of a claim has a lease and a fence, as of a job (see `jobs/mod.rs`), so that only one instance at a time
+//! sends to an endpoint. The fence of an endpoint is a counter, because its row outlives all claims.
 
 use bellbird_domain::{ApiVersion, EndpointId, EventId, SyncRunId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::Deliveries;
-use crate::db::{Db, Param, Row, Sql, Tx, params, statements};
+use crate::db::{Bound, Param, Row, Sql, named, params, statements};
 use crate::error::Result;
 use crate::webhooks::endpoints::fail_unfinished_deliveries;
 use crate::webhooks::webhook_events::{WebhookEvent, webhook_event, webhook_event_columns};
@@ -26,7 +26,7 @@ macro_rules! due {
     };
 }
 
-/// Claims up to `$3` due rows until `$2`, as in `connections/removals.rs`.
+/// Claims up to `$3` due rows until `$2`, as in `jobs/mod.rs`.
 macro_rules! claim_due {
     ($health:literal, $lock:literal) => {
         concat!(
@@ -44,15 +44,22 @@ macro_rules! claim_due {
 }
 
 /// The row of a claim whose lease is not lost.
-macro_rules! claimed_row {
+macro_rules! claimed {
     () => {
-        " WHERE user_id = $1 AND id = $2 AND fence = $3 AND lease_until IS NOT NULL"
+        "user_id = :user AND id = :endpoint AND fence = :fence AND lease_until IS NOT NULL"
     };
 }
 
-macro_rules! lock_claimed {
-    ($lock:literal) => {
-        concat!("SELECT fence FROM webhook_endpoints", claimed_row!(), $lock)
+/// The delivery that an attempt was for, unless the lease was lost. Not a redelivery that was requested after the
+/// attempt became due: that one stays requested.
+macro_rules! attempted {
+    () => {
+        concat!(
+            "user_id = :user AND endpoint_id = :endpoint AND event_id = :event AND state = 'pending'
+            AND next_attempt_at <= :due_at AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE ",
+            claimed!(),
+            ")"
+        )
     };
 }
 
@@ -82,80 +89,69 @@ statements! {
             AND p.user_id = $1 AND p.id = $2 AND p.fence = $3 AND p.lease_until > $5
         ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $6";
 
-    /// `$4` is the last success of these attempts, which clears the failures. Without one, `$5` is their first failure,
-    /// which does not replace an earlier one. `$6` and `$7` are their first and last failed exchange. The endpoint is
-    /// failing once a minute, in microseconds, lies between two failed exchanges without a success in between.
+    /// `:delivered` is the last success of these attempts, which clears the failures. Without one, `:failed` is their
+    /// first failure, which does not replace an earlier one. `:first` and `:last` are their first and last failed
+    /// exchange. The endpoint is failing once a minute, in microseconds, lies between two failed exchanges without a
+    /// success in between. Locks the endpoint for the statements that follow.
     UPDATE_HEALTH = concat!(
-        "UPDATE webhook_endpoints SET delivered_at = COALESCE($4, delivered_at),
-            failing_since = CASE WHEN CAST($4 AS BIGINT) IS NULL THEN COALESCE(failing_since, $5) END,
-            unhealthy_since = CASE WHEN CAST($4 AS BIGINT) IS NULL THEN COALESCE(unhealthy_since, $6) END,
-            is_failing = CASE WHEN CAST($4 AS BIGINT) IS NOT NULL THEN 0
-                WHEN CAST($7 AS BIGINT) - COALESCE(unhealthy_since, $6) >= 60000000 THEN 1 ELSE is_failing END",
-        claimed_row!(),
+        "UPDATE webhook_endpoints SET delivered_at = COALESCE(:delivered, delivered_at),
+            failing_since = CASE WHEN CAST(:delivered AS BIGINT) IS NULL THEN COALESCE(failing_since, :failed) END,
+            unhealthy_since = CASE WHEN CAST(:delivered AS BIGINT) IS NULL THEN COALESCE(unhealthy_since, :first) END,
+            is_failing = CASE WHEN CAST(:delivered AS BIGINT) IS NOT NULL THEN 0
+                WHEN CAST(:last AS BIGINT) - COALESCE(unhealthy_since, :first) >= 60000000 THEN 1 ELSE is_failing END
+        WHERE ",
+        claimed!(),
         " RETURNING fence"
     );
 
-    /// A redelivery that was requested after this attempt became due, at `$12`, stays requested.
-    FINISH = "UPDATE webhook_deliveries SET state = $4, attempts = $5, next_attempt_at = $6, ended_at = $7,
-            last_status = $8, last_error = $9, last_duration_ms = $10, last_attempt_at = $11
-        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state = 'pending' AND next_attempt_at <= $12";
-
-    INSERT_ATTEMPT = "INSERT INTO webhook_attempts
+    /// Runs before [`FINISH`], which ends the delivery or plans its next attempt.
+    INSERT_ATTEMPT = concat!(
+        "INSERT INTO webhook_attempts
             (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        SELECT :user, :endpoint, :id, :event, :attempt, :at, :duration_ms, :status, :error
+        FROM webhook_deliveries WHERE ",
+        attempted!()
+    );
 
-    /// [`FINISH`] and [`INSERT_ATTEMPT`] for several attempts. Runs after [`UPDATE_HEALTH`], which locks the endpoint,
-    /// and sees what that waited for. An attempt without an id is not inserted.
-    FINISH_ON_POSTGRES = "", on_postgres = concat!(
-        "WITH results AS (
-            SELECT * FROM UNNEST(CAST($4 AS TEXT[]), CAST($5 AS TEXT[]), CAST($6 AS BIGINT[]), CAST($7 AS BIGINT[]),
-                CAST($8 AS BIGINT[]), CAST($9 AS BIGINT[]), CAST($10 AS TEXT[]), CAST($11 AS BIGINT[]),
-                CAST($12 AS BIGINT[]), CAST($13 AS TEXT[]), CAST($14 AS BIGINT[]))
-                AS r (event_id, state, attempt, next_attempt_at, ended_at, status, error, duration_ms, at, attempt_id,
-                    due_at)
-        ), finished AS (
-            UPDATE webhook_deliveries d SET state = r.state, attempts = r.attempt, next_attempt_at = r.next_attempt_at,
-                ended_at = r.ended_at, last_status = r.status, last_error = r.error,
-                last_duration_ms = r.duration_ms, last_attempt_at = r.at
-            FROM results r
-            WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.event_id = r.event_id AND d.state = 'pending'
-                AND d.next_attempt_at <= r.due_at AND EXISTS (SELECT 1 FROM webhook_endpoints ",
-        claimed_row!(),
-        ")
-            RETURNING r.*
-        )
-        INSERT INTO webhook_attempts
-            (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
-        SELECT $1, $2, attempt_id, event_id, attempt, at, duration_ms, status, error
-        FROM finished WHERE attempt_id IS NOT NULL"
+    FINISH = concat!(
+        "UPDATE webhook_deliveries SET state = :state, attempts = :attempt, next_attempt_at = :next, ended_at = :ended,
+            last_status = :status, last_error = :error, last_duration_ms = :duration_ms, last_attempt_at = :at
+        WHERE ",
+        attempted!()
     );
 
     /// Makes the lowest unfinished chunk of a run pending, if it waits. Finds it by its id, because SQLite would
-    /// otherwise walk all deliveries of the endpoint.
-    UNBLOCK_NEXT = "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = $4
-        WHERE user_id = $1 AND endpoint_id = $2 AND state = 'waiting'
+    /// otherwise read all deliveries of the endpoint.
+    UNBLOCK_NEXT = concat!(
+        "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = :now
+        WHERE user_id = :user AND endpoint_id = :endpoint AND state = 'waiting'
             AND event_id = (SELECT o.event_id FROM webhook_deliveries o
-                WHERE o.user_id = $1 AND o.endpoint_id = $2 AND o.sync_run_id = $3 AND o.ended_at IS NULL
+                WHERE o.user_id = :user AND o.endpoint_id = :endpoint AND o.sync_run_id = :run AND o.ended_at IS NULL
                 ORDER BY o.chunk LIMIT 1)
-            AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2 AND fence = $5
-                AND lease_until IS NOT NULL)";
-
-    DISABLE = concat!(
-        "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $4, lease_until = NULL,
-            due_at = NULL, fence = fence + 1",
-        claimed_row!()
+            AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE ",
+        claimed!(),
+        ")"
     );
 
-    LOCK_CLAIMED = lock_claimed!(""), on_postgres = lock_claimed!(" FOR NO KEY UPDATE");
+    DISABLE = concat!(
+        "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = :reason, lease_until = NULL,
+            due_at = NULL, fence = fence + 1
+        WHERE ",
+        claimed!(),
+        " RETURNING fence"
+    );
+
+    LOCK_CLAIMED = concat!("SELECT fence FROM webhook_endpoints WHERE ", claimed!()), lock = " FOR NO KEY UPDATE";
 
     /// An endpoint that is due already goes behind those that wait longer. Runs after [`LOCK_CLAIMED`], so that it sees
     /// deliveries that were added meanwhile.
     RELEASE = concat!(
         "UPDATE webhook_endpoints SET lease_until = NULL, due_at = (
-            SELECT CASE WHEN least.at < $4 THEN $4 ELSE least.at END
+            SELECT CASE WHEN least.at < :now THEN :now ELSE least.at END
             FROM (SELECT MIN(next_attempt_at) AS at FROM webhook_deliveries
-                WHERE user_id = $1 AND endpoint_id = $2 AND next_attempt_at IS NOT NULL) least)",
-        claimed_row!(),
+                WHERE user_id = :user AND endpoint_id = :endpoint AND next_attempt_at IS NOT NULL) least)
+        WHERE ",
+        claimed!(),
         " RETURNING fence"
     );
 }
@@ -213,7 +209,7 @@ pub struct FinishedAttempt {
     /// The start of the attempt.
     pub at: Timestamp,
     pub duration_ms: u32,
-    /// HTTP status. None: no answer.
+    /// HTTP status. None: no response.
     pub status: Option<u16>,
     /// A few words, never the provider's or the endpoint's text.
     pub error: Option<&'static str>,
@@ -247,8 +243,8 @@ impl Deliveries<'_> {
         self.0.db.all(LIST_DUE, values, due_delivery).await
     }
 
-    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of `storage.deliveries().list_due`. Empty
-    /// if the lease was lost or ends before `lease_after`. Costs less than listing the deliveries.
+    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of [`Self::list_due`]. Empty if the
+    /// lease was lost or ends before `lease_after`. Costs less than listing the deliveries.
     pub async fn list_due_ids(
         self,
         claim: &ClaimedEndpoint,
@@ -269,79 +265,31 @@ impl Deliveries<'_> {
         attempts: &[FinishedAttempt],
         now: Timestamp,
     ) -> Result<bool> {
-        let (user, endpoint) = (claim.user_id, claim.endpoint_id);
-        let delivered = attempts
-            .iter()
-            .filter(|finished| finished.outcome == AttemptOutcome::Delivered)
-            .map(|finished| finished.at)
-            .max();
-        let failed = attempts.iter().filter(|finished| finished.endpoint_at_fault).map(|finished| finished.at).min();
-        let failed_exchanges =
-            || attempts.iter().filter(|finished| finished.exchange_failed).map(|finished| finished.at);
-        let (first, last) = (failed_exchanges().min(), failed_exchanges().max());
-        let health: &[Param<'_>] = params![user, endpoint, claim.fence, delivered, failed, first, last];
-        if matches!(self.0.db, Db::Postgres(_)) {
-            return self.finish_attempts_on_postgres(claim, attempts, now, health).await;
-        }
-        let mut tx = self.0.db.begin().await?;
-        if tx.one(UPDATE_HEALTH, health, |_| Ok(())).await?.is_none() {
-            tx.rollback().await;
-            return Ok(false);
-        }
-        for finished in attempts {
-            finish(&mut tx, claim, finished, now).await?;
-        }
-        tx.commit().await?;
-        Ok(true)
-    }
-
-    async fn finish_attempts_on_postgres(
-        self,
-        claim: &ClaimedEndpoint,
-        attempts: &[FinishedAttempt],
-        now: Timestamp,
-        health: &[Param<'_>],
-    ) -> Result<bool> {
         let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
-        let columns: Vec<[Param<'_>; 11]> = attempts
-            .iter()
-            .map(|finished| {
-                let (state, next, ended) = finished.outcome.columns(now);
-                let attempt_id = if finished.has_row() { Param::Id(Uuid::now_v7()) } else { Param::Null };
-                [
-                    finished.event_id.into(),
-                    state.into(),
-                    i64::from(finished.attempt).into(),
-                    next.into(),
-                    ended.into(),
-                    finished.status.map(i64::from).into(),
-                    finished.error.into(),
-                    i64::from(finished.duration_ms).into(),
-                    finished.at.into(),
-                    attempt_id,
-                    finished.due_at.into(),
-                ]
-            })
-            .collect();
-        let lists: [Vec<Param<'_>>; 11] =
-            std::array::from_fn(|column| columns.iter().map(|columns| columns[column]).collect());
-        let mut values: Vec<Param<'_>> = params![user, endpoint, fence].to_vec();
-        values.extend(lists.iter().map(|list| Param::List(list)));
-        let unblocks: Vec<[Param<'_>; 5]> = attempts
-            .iter()
-            .filter(|finished| finished.ends_chunk())
-            .map(|finished| [user.into(), endpoint.into(), finished.sync_run_id.into(), now.into(), fence.into()])
-            .collect();
-        let mut statements: Vec<(Sql, &[Param<'_>])> = vec![(UPDATE_HEALTH, health), (FINISH_ON_POSTGRES, &values)];
-        statements.extend(unblocks.iter().map(|values| (UNBLOCK_NEXT, values.as_slice())));
+        let times = |is_counted: fn(&FinishedAttempt) -> bool| {
+            attempts.iter().filter(move |attempt| is_counted(attempt)).map(|attempt| attempt.at)
+        };
+        let mut statements = vec![UPDATE_HEALTH.with(named![
+            user = user,
+            endpoint = endpoint,
+            fence = fence,
+            delivered = times(|attempt| attempt.outcome == AttemptOutcome::Delivered).max(),
+            failed = times(|attempt| attempt.endpoint_at_fault).min(),
+            first = times(|attempt| attempt.exchange_failed).min(),
+            last = times(|attempt| attempt.exchange_failed).max(),
+        ])];
+        for attempt in attempts {
+            statements.extend(attempt.statements(claim, now));
+        }
         Ok(self.0.db.batch(&statements).await?[0].is_some())
     }
 
-    /// As `storage.endpoints().disable`, for the holder of a claim. Returns false as `storage.deliveries().finish_attempts` does.
+    /// As `storage.endpoints().disable`, for the holder of a claim. Returns false as [`Self::finish_attempts`] does.
     pub async fn disable_endpoint(self, claim: &ClaimedEndpoint, reason: &str, now: Timestamp) -> Result<bool> {
         let (user, endpoint) = (claim.user_id, claim.endpoint_id);
+        let disable = DISABLE.with(named![user = user, endpoint = endpoint, fence = claim.fence, reason = reason]);
         let mut tx = self.0.db.begin().await?;
-        if tx.run(DISABLE, params![user, endpoint, claim.fence, reason]).await? == 0 {
+        if tx.batch(&[disable]).await?[0].is_none() {
             tx.rollback().await;
             return Ok(false);
         }
@@ -350,13 +298,12 @@ impl Deliveries<'_> {
         Ok(true)
     }
 
-    /// Releases the claim. Returns false as `storage.deliveries().finish_attempts` does.
+    /// Releases the claim. Returns false as [`Self::finish_attempts`] does.
     pub async fn release_endpoint(self, claim: &ClaimedEndpoint, now: Timestamp) -> Result<bool> {
         let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
-        let lock: &[Param<'_>] = params![user, endpoint, fence];
-        let release: &[Param<'_>] = params![user, endpoint, fence, now];
-        let answers = self.0.db.batch(&[(LOCK_CLAIMED, lock), (RELEASE, release)]).await?;
-        Ok(answers[1].is_some())
+        let lock = LOCK_CLAIMED.with(named![user = user, endpoint = endpoint, fence = fence]);
+        let release = RELEASE.with(named![user = user, endpoint = endpoint, fence = fence, now = now]);
+        Ok(self.0.db.batch(&[lock, release]).await?[1].is_some())
     }
 }
 
@@ -372,81 +319,54 @@ impl AttemptOutcome {
 }
 
 impl FinishedAttempt {
-    /// Whether the attempt gets a row of its own. The delivery's row says all about a success at the first attempt.
-    fn has_row(&self) -> bool {
-        self.attempt > 1 || self.outcome != AttemptOutcome::Delivered
+    /// Records the attempt, and ends its delivery or plans the next attempt.
+    fn statements(&self, claim: &ClaimedEndpoint, now: Timestamp) -> impl Iterator<Item = Bound<'static>> {
+        let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
+        let (state, next, ended) = self.outcome.columns(now);
+        // The delivery's row says all about a success at the first attempt.
+        let has_row = self.attempt > 1 || self.outcome != AttemptOutcome::Delivered;
+        let insert = has_row.then(|| {
+            INSERT_ATTEMPT.with(named![
+                user = user,
+                endpoint = endpoint,
+                fence = fence,
+                id = Param::Id(Uuid::now_v7()),
+                event = self.event_id,
+                due_at = self.due_at,
+                attempt = i64::from(self.attempt),
+                at = self.at,
+                duration_ms = i64::from(self.duration_ms),
+                status = self.status.map(i64::from),
+                error = self.error,
+            ])
+        });
+        let finish = FINISH.with(named![
+            user = user,
+            endpoint = endpoint,
+            fence = fence,
+            event = self.event_id,
+            due_at = self.due_at,
+            state = state,
+            attempt = i64::from(self.attempt),
+            next = next,
+            ended = ended,
+            status = self.status.map(i64::from),
+            error = self.error,
+            duration_ms = i64::from(self.duration_ms),
+            at = self.at,
+        ]);
+        let ends_chunk = self.total_chunks > 1 && !matches!(self.outcome, AttemptOutcome::Retry(_));
+        let unblock = ends_chunk.then(|| {
+            UNBLOCK_NEXT.with(named![
+                user = user,
+                endpoint = endpoint,
+                fence = fence,
+                run = self.sync_run_id,
+                now = now,
+            ])
+        });
+        insert.into_iter().chain([finish]).chain(unblock)
     }
-
-    /// Whether the next chunk of the run may become due.
-    fn ends_chunk(&self) -> bool {
-        self.total_chunks > 1 && !matches!(self.outcome, AttemptOutcome::Retry(_))
-    }
-}
-
-/// Records one attempt. For SQLite, where no other transaction runs meanwhile.
-async fn finish(tx: &mut Tx, claim: &ClaimedEndpoint, finished: &FinishedAttempt, now: Timestamp) -> Result<()> {
-    let (user, endpoint) = (claim.user_id, claim.endpoint_id);
-    let (state, next, ended) = finished.outcome.columns(now);
-    let values = params![
-        user,
-        endpoint,
-        finished.event_id,
-        state,
-        i64::from(finished.attempt),
-        next,
-        ended,
-        finished.status.map(i64::from),
-        finished.error,
-        i64::from(finished.duration_ms),
-        finished.at,
-        finished.due_at
-    ];
-    let is_pending = tx.run(FINISH, values).await? > 0;
-    if is_pending && finished.has_row() {
-        let attempt = Attempt {
-            event: finished.event_id,
-            number: finished.attempt,
-            at: finished.at,
-            duration_ms: finished.duration_ms,
-            status: finished.status,
-            error: finished.error,
-        };
-        insert_attempt(tx, (user, endpoint), &attempt).await?;
-    }
-    if finished.ends_chunk() {
-        tx.run(UNBLOCK_NEXT, params![user, endpoint, finished.sync_run_id, now, claim.fence]).await?;
-    }
-    Ok(())
-}
-
-/// An attempt to store.
-pub(crate) struct Attempt<'a> {
-    pub(crate) event: EventId,
-    pub(crate) number: u32,
-    pub(crate) at: Timestamp,
-    pub(crate) duration_ms: u32,
-    pub(crate) status: Option<u16>,
-    pub(crate) error: Option<&'a str>,
-}
-
-/// Stores an attempt of an existing delivery. The caller holds the lock on the endpoint's row.
-pub(crate) async fn insert_attempt(
-    tx: &mut Tx,
-    (user, endpoint): (UserId, EndpointId),
-    attempt: &Attempt<'_>,
-) -> Result<()> {
-    let values = params![
-        user,
-        endpoint,
-        Param::Id(Uuid::now_v7()),
-        attempt.event,
-        i64::from(attempt.number),
-        attempt.at,
-        i64::from(attempt.duration_ms),
-        attempt.status.map(i64::from),
-        attempt.error
-    ];
-    tx.run(INSERT_ATTEMPT, values).await.map(|_| ())
 }
 
 fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {

@@ -11,7 +11,7 @@ use crate::db::{Row, params, statements};
 use crate::error::Result;
 
 statements! {
-    /// Event ids increase with time. `CROSS JOIN` makes SQLite walk the deliveries in that order.
+    /// Event ids increase with time. `CROSS JOIN` makes SQLite read the deliveries in that order.
     LIST = "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
             e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
             d.last_duration_ms, d.ended_at
@@ -21,7 +21,7 @@ statements! {
         ORDER BY d.event_id DESC LIMIT $4";
 
     /// A success at the first attempt has no row of its own, and no attempt comes after it. Sorted in Rust: with ORDER
-    /// BY, SQLite would walk all attempts of the endpoint.
+    /// BY, SQLite would read all attempts of the endpoint.
     LIST_ATTEMPTS = "SELECT id, attempt, attempted_at, duration_ms, status, error FROM webhook_attempts
         WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3
         UNION ALL
@@ -62,7 +62,7 @@ pub struct DeliveryRecord {
     pub next_attempt_at: Option<Timestamp>,
     /// The start of the last attempt.
     pub last_attempt_at: Option<Timestamp>,
-    /// HTTP status of the last attempt. None: no answer, or no attempt yet.
+    /// HTTP status of the last attempt. None: no response, or no attempt yet.
     pub last_status: Option<u16>,
     pub last_error: Option<String>,
     pub last_duration_ms: Option<u32>,
@@ -79,7 +79,7 @@ pub struct AttemptRecord {
     /// The start of the attempt.
     pub at: Timestamp,
     pub duration_ms: u32,
-    /// HTTP status. None: no answer.
+    /// HTTP status. None: no response.
     pub status: Option<u16>,
     /// A few words.
     pub error: Option<String>,

@@ -2,7 +2,8 @@
 //! `secrets`.
 //!
 //! A transaction that changes deliveries first locks the endpoint's row. One that changes deliveries of several
-//! endpoints locks the user's row before that. The same order everywhere prevents deadlocks.
+//! endpoints, or which events an endpoint gets, locks the user's row before that. The same order everywhere prevents
+//! deadlocks.
 
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, UserId};
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::error::Result;
-use crate::locks::{lock_user, lock_user_if_exists};
+use crate::locks::{lock_user, lock_user_if_exists, user_lock};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{Endpoints, StorageError};
 
@@ -30,13 +31,6 @@ macro_rules! select_endpoints {
 /// The last error of a delivery that ended because its endpoint is disabled.
 pub(crate) const ENDPOINT_DISABLED: &str = "endpoint disabled";
 
-/// Locks a user's endpoints, always in the same order.
-macro_rules! lock_all {
-    ($lock:literal) => {
-        concat!("SELECT 1 FROM webhook_endpoints WHERE user_id = $1 ORDER BY id", $lock)
-    };
-}
-
 statements! {
     INSERT = "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -49,7 +43,8 @@ statements! {
 
     FIND_ANY = select_endpoints!("WHERE id = $1");
 
-    LOCK_ALL = lock_all!(""), on_postgres = lock_all!(" FOR NO KEY UPDATE");
+    /// Always in the same order.
+    LOCK_ALL = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 ORDER BY id", lock = " FOR NO KEY UPDATE";
 
     DELETE_OLD_SECRETS = "DELETE FROM secrets WHERE purpose = 'old_webhook'
         AND EXISTS (SELECT e.id FROM webhook_endpoints e WHERE e.user_id = secrets.user_id AND e.id = secrets.subject
@@ -59,7 +54,7 @@ statements! {
 
     FIND_OLD_SECRET_EXPIRES_AT = "SELECT old_secret_expires_at FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
 
-    UPDATE = "UPDATE webhook_endpoints SET url = $3, event_types = $4 WHERE user_id = $1 AND id = $2";
+    UPDATE = "UPDATE webhook_endpoints SET url = $3, event_types = $4 WHERE user_id = $1 AND id = $2 RETURNING fence";
 
     ENABLE = "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, unhealthy_since = NULL,
             is_failing = 0, disabled_reason = NULL
@@ -229,7 +224,10 @@ impl Endpoints<'_> {
     /// Changes where an endpoint is and which events it gets. The caller has checked the URL. Returns false if the user
     /// has no such endpoint.
     pub async fn update(self, user: UserId, id: EndpointId, url: &str, event_types: &[EventType]) -> Result<bool> {
-        Ok(self.0.db.run(UPDATE, params![user, id, url, joined(event_types).as_str()]).await? > 0)
+        let event_types = joined(event_types);
+        let update = (UPDATE, params![user, id, url, event_types.as_str()].to_vec());
+        // An event is stored for its subscribers under the lock on the user's row.
+        Ok(self.0.db.batch(&[user_lock(user), update]).await?[1].is_some())
     }
 
     /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if the user has no

@@ -6,10 +6,9 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::Deliveries;
-use crate::db::{Param, Tx, params, statements};
+use crate::db::{Param, Tx, named, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
-use crate::webhooks::deliveries::{Attempt, insert_attempt};
 use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
 /// An earlier chunk of the same run that has not ended.
@@ -34,29 +33,23 @@ macro_rules! can_be_sent_again {
     };
 }
 
-macro_rules! lock {
-    ($lock:literal) => {
-        concat!("SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2", $lock)
-    };
-}
-
 statements! {
-    LOCK = lock!(""), on_postgres = lock!(" FOR NO KEY UPDATE");
+    LOCK = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2", lock = " FOR NO KEY UPDATE";
 
     /// Also locks the endpoint.
     MAKE_DUE = "UPDATE webhook_endpoints SET due_at = CASE WHEN due_at <= $3 THEN due_at ELSE $3 END
         WHERE user_id = $1 AND id = $2 AND status = 'enabled'";
 
-    /// Gives a success at the first attempt a row, before the delivery starts again.
+    /// Gives a first attempt that ended in the state `$5` a row, before the delivery starts again.
     KEEP_ATTEMPT = "INSERT INTO webhook_attempts
             (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
         SELECT user_id, endpoint_id, $4, event_id, attempts, last_attempt_at, last_duration_ms, last_status, last_error
         FROM webhook_deliveries
-        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state = 'delivered' AND attempts = 1";
+        WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state = $5 AND attempts = 1";
 
     INSERT_PING = "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at,
             state, attempts, ended_at, last_status, last_error, last_duration_ms, last_attempt_at)
-        VALUES ($1, $2, $3, $4, 1, $5, $6, 1, $5, $7, $8, $9, $5)";
+        VALUES (:user, :endpoint, :event, :run, 1, :at, :state, 1, :at, :status, :error, :duration_ms, :at)";
 
     REDELIVER = concat!(
         "UPDATE webhook_deliveries SET state = 'pending', attempts = 0, next_attempt_at = $4, ended_at = NULL
@@ -91,7 +84,7 @@ pub struct PingResult<'a> {
     /// When the ping was sent.
     pub at: Timestamp,
     pub duration_ms: u32,
-    /// HTTP status. None: no answer.
+    /// HTTP status. None: no response.
     pub status: Option<u16>,
     /// A few words.
     pub error: Option<&'a str>,
@@ -122,16 +115,22 @@ impl Deliveries<'_> {
         let ping =
             NewWebhookEvent { id: event, rows: &[], new_count: 0, updated_count: 0, chunk, total_chunks, hint: &[] };
         let event_type = EventType::Ping;
-        let (connection, date_range, status_change) = (None, (at, at), None);
-        let origin = EventOrigin { user, connection, run, event_type, date_range, status_change, now: at };
-        webhook_events::insert(&mut tx, &origin, &ping).await?;
-        let state = if delivered { "delivered" } else { "failed" };
-        let (status_column, duration_column) = (status.map(i64::from), i64::from(duration_ms));
-        tx.run(INSERT_PING, params![user, endpoint, event, run, at, state, status_column, error, duration_column])
-            .await?;
+        let (connection, fence, date_range, status_change) = (None, None, (at, at), None);
+        let origin = EventOrigin { user, connection, fence, run, event_type, date_range, status_change, now: at };
+        let insert_delivery = INSERT_PING.with(named![
+            user = user,
+            endpoint = endpoint,
+            event = event,
+            run = run,
+            at = at,
+            state = if delivered { "delivered" } else { "failed" },
+            status = status.map(i64::from),
+            error = error,
+            duration_ms = i64::from(duration_ms),
+        ]);
+        tx.batch(&[webhook_events::insert(&origin, &ping, &[]), insert_delivery]).await?;
         if !delivered {
-            let attempt = Attempt { event, number: 1, at, duration_ms, status, error };
-            insert_attempt(&mut tx, (user, endpoint), &attempt).await?;
+            tx.run(KEEP_ATTEMPT, params![user, endpoint, event, Param::Id(Uuid::now_v7()), "failed"]).await?;
         }
         tx.commit().await?;
         Ok(true)
@@ -143,7 +142,7 @@ impl Deliveries<'_> {
         let mut tx = self.0.db.begin().await?;
         let is_enabled = make_due(&mut tx, (user, endpoint), now).await?;
         let attempt_id = Param::Id(Uuid::now_v7());
-        tx.run(KEEP_ATTEMPT, params![user, endpoint, event, attempt_id]).await?;
+        tx.run(KEEP_ATTEMPT, params![user, endpoint, event, attempt_id, "delivered"]).await?;
         if !is_enabled || tx.run(REDELIVER, params![user, endpoint, event, now]).await? == 0 {
             tx.rollback().await;
             return Ok(false);

@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 
 use bellbird_domain::webhook_event::DIGEST_BYTES;
-use bellbird_domain::{
-    ConnectionId, ConnectionStatus, Digest, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId,
-};
+use bellbird_domain::{ConnectionId, ConnectionStatus, Digest, EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
 
-use crate::db::{Row, Tx, params, statements};
+use crate::db::{Bound, Param, Row, Tx, named, params, statements};
 use crate::digest::parse_digest;
 use crate::error::Result;
+use crate::jobs::sync_is_held;
 use crate::locks::lock_user_if_exists;
 use crate::webhooks::endpoints::{self, ENDPOINT_DISABLED};
 use crate::{StorageError, WebhookEvents};
@@ -61,20 +60,62 @@ macro_rules! webhook_event_columns {
 }
 pub(crate) use webhook_event_columns;
 
+/// Inserts an event, under a condition if there is one.
+macro_rules! insert_event {
+    ($($condition:expr),*) => {
+        concat!(
+            "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
+                date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint,
+                connection_status, previous_status, provider, institution_name, last_refreshed_at)
+            SELECT :user, :id, :connection, :run, :event_type, :now,
+                :date_range_from, :date_range_to, :row_digests, :new_count, :updated_count, :chunk, :total_chunks,
+                :row_hint, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at",
+            $($condition),*
+        )
+    };
+}
+
+/// Whether an endpoint subscribes to a type of events.
+macro_rules! subscribes {
+    ($event_type:literal) => {
+        concat!("(',' || event_types || ',') LIKE ('%,' || ", $event_type, " || ',%')")
+    };
+}
+
 statements! {
-    INSERT = "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
-            date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint,
-            connection_status, previous_status, provider, institution_name, last_refreshed_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+    INSERT = insert_event!();
 
-    /// Makes the user's endpoints that subscribe to an event type due at `$3`, if they are not due before.
-    NOTIFY = "UPDATE webhook_endpoints
-        SET due_at = CASE WHEN status = 'disabled' OR due_at <= $3 THEN due_at ELSE $3 END
-        WHERE user_id = $1 AND (',' || event_types || ',') LIKE ('%,' || $2 || ',%') RETURNING id, status";
+    /// Without a fence, the caller has made sure that it may write.
+    INSERT_FOR_SUBSCRIBERS = insert_event!(
+        " WHERE EXISTS (SELECT 1 FROM webhook_endpoints WHERE user_id = :user AND ",
+        subscribes!(":event_type"),
+        ") AND (CAST(:fence AS BIGINT) IS NULL OR ",
+        sync_is_held!(),
+        ") RETURNING chunk"
+    );
 
-    INSERT_DELIVERY = "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at,
-            state, next_attempt_at, ended_at, last_error)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    /// Makes the user's endpoints that subscribe to an event type due at `$4`, if they are not due before and the event
+    /// `$3` was stored. Locks them, so that none is released or disabled before its deliveries are committed.
+    NOTIFY = concat!(
+        "UPDATE webhook_endpoints SET due_at = CASE WHEN status = 'disabled' OR due_at <= $4 THEN due_at ELSE $4 END
+        WHERE user_id = $1 AND ",
+        subscribes!("$2"),
+        " AND EXISTS (SELECT 1 FROM webhook_events WHERE user_id = $1 AND id = $3)"
+    );
+
+    /// Inserts the deliveries of the event `$2`, if it was stored. Those to a disabled endpoint have failed already.
+    INSERT_DELIVERIES = concat!(
+        "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
+            next_attempt_at, ended_at, last_error)
+        SELECT e.user_id, p.id, e.id, e.sync_run_id, e.chunk, e.created_at,
+            CASE WHEN p.status = 'disabled' THEN 'failed' WHEN e.chunk = 1 THEN 'pending' ELSE 'waiting' END,
+            CASE WHEN p.status <> 'disabled' AND e.chunk = 1 THEN CAST($3 AS BIGINT) END,
+            CASE WHEN p.status = 'disabled' THEN e.created_at END,
+            CASE WHEN p.status = 'disabled' THEN $4 END
+        FROM webhook_events e CROSS JOIN webhook_endpoints p
+        WHERE e.user_id = $1 AND e.id = $2 AND p.user_id = $1 AND ",
+        subscribes!("e.event_type")
+    );
 
     FIND = concat!("SELECT ", webhook_event_columns!(""), " FROM webhook_events WHERE user_id = $1 AND id = $2");
 
@@ -122,12 +163,6 @@ pub struct NewWebhookEvent<'a> {
     pub total_chunks: u32,
     /// Where its rows lie, sealed by the caller. Empty: unknown.
     pub hint: &'a [u8],
-}
-
-impl NewWebhookEvent<'_> {
-    pub(crate) fn row_digests(&self) -> Vec<u8> {
-        self.rows.iter().flat_map(|row| row.0).collect()
-    }
 }
 
 /// An event as it is stored.
@@ -242,6 +277,8 @@ pub(crate) struct EventOrigin<'a> {
     pub(crate) user: UserId,
     /// None: a ping.
     pub(crate) connection: Option<ConnectionId>,
+    /// Of the claim of the connection's sync. None: another origin.
+    pub(crate) fence: Option<i64>,
     pub(crate) run: SyncRunId,
     pub(crate) event_type: EventType,
     /// The dates that the sync read: from, to.
@@ -250,68 +287,76 @@ pub(crate) struct EventOrigin<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// Stores the events if an endpoint subscribes to their type, with their deliveries. The first chunk is due at
-/// `first_attempt_at`, and each later chunk waits for the one before it. For a disabled endpoint a delivery has failed
-/// already, so that it can be recovered later. Returns the number of stored events.
-///
-/// On PostgreSQL, the caller holds the lock on the user's row. A sync has a statement of its own there.
-pub(crate) async fn insert_events(
-    tx: &mut Tx,
-    origin: &EventOrigin<'_>,
-    events: &[NewWebhookEvent<'_>],
-    first_attempt_at: Timestamp,
-) -> Result<u64> {
-    if events.is_empty() {
-        return Ok(0);
-    }
-    let subscriber = |row: &Row<'_>| Ok((row.id(0)?, row.word(1, "the status of an endpoint")?));
-    let values = params![origin.user, origin.event_type.as_str(), first_attempt_at];
-    let subscribers: Vec<(EndpointId, EndpointStatus)> = tx.all(NOTIFY, values, subscriber).await?;
-    if subscribers.is_empty() {
-        return Ok(0);
-    }
-    for new in events {
-        insert(tx, origin, new).await?;
-        for (endpoint, status) in &subscribers {
-            let (state, next, ended, error) = match status {
-                EndpointStatus::Disabled => ("failed", None, Some(origin.now), Some(ENDPOINT_DISABLED)),
-                EndpointStatus::Enabled if new.chunk == 1 => ("pending", Some(first_attempt_at), None, None),
-                EndpointStatus::Enabled => ("waiting", None, None, None),
-            };
-            let (chunk, run) = (i64::from(new.chunk), origin.run);
-            let values = params![origin.user, *endpoint, new.id, run, chunk, origin.now, state, next, ended, error];
-            tx.run(INSERT_DELIVERY, values).await?;
-        }
-    }
-    Ok(events.len() as u64)
+/// The digests of each event's rows, as the column has them.
+pub(crate) fn row_digests(events: &[NewWebhookEvent<'_>]) -> Vec<Vec<u8>> {
+    events.iter().map(|event| event.rows.iter().flat_map(|row| row.0).collect()).collect()
 }
 
-/// Stores an event.
-pub(crate) async fn insert(tx: &mut Tx, origin: &EventOrigin<'_>, new: &NewWebhookEvent<'_>) -> Result<()> {
-    let digests = new.row_digests();
+/// Stores the events if an endpoint subscribes to their type, with their deliveries. The first chunk is due at
+/// `first_attempt_at`, and each later chunk waits for the one before it. For a disabled endpoint a delivery has failed
+/// already, so that it can be recovered later.
+///
+/// The first statements store one event each, and return a row if they do. The others depend on what these stored. The
+/// transaction holds the lock on the user's row.
+pub(crate) fn insert_events<'a>(
+    origin: &EventOrigin<'a>,
+    events: &[NewWebhookEvent<'a>],
+    row_digests: &'a [Vec<u8>],
+    first_attempt_at: Timestamp,
+) -> Vec<Bound<'a>> {
+    let Some(first) = events.first() else { return Vec::new() };
+    let mut statements: Vec<Bound<'a>> = events
+        .iter()
+        .zip(row_digests)
+        .map(|(new, row_digests)| {
+            let mut values = columns(origin, new, row_digests);
+            values.push(("fence", origin.fence.into()));
+            INSERT_FOR_SUBSCRIBERS.with(&values)
+        })
+        .collect();
+    let (user, event_type) = (origin.user, origin.event_type.as_str());
+    statements.push((NOTIFY, params![user, event_type, first.id, first_attempt_at].to_vec()));
+    statements.extend(
+        events
+            .iter()
+            .map(|new| (INSERT_DELIVERIES, params![user, new.id, first_attempt_at, ENDPOINT_DISABLED].to_vec())),
+    );
+    statements
+}
+
+/// Stores an event that no endpoint subscribes to.
+pub(crate) fn insert<'a>(origin: &EventOrigin<'a>, new: &NewWebhookEvent<'a>, row_digests: &'a [u8]) -> Bound<'a> {
+    INSERT.with(&columns(origin, new, row_digests))
+}
+
+fn columns<'a>(
+    origin: &EventOrigin<'a>,
+    new: &NewWebhookEvent<'a>,
+    row_digests: &'a [u8],
+) -> Vec<(&'static str, Param<'a>)> {
     let change = origin.status_change;
-    let values = params![
-        origin.user,
-        new.id,
-        origin.connection,
-        origin.run,
-        origin.event_type.as_str(),
-        origin.now,
-        origin.date_range.0,
-        origin.date_range.1,
-        digests.as_slice(),
-        i64::from(new.new_count),
-        i64::from(new.updated_count),
-        i64::from(new.chunk),
-        i64::from(new.total_chunks),
-        new.hint,
-        change.map(|change| change.status.as_str()),
-        change.map(|change| change.previous_status.as_str()),
-        change.map(|change| change.provider.as_str()),
-        change.map(|change| change.institution_name.as_str()),
-        change.and_then(|change| change.last_refreshed_at)
-    ];
-    tx.run(INSERT, values).await.map(|_| ())
+    named![
+        user = origin.user,
+        id = new.id,
+        connection = origin.connection,
+        run = origin.run,
+        event_type = origin.event_type.as_str(),
+        now = origin.now,
+        date_range_from = origin.date_range.0,
+        date_range_to = origin.date_range.1,
+        row_digests = row_digests,
+        new_count = i64::from(new.new_count),
+        updated_count = i64::from(new.updated_count),
+        chunk = i64::from(new.chunk),
+        total_chunks = i64::from(new.total_chunks),
+        row_hint = new.hint,
+        connection_status = change.map(|change| change.status.as_str()),
+        previous_status = change.map(|change| change.previous_status.as_str()),
+        provider = change.map(|change| change.provider.as_str()),
+        institution_name = change.map(|change| change.institution_name.as_str()),
+        last_refreshed_at = change.and_then(|change| change.last_refreshed_at),
+    ]
+    .to_vec()
 }
 
 fn ids(row: &Row<'_>) -> Result<(UserId, EventId)> {

@@ -4,10 +4,10 @@ use bellbird_domain::{ConnectionId, Digest, EventType, Fingerprint, UserId};
 use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::{
-    chunk, connection_to_sync, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync,
+    chunk, connection_to_sync, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync, state_after,
 };
 use crate::tests::support::{at, both};
-use crate::{FinishedSync, SealError, Sealer, Storage, StorageError};
+use crate::{FinishedSync, SealError, Sealer, Storage, StorageError, SyncState};
 
 /// Runs a sync that replaces the fingerprints by these.
 async fn store_fingerprints(
@@ -17,7 +17,9 @@ async fn store_fingerprints(
     fingerprints: Option<&[Fingerprint]>,
 ) {
     let claim = start_sync(db, user, id, now).await;
-    let finished = FinishedSync { fingerprints, ..empty_sync(now) };
+    let before = db.syncs().find(user, id).await.unwrap().expect("there");
+    let after = SyncState { sequence: before.sequence + 1, ..state_after(now) };
+    let finished = FinishedSync { before: &before, after: &after, fingerprints, ..empty_sync(now) };
     db.syncs().finish(&claim, &finished).await.unwrap().expect("finished");
 }
 
@@ -51,20 +53,20 @@ both! {
     async fn sequence_counts_finished_syncs(db) {
         let user = db.user("a@x").await.id;
         let (id, other) = (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "o", 20).await);
-        let next = async |id| db.syncs().find(user, id).await.unwrap().expect("there").next_sequence;
-        for sequence in 1..4 {
-            let now = i64::from(sequence) * 1000;
+        let count = async |id| db.syncs().find(user, id).await.unwrap().expect("there").sequence;
+        for sequence in 0..3 {
+            let now = i64::from(sequence + 1) * 1000;
             let failed = start_sync(db, user, id, now).await;
             assert!(db.jobs().fail(&failed, "the provider is not available", at(now)).await.unwrap());
             let killed = start_sync(db, user, id, now + 1).await;
             let empty = start_sync(db, user, id, now + 40).await;
             assert_eq!(db.syncs().finish(&killed, &empty_sync(now)).await.unwrap(), None);
             assert!(db.jobs().finish(&empty, Some(at(now))).await.unwrap());
-            assert_eq!(next(id).await, sequence, "only a sync that read rows counts");
+            assert_eq!(count(id).await, sequence, "only a sync that read rows counts");
             store_fingerprints(db, (user, id), now + 70, None).await;
-            assert_eq!(next(id).await, sequence + 1);
+            assert_eq!(count(id).await, sequence + 1);
         }
-        assert_eq!(next(other).await, 1, "each connection has its own");
+        assert_eq!(count(other).await, 0, "each connection has its own");
     }
 
     async fn many_fingerprints_are_stored(db) {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use bellbird_domain::{AccountId, ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::tests::fixtures::{empty_sync, start_sync};
-use crate::tests::job_fixtures::ids;
+use crate::tests::fixtures::{empty_sync, start_sync, state_after};
+use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
-use crate::{ClaimedJob, FinishedSync, NewAccount, NewConnection, Storage};
+use crate::{ClaimedJob, FinishedSync, NewAccount, NewConnection, Storage, SyncState};
 
 /// A connection with this next refresh, whose backfill ends at 500.
 async fn connection_to_refresh(
@@ -267,7 +267,7 @@ both! {
         assert_eq!(db.visible_accounts(user).await[1], two);
         let first = 50 + 30 * DAY;
         let state = db.syncs().find(user, id).await.unwrap().unwrap();
-        assert_eq!((state.absent_since, state.missing_since), (Some(at(50)), None));
+        assert_eq!((state.reread_from, state.missing_since), (Some(at(50)), None));
         assert_eq!(refresh(&accounts[..1], true, first).await, (1, 2, 2, 4));
         assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().missing_since, Some(at(first)));
         assert_eq!(refresh(&accounts[..1], false, first + 31 * DAY).await, (1, 2, 2, 4), "an incomplete list");
@@ -281,21 +281,23 @@ both! {
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
         let claim = due(db, 20).await.remove(0);
         let accounts = ["acc_1", "acc_2", "acc_3"].map(|account| new_account(account, account));
-        let absent_since = async || db.syncs().find(user, id).await.unwrap().unwrap().absent_since;
+        let reread_from = async || db.syncs().find(user, id).await.unwrap().unwrap().reread_from;
         for (listed, now, since) in [(3, 30, None), (1, 40, None), (2, 50, Some(at(40)))] {
             assert!(db.refreshes().apply(&claim, &accounts[..listed], true, at(now)).await.unwrap());
-            assert_eq!(absent_since().await, since, "{now}");
+            assert_eq!(reread_from().await, since, "{now}");
         }
         let sync = start_sync(db, user, id, 60).await;
         assert!(db.refreshes().apply(&claim, &accounts, true, at(61)).await.unwrap());
-        let finished = FinishedSync { absent_since: Some(at(40)), ..empty_sync(60) };
+        let before = SyncState { reread_from: Some(at(40)), ..state_after(20) };
+        let finished = FinishedSync { before: &before, ..empty_sync(60) };
         db.syncs().finish(&sync, &finished).await.unwrap().expect("finished");
-        let left = absent_since().await;
+        let left = reread_from().await;
         assert!(left.is_some_and(|since| since <= at(40)), "{left:?}");
         let sync = start_sync(db, user, id, 70).await;
-        let finished = FinishedSync { absent_since: left, ..empty_sync(70) };
+        let before = SyncState { reread_from: left, ..before };
+        let finished = FinishedSync { before: &before, ..empty_sync(70) };
         db.syncs().finish(&sync, &finished).await.unwrap().expect("finished");
-        assert_eq!(absent_since().await, None);
+        assert_eq!(reread_from().await, None);
     }
 
     async fn later_backfill_end_is_kept(db) {

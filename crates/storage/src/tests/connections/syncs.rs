@@ -6,13 +6,14 @@ use bellbird_domain::{AccountId, ConnectionId, EventType, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::tests::fixtures::{
-    chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, finish_sync_with, progress, start_sync,
+    chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync, state_after,
+    wait_for_lock_waiters,
 };
-use crate::tests::job_fixtures::ids;
-use crate::tests::support::{TestDb, at, both, credentials, new_connection};
+use crate::tests::jobs::fixtures::ids;
+use crate::tests::support::{TestDb, at, both, connect, credentials, new_connection, on_postgres};
 use crate::{
     ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, NewConnection, NewWebhookEvent, Storage,
-    SyncProgress, SyncState, UnreadRange, UnreadableRows,
+    StorageError, SyncState, UnreadRange, UnreadableRows,
 };
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
@@ -48,22 +49,7 @@ both! {
         assert!(!db.jobs().finish(&first, Some(at(1))).await.unwrap());
         assert!(!db.jobs().renew(&first, at(1)).await.unwrap());
         let (synced_at, covered_from) = (Some(at(20)), Some(at(-480)));
-        let next_at = Some(at(1020));
-        let state = SyncState {
-            synced_at,
-            covered_from,
-            next_sequence: 2,
-            absent_since: None,
-            missing_since: None,
-            newest_row_at: None,
-            rows_backfill_began_at: at(0),
-            unread: None,
-            unreadable: None,
-            next_at,
-            attempts: 0,
-            last_error: None,
-        };
-        assert_eq!(db.syncs().find(user, id).await.unwrap(), Some(state));
+        assert_eq!(db.syncs().find(user, id).await.unwrap(), Some(state_after(20)));
         assert_eq!(due(db, 1019).await, []);
         let second = due(db, 1020).await.remove(0);
         assert!(db.jobs().finish(&second, Some(at(1100))).await.unwrap());
@@ -73,39 +59,33 @@ both! {
         assert_eq!(db.syncs().find(UserId::new(), id).await.unwrap(), None);
     }
 
-    async fn progress_of_a_run_is_kept(db) {
+    async fn state_after_a_run_is_kept(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         assert_eq!(db.syncs().list_degraded(9).await.unwrap(), []);
         let unread = UnreadRange { to: at(-100), after_account: Some(AccountId::new()) };
         let unreadable = UnreadableRows { count: 3, reason: "invalid_amount".to_owned(), since: at(-200) };
-        let kept = SyncProgress {
+        let after = SyncState {
             newest_row_at: Some(at(15)),
             rows_backfill_began_at: at(10),
-            unread: Some(unread.clone()),
+            unread: Some(unread),
             unreadable: Some(unreadable.clone()),
-            ..progress(20).clone()
+            ..state_after(20)
         };
         let claim = start_sync(db, user, id, 20).await;
-        db.syncs().finish(&claim, &FinishedSync { progress: &kept, ..empty_sync(20) }).await.unwrap().expect("finished");
-        let state = db.syncs().find(user, id).await.unwrap().unwrap();
-        assert_eq!((state.synced_at, state.covered_from, state.next_sequence), (Some(at(20)), Some(at(-480)), 2));
-        assert_eq!((state.newest_row_at, state.rows_backfill_began_at), (Some(at(15)), at(10)));
-        assert_eq!((state.unread, state.unreadable), (Some(unread), Some(unreadable.clone())));
+        db.syncs().finish(&claim, &FinishedSync { after: &after, ..empty_sync(20) }).await.unwrap().expect("finished");
+        assert_eq!(db.syncs().find(user, id).await.unwrap(), Some(after));
         let degraded = DegradedConnection { id, provider: "akahu".to_owned(), rows: unreadable };
         assert_eq!(db.syncs().list_degraded(9).await.unwrap(), [degraded]);
 
-        // The run that continues it has its number.
         let claim = start_sync(db, user, id, 30).await;
-        let continued = SyncProgress { continues: true, ..progress(20).clone() };
-        let finished = FinishedSync { progress: &continued, ..empty_sync(30) };
-        db.syncs().finish(&claim, &finished).await.unwrap().expect("finished");
+        db.syncs().finish(&claim, &empty_sync(30)).await.unwrap().expect("finished");
         let state = db.syncs().find(user, id).await.unwrap().unwrap();
-        assert_eq!((state.next_sequence, state.unread, state.unreadable), (2, None, None));
+        assert_eq!((state.sequence, state.unread, state.unreadable), (1, None, None));
         assert_eq!(db.syncs().list_degraded(9).await.unwrap(), []);
     }
 
-    async fn renewal_begins_the_backfill_anew(db) {
+    async fn renewal_begins_the_backfill_again(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         let began = async || db.syncs().find(user, id).await.unwrap().unwrap().rows_backfill_began_at;
@@ -152,6 +132,20 @@ both! {
         assert_eq!(db.syncs().finish(&next, &late).await.unwrap(), Some(1));
         assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), [fingerprint(1, 0, 1)]);
         assert_eq!(next_sync_of(db, user, id).await, at(1020));
+    }
+
+    async fn failed_statement_rolls_back_the_sync(db) {
+        let user = db.user("a@x").await.id;
+        endpoint(db, user, &[EventType::TransactionsSynced]).await;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        let event = chunk(1, 2);
+        let claim = start_sync(db, user, id, 20).await;
+        let twice = FinishedSync { events: &[event, event], ..empty_sync(20) };
+        assert!(matches!(db.syncs().finish(&claim, &twice).await, Err(StorageError::Conflict(_))));
+        assert_eq!(db.webhook_events().find(user, event.id).await.unwrap(), None);
+        assert_eq!(range_of(db, user, id).await, (None, None));
+        let once = FinishedSync { events: &[event], ..empty_sync(20) };
+        assert_eq!(db.syncs().finish(&claim, &once).await.unwrap(), Some(1), "it still holds the lease");
     }
 
     async fn failed_sync_records_error_and_time(db) {
@@ -392,6 +386,30 @@ both! {
             assert_eq!(db.deliveries().list(user, endpoint, None, 9).await.unwrap().len(), expected);
         }
     }
+}
+
+/// While the sync waits for the job's row, another task claims it.
+#[test]
+fn postgres_keeps_no_part_of_a_sync_that_lost_its_lease() {
+    on_postgres(async |db| {
+        let user = db.user("a@x").await.id;
+        endpoint(db, user, &[EventType::TransactionsSynced]).await;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        let claim = start_sync(db, user, id, 20).await;
+        let events = [chunk(1, 1)];
+        let late = FinishedSync { fingerprints: Some(&[fingerprint(1, 0, 1)]), events: &events, ..empty_sync(20) };
+        let other = connect(&db.url).await;
+        other.batch_execute("BEGIN; UPDATE jobs SET fence = 7 WHERE kind = 'sync'").await.unwrap();
+        let (finished, ()) = tokio::join!(db.syncs().finish(&claim, &late), async {
+            wait_for_lock_waiters(db, 1).await;
+            other.batch_execute("COMMIT").await.unwrap();
+        });
+        assert_eq!(finished.unwrap(), None);
+        assert_eq!(range_of(db, user, id).await, (None, None));
+        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), []);
+        assert_eq!(db.webhook_events().find(user, events[0].id).await.unwrap(), None);
+        assert_eq!(db.texts("SELECT id FROM webhook_endpoints WHERE due_at IS NOT NULL").await, [""; 0]);
+    });
 }
 
 async fn claim_again(db: &TestDb, user: UserId, id: ConnectionId) -> ClaimedJob {

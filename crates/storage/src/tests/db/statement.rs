@@ -1,6 +1,9 @@
 //! Both databases accept every statement of the crate.
 
-use crate::db::{Db, Sql};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::db::statement::{names, numbered};
+use crate::db::{Db, Param, Sql};
 use crate::tests::support::{at, both, key, new_account, on_sqlite};
 
 fn statements() -> impl Iterator<Item = &'static Sql> {
@@ -31,8 +34,8 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::connections::account_merge::STATEMENTS,
         crate::locks::STATEMENTS,
         crate::jobs::STATEMENTS,
-        crate::job_overview::STATEMENTS,
-        crate::leases::STATEMENTS,
+        crate::jobs::overview::STATEMENTS,
+        crate::jobs::overlong_leases::STATEMENTS,
         crate::migrate::STATEMENTS,
         crate::linking::cleanup::STATEMENTS,
         crate::webhooks::webhook_events::STATEMENTS,
@@ -82,7 +85,7 @@ fn sqlite_compiles_a_read_once() {
 
 #[test]
 fn statements_use_the_common_dialect() {
-    const ONLY_ON_POSTGRES: [&str; 4] = ["FINISH_ON_POSTGRES", "TIME_ON_POSTGRES", "COUNT_ORIGINS", "INSERT_ORIGINAL"];
+    const ONLY_ON_POSTGRES: [&str; 3] = ["TIME_ON_POSTGRES", "COUNT_ORIGINS", "INSERT_ORIGINAL"];
     let mut only_on_postgres = 0;
     for sql in statements() {
         for word in ["::", "?", "ILIKE", "jsonb", "lower(", "now()", "INSERT OR", "FOR UPDATE"] {
@@ -102,13 +105,28 @@ fn statements_use_the_common_dialect() {
             sql.name
         );
     }
-    // One writes all of a sync, one the results of deliveries, and one reads the server's clock. Two are about the
-    // place of a row in PostgreSQL.
-    assert_eq!(only_on_postgres, 5);
+    // One reads the server's clock. Two are about the place of a row in PostgreSQL.
+    assert_eq!(only_on_postgres, 3);
 }
 
-/// The number of placeholders `$1`, `$2`, ... Panics if a number is missing.
+#[test]
+fn statement_takes_a_value_for_each_name() {
+    let sql = Sql::new("NAME", "SELECT :user, :at_most, :user WHERE 1 = :at");
+    let values = [("at", 3_i64.into()), ("user", 1_i64.into()), ("at_most", 2_i64.into())];
+    assert_eq!(names(sql.text), ["user", "at_most", "at"]);
+    assert!(matches!(sql.with(&values).1[..], [Param::Int(1), Param::Int(2), Param::Int(3)]));
+    assert_eq!(numbered(sql.postgres), "SELECT $1, $2, $1 WHERE 1 = $3");
+    let panics = |values: &[(&str, Param<'_>)]| catch_unwind(AssertUnwindSafe(|| drop(sql.with(values)))).is_err();
+    assert!(!panics(&values) && panics(&values[1..]) && panics(&[&values[..], &[("other", Param::Null)]].concat()));
+}
+
+/// The number of names, or of placeholders `$1`, `$2`, ... Panics if a number is missing.
 fn placeholders(text: &str) -> usize {
+    let names = names(text).len();
+    if names > 0 {
+        assert!(!text.contains('$'), "names and numbers: {text}");
+        return names;
+    }
     let numbers = text.split('$').skip(1).map(|rest| {
         rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<usize>().expect("a number after $")
     });

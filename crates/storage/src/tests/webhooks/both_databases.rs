@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bellbird_domain::{ConnectionId, ConnectionStatus, EndpointId, EventId, EventType, SyncRunId, UserId};
 use uuid::Uuid;
 
-use crate::tests::fixtures::{connection_to_sync, digest, endpoint, fingerprint, finished_attempt, progress};
+use crate::tests::fixtures::{connection_to_sync, digest, endpoint, fingerprint, finished_attempt, state_after};
 use crate::tests::support::{TestDb, at, on_postgres, on_sqlite};
 use crate::{
     AttemptOutcome, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync, JobKey, NewWebhookEvent, PingResult,
@@ -17,8 +17,9 @@ const SEEDS: u64 = 10;
 const STEPS: i64 = 60;
 
 /// All columns that do not hold a random value.
-const TABLES: [(&str, &[&str]); 7] = [
-    ("connections", &["id", "status", "synced_at", "covered_from", "sync_sequence"]),
+const TABLES: [(&str, &[&str]); 8] = [
+    ("connections", &["id", "status"]),
+    ("syncs", &["connection_id", "synced_at", "covered_from", "sequence"]),
     ("jobs", &["kind", "subject", "run_at", "started_at", "lease_until", "attempts", "last_error"]),
     ("fingerprints", &["connection_id", "LENGTH(entries)"]),
     (
@@ -246,13 +247,13 @@ impl Play<'_> {
             })
             .collect();
         let fingerprints = [fingerprint(1, 0, 1), fingerprint(2, 0, 1)];
+        let after = crate::SyncState { next_at: Some(at(now + 5)), ..state_after(now) };
         let finished = FinishedSync {
             run: SyncRunId::from(self.id()),
             started_at: at(now),
             date_range: (at(now - 500), at(now)),
-            progress: progress(now),
-            absent_since: None,
-            next_sync_at: at(now + 5),
+            before: &after,
+            after: &after,
             fingerprints: self.random.below(2).eq(&0).then_some(&fingerprints[self.random.below(3) as usize..]),
             first_attempt_at: at(now + i64::from(total_chunks == 1)),
             event_type: if self.random.below(3) == 0 { EventType::TradesSynced } else { EventType::TransactionsSynced },

@@ -1,10 +1,15 @@
-//! Plans a sync: the date range that it reads, and the time of the next one. Pure.
+//! Plans a run of a sync from what is known: the date range that it reads, and the time of the next one. Then says what
+//! is known after it. Pure.
 
 use std::time::Duration;
 
 use bellbird_domain::TimestampExt as _;
+use bellbird_providers::UnreadableRow;
+use bellbird_storage::{SyncState, UnreadableRows};
 use jiff::{SignedDuration, Timestamp};
 
+use super::pull::Pulled;
+use super::start_of_day;
 use crate::schedule;
 
 /// Delay before the next sync of a connection that was linked recently and has no rows yet.
@@ -14,9 +19,9 @@ const EMPTY_FIRST_SYNC_RETRY: Duration = Duration::from_secs(600);
 ///
 /// With `announce_first` off, only the first sync reads that range, because a second one would report its late rows.
 const LINKING_WINDOW: SignedDuration = SignedDuration::from_hours(1);
-/// Backfill window after a gap: a renewal, or the first rows after a silence. The range starts where it did before.
+/// Backfill window after a gap: a renewal, or the first rows for long. The range starts where it did before.
 const GAP_WINDOW: SignedDuration = SignedDuration::from_hours(24);
-/// How far before the last sync a silence, or a row that cannot be read, can hold the start of the range. So a
+/// How far before the last sync a gap, or a row that cannot be read, can hold the start of the range. So a
 /// connection that rarely has rows is read at most this far back, and there is little to read.
 const HELD_MAX: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// A run that stopped early may have read a few rows out of order, so the next one reads this much again.
@@ -57,28 +62,7 @@ impl Default for SyncSettings {
     }
 }
 
-/// What a connection's syncs have done so far.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SyncHistory {
-    /// When the connection was linked.
-    pub(crate) linked_at: Timestamp,
-    /// When it was linked or renewed last, or when a silence ended.
-    pub(crate) backfill_began_at: Timestamp,
-    pub(crate) synced_at: Option<Timestamp>,
-    /// The start of the last date range.
-    pub(crate) covered_from: Option<Timestamp>,
-    /// The newest row that was read.
-    pub(crate) newest_row_at: Option<Timestamp>,
-    /// The last sync has not read its date range up to this time.
-    pub(crate) unread_to: Option<Timestamp>,
-    /// The oldest row that cannot be read.
-    pub(crate) unreadable_since: Option<Timestamp>,
-    /// Since when an account is missing from the provider's list.
-    pub(crate) missing_since: Option<Timestamp>,
-    /// Since when an account was missing that is listed again. No sync has read its rows since.
-    pub(crate) absent_since: Option<Timestamp>,
-}
-
+/// What a run does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SyncPlan {
     /// The date range.
@@ -88,34 +72,64 @@ pub(crate) struct SyncPlan {
     pub(crate) kept_from: Timestamp,
     /// Whether the run reads what the one before it has left.
     pub(crate) continues: bool,
+    /// The number of the sync among those of the connection. A run that continues a sync has its number.
+    pub(crate) sequence: u32,
     pub(crate) next_sync_at: Timestamp,
     /// When to sync again if no row is found. Such a sync does not count as the first, because rows may be late.
     pub(crate) retry_if_empty_at: Option<Timestamp>,
 }
 
 impl SyncSettings {
-    pub(crate) fn plan(&self, now: Timestamp, history: SyncHistory, jitter: u64) -> SyncPlan {
-        let SyncHistory { backfill_began_at, synced_at, covered_from, unread_to, .. } = history;
-        let rows_may_be_late = now.duration_since(backfill_began_at) < LINKING_WINDOW;
+    pub(crate) fn plan(&self, now: Timestamp, state: &SyncState, jitter: u64) -> SyncPlan {
+        let began = state.rows_backfill_began_at;
+        let rows_may_be_late = now.duration_since(began) < LINKING_WINDOW;
         // An earlier sync must not replace the scheduled one, when all rows should be there.
-        let scheduled = Some(schedule::first_sync_at(backfill_began_at)).filter(|scheduled| now < *scheduled);
+        let scheduled = Some(schedule::first_sync_at(began)).filter(|scheduled| now < *scheduled);
         let next_sync_at = self.next_sync_at(now, jitter);
         let next_sync_at = scheduled.map_or(next_sync_at, |scheduled| scheduled.min(next_sync_at));
         let retry_at = now.plus(EMPTY_FIRST_SYNC_RETRY).min(next_sync_at);
-        let unread = covered_from.zip(unread_to);
-        // An account that is listed again is read from its absence on. Until then its fingerprints are kept.
-        let or_absence = |from: Timestamp, since: Option<Timestamp>| {
-            since.map_or(from, |since| from.min(self.range_start_of_absence(since, history.linked_at)))
+        let unread = state.covered_from.zip(state.unread.as_ref().map(|unread| unread.to));
+        // An account that is listed again is read from when it went missing. Until then its fingerprints are kept.
+        let or_missing = |from: Timestamp, since: Option<Timestamp>| {
+            since.map_or(from, |since| from.min(self.range_start_of_missing(since, state.linked_at)))
         };
-        let (from, to) =
-            unread.unwrap_or_else(|| (or_absence(self.range_start(now, history), history.absent_since), now));
+        let (from, to) = unread.unwrap_or_else(|| (or_missing(self.range_start(now, state), state.reread_from), now));
         SyncPlan {
             from,
             to,
-            kept_from: or_absence(or_absence(from, history.absent_since), history.missing_since),
+            kept_from: or_missing(or_missing(from, state.reread_from), state.missing_since),
             continues: unread.is_some(),
+            sequence: state.sequence.saturating_add(u32::from(unread.is_none())),
             next_sync_at,
-            retry_if_empty_at: (rows_may_be_late && synced_at.is_none()).then_some(retry_at),
+            retry_if_empty_at: (rows_may_be_late && state.synced_at.is_none()).then_some(retry_at),
+        }
+    }
+
+    /// What is known after a run that began at `now`.
+    pub(crate) fn next_state(
+        &self,
+        now: Timestamp,
+        state: &SyncState,
+        plan: &SyncPlan,
+        pulled: &Pulled,
+        next_at: Timestamp,
+    ) -> SyncState {
+        let unreadable_before = state.unreadable.as_ref().filter(|_| plan.continues);
+        SyncState {
+            linked_at: state.linked_at,
+            sequence: plan.sequence,
+            synced_at: state.synced_at.filter(|_| plan.continues).or(Some(now)),
+            covered_from: Some(plan.from),
+            newest_row_at: state.newest_row_at.max(pulled.newest_row_at),
+            rows_backfill_began_at: self.backfill_after(now, state, pulled.newest_row_at),
+            missing_since: state.missing_since,
+            // Only a new date range reaches back so far.
+            reread_from: state.reread_from.filter(|_| plan.continues),
+            unread: pulled.unread.clone(),
+            unreadable: add_unreadable(unreadable_before, &pulled.unreadable, plan.from),
+            next_at: Some(next_at),
+            attempts: 0,
+            last_error: None,
         }
     }
 
@@ -124,46 +138,48 @@ impl SyncSettings {
     /// It goes back from the newest row that was read, because the provider may have had no data since. It is never
     /// before the start of the previous date range (`covered_from`). Fingerprints of older rows may have been deleted,
     /// and such rows would be reported as new.
-    fn range_start(&self, now: Timestamp, history: SyncHistory) -> Timestamp {
+    fn range_start(&self, now: Timestamp, state: &SyncState) -> Timestamp {
         // A value in the future comes from a wrong clock. It would hide all rows until that time.
-        let covered_from = history.covered_from.filter(|covered| *covered <= now);
-        let Some(synced_at) = history.synced_at.map(|synced| synced.min(now)) else {
+        let covered_from = state.covered_from.filter(|covered| *covered <= now);
+        let Some(synced_at) = state.synced_at.map(|synced| synced.min(now)) else {
             let from = now.minus(self.first);
             return covered_from.map_or(from, |covered| from.max(covered));
         };
         let held_from = synced_at.minus(HELD_MAX);
-        let newest = match history.newest_row_at {
+        let newest = match state.newest_row_at {
             Some(newest) => newest.min(synced_at),
             None if self.announce_first => held_from,
-            None => history.linked_at.min(synced_at),
+            None => state.linked_at.min(synced_at),
         };
         let mut from = newest.max(held_from).minus(self.overlap);
-        if let Some(unreadable) = history.unreadable_since {
-            from = from.min(unreadable.max(held_from));
+        if let Some(unreadable) = &state.unreadable {
+            from = from.min(unreadable.since.max(held_from));
         }
         match covered_from {
-            Some(covered) if self.is_backfilling(now, history) => covered,
+            Some(covered) if self.is_backfilling(now, state) => covered,
             Some(covered) => from.max(covered),
             None => from,
         }
     }
 
     /// Whether rows of the previous date range may still be late.
-    fn is_backfilling(&self, now: Timestamp, history: SyncHistory) -> bool {
-        let is_linking = history.backfill_began_at <= history.linked_at;
+    fn is_backfilling(&self, now: Timestamp, state: &SyncState) -> bool {
+        let began = state.rows_backfill_began_at;
+        let is_linking = began <= state.linked_at;
         let window = if is_linking { LINKING_WINDOW } else { GAP_WINDOW };
-        (self.announce_first || !is_linking) && now.duration_since(history.backfill_began_at) < window
+        (self.announce_first || !is_linking) && now.duration_since(began) < window
     }
 
-    /// When the present backfill began, after a sync at `now` that read rows up to `newest`. It begins anew with the
-    /// first rows after a silence, since older ones may follow.
-    pub(crate) fn backfill_after(&self, now: Timestamp, history: SyncHistory, newest: Option<Timestamp>) -> Timestamp {
-        let (Some(_), Some(newest)) = (history.synced_at, newest) else { return history.backfill_began_at };
-        let was_silent = match history.newest_row_at {
+    /// When the present backfill began, after a sync at `now` that read rows up to `newest`. It begins again with the
+    /// first rows after a gap, since older ones may follow.
+    fn backfill_after(&self, now: Timestamp, state: &SyncState, newest: Option<Timestamp>) -> Timestamp {
+        let began = state.rows_backfill_began_at;
+        let (Some(_), Some(newest)) = (state.synced_at, newest) else { return began };
+        let ends_gap = match state.newest_row_at {
             Some(before) => newest.duration_since(before) > self.overlap_duration(),
             None => self.announce_first,
         };
-        if was_silent { now } else { history.backfill_began_at }
+        if ends_gap { now } else { began }
     }
 
     fn overlap_duration(&self) -> SignedDuration {
@@ -180,7 +196,7 @@ impl SyncSettings {
 
     /// Returns the oldest instant to read when an account that was missing `since` then is listed again: no sync has
     /// read its rows meanwhile. Never before the start of the first sync's range.
-    fn range_start_of_absence(&self, since: Timestamp, linked_at: Timestamp) -> Timestamp {
+    fn range_start_of_missing(&self, since: Timestamp, linked_at: Timestamp) -> Timestamp {
         since.minus(self.overlap).max(linked_at.minus(self.first))
     }
 
@@ -192,7 +208,7 @@ impl SyncSettings {
     /// Returns the time of the next sync.
     ///
     /// `jitter` moves it by up to a tenth of the interval in either direction, so that connections linked together are
-    /// not synced together for ever.
+    /// not synced together forever.
     pub fn next_sync_at(&self, now: Timestamp, jitter: u64) -> Timestamp {
         let part = u32::try_from(jitter % 2_001).unwrap_or_default();
         let wait = self.interval * 9 / 10 + self.interval / 10 * part / 1_000;
@@ -200,8 +216,27 @@ impl SyncSettings {
     }
 }
 
+/// Adds the unreadable rows of a run to those that the runs `before` it have met. A row without a time counts as one of
+/// the start of the date range. Runs overlap by a day, whose unreadable rows count twice.
+fn add_unreadable(before: Option<&UnreadableRows>, found: &[UnreadableRow], from: Timestamp) -> Option<UnreadableRows> {
+    let oldest = found.iter().map(|row| (row.at.unwrap_or(from), row.reason)).min_by_key(|(at, _)| *at);
+    let Some((since, reason)) = oldest else { return before.cloned() };
+    let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
+    let rows = UnreadableRows { count, reason: reason.as_str().to_owned(), since: start_of_day(since).max(from) };
+    Some(match before {
+        None => rows,
+        Some(before) => UnreadableRows {
+            count: before.count.saturating_add(count),
+            ..if before.since < rows.since { before.clone() } else { rows }
+        },
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use bellbird_domain::EventType;
+    use bellbird_providers::UnreadableReason;
+    use bellbird_storage::UnreadRange;
     use proptest::prelude::*;
 
     use super::*;
@@ -218,18 +253,30 @@ mod tests {
     }
 
     /// A connection that was linked years ago, and has had rows until its last sync.
-    fn history(synced_at: Option<&str>, covered_from: Option<&str>) -> SyncHistory {
-        SyncHistory {
+    fn state(synced_at: Option<&str>, covered_from: Option<&str>) -> SyncState {
+        SyncState {
             linked_at: at("2020-01-01T00:00:00Z"),
-            backfill_began_at: at("2020-01-01T00:00:00Z"),
+            sequence: u32::from(synced_at.is_some()),
             synced_at: synced_at.map(at),
             covered_from: covered_from.map(at),
             newest_row_at: synced_at.map(at),
-            unread_to: None,
-            unreadable_since: None,
+            rows_backfill_began_at: at("2020-01-01T00:00:00Z"),
             missing_since: None,
-            absent_since: None,
+            reread_from: None,
+            unread: None,
+            unreadable: None,
+            next_at: None,
+            attempts: 0,
+            last_error: None,
         }
+    }
+
+    fn unread_to(to: Timestamp) -> Option<UnreadRange> {
+        Some(UnreadRange { to, after_account: None })
+    }
+
+    fn unreadable_since(since: Timestamp) -> UnreadableRows {
+        UnreadableRows { count: 1, reason: "invalid_amount".to_owned(), since }
     }
 
     #[test]
@@ -248,7 +295,7 @@ mod tests {
             (Some("2027-01-01T00:00:00Z"), Some("2026-12-25T00:00:00Z"), "2026-11-13T09:30:00Z"),
             (Some("2027-01-01T00:00:00Z"), None, "2026-11-13T09:30:00Z"),
         ] {
-            assert_eq!(settings.range_start(now, history(synced_at, covered_from)), at(from), "{synced_at:?}");
+            assert_eq!(settings.range_start(now, &state(synced_at, covered_from)), at(from), "{synced_at:?}");
         }
     }
 
@@ -257,46 +304,46 @@ mod tests {
         let now = at("2026-11-20T00:00:00Z");
         let settings = SyncSettings::default();
         let quiet = SyncSettings { announce_first: false, ..settings };
-        let last = SyncHistory {
+        let last = SyncState {
             newest_row_at: Some(at("2026-11-19T00:00:00Z")),
-            ..history(Some("2026-11-19T12:00:00Z"), Some("2025-01-01T00:00:00Z"))
+            ..state(Some("2026-11-19T12:00:00Z"), Some("2025-01-01T00:00:00Z"))
         };
-        let newest = |text: &str| SyncHistory { newest_row_at: Some(at(text)), ..last };
-        let began = |text: &str| SyncHistory { backfill_began_at: at(text), ..last };
-        let unreadable = |text: &str| SyncHistory { unreadable_since: Some(at(text)), ..last };
-        let no_rows = SyncHistory { newest_row_at: None, linked_at: at("2026-11-10T00:00:00Z"), ..last };
-        for (sentence, settings, history, from) in [
-            ("a week before the newest row", settings, last, "2026-11-12T00:00:00Z"),
+        let newest = |text: &str| SyncState { newest_row_at: Some(at(text)), ..last.clone() };
+        let began = |text: &str| SyncState { rows_backfill_began_at: at(text), ..last.clone() };
+        let unreadable = |text: &str| SyncState { unreadable: Some(unreadable_since(at(text))), ..last.clone() };
+        let no_rows = SyncState { newest_row_at: None, linked_at: at("2026-11-10T00:00:00Z"), ..last.clone() };
+        for (sentence, settings, state, from) in [
+            ("a week before the newest row", settings, last.clone(), "2026-11-12T00:00:00Z"),
             ("which may be old", settings, newest("2026-10-19T00:00:00Z"), "2026-10-12T00:00:00Z"),
             ("but only so old", settings, newest("2026-01-01T00:00:00Z"), "2026-08-14T12:00:00Z"),
-            ("without any row", settings, no_rows, "2026-08-14T12:00:00Z"),
-            ("a silent first sync reports no row before it", quiet, no_rows, "2026-11-03T00:00:00Z"),
+            ("without any row", settings, no_rows.clone(), "2026-08-14T12:00:00Z"),
+            ("a first sync that notified nobody reports no row before it", quiet, no_rows, "2026-11-03T00:00:00Z"),
             ("a day after a gap", settings, began("2026-11-19T00:00:01Z"), "2025-01-01T00:00:00Z"),
             ("also without a first report", quiet, began("2026-11-19T00:00:01Z"), "2025-01-01T00:00:00Z"),
             ("not longer", settings, began("2026-11-19T00:00:00Z"), "2026-11-12T00:00:00Z"),
             ("an unreadable row", settings, unreadable("2026-10-10T00:00:00Z"), "2026-10-10T00:00:00Z"),
             ("one in the usual range", settings, unreadable("2026-11-18T00:00:00Z"), "2026-11-12T00:00:00Z"),
-            ("not for ever", settings, unreadable("2026-01-01T00:00:00Z"), "2026-08-21T12:00:00Z"),
+            ("not forever", settings, unreadable("2026-01-01T00:00:00Z"), "2026-08-21T12:00:00Z"),
         ] {
-            assert_eq!(settings.range_start(now, history), at(from), "{sentence}");
+            assert_eq!(settings.range_start(now, &state), at(from), "{sentence}");
         }
     }
 
     #[test]
-    fn silence_ends_with_a_row() {
+    fn gap_ends_with_a_row() {
         let now = at("2026-11-20T00:00:00Z");
         let settings = SyncSettings::default();
-        let known = history(Some("2026-11-19T12:00:00Z"), Some("2026-11-01T00:00:00Z"));
-        let began = known.backfill_began_at;
-        let newest = |text: &str| SyncHistory { newest_row_at: Some(at(text)), ..known };
-        for (sentence, history, read, expected) in [
+        let known = state(Some("2026-11-19T12:00:00Z"), Some("2026-11-01T00:00:00Z"));
+        let began = known.rows_backfill_began_at;
+        let newest = |text: &str| SyncState { newest_row_at: Some(at(text)), ..known.clone() };
+        for (sentence, state, read, expected) in [
             ("a row a week later", newest("2026-11-12T00:00:00Z"), Some("2026-11-19T00:00:00Z"), began),
             ("more than a week later", newest("2026-11-11T00:00:00Z"), Some("2026-11-19T00:00:00Z"), now),
             ("no row", newest("2026-11-01T00:00:00Z"), None, began),
-            ("the first sync", SyncHistory { synced_at: None, ..known }, Some("2026-11-19T00:00:00Z"), began),
-            ("the first row", SyncHistory { newest_row_at: None, ..known }, Some("2026-11-19T00:00:00Z"), now),
+            ("the first sync", SyncState { synced_at: None, ..known.clone() }, Some("2026-11-19T00:00:00Z"), began),
+            ("the first row", SyncState { newest_row_at: None, ..known.clone() }, Some("2026-11-19T00:00:00Z"), now),
         ] {
-            assert_eq!(settings.backfill_after(now, history, read.map(at)), expected, "{sentence}");
+            assert_eq!(settings.backfill_after(now, &state, read.map(at)), expected, "{sentence}");
         }
     }
 
@@ -315,76 +362,136 @@ mod tests {
             ("unless late rows would be reported", quiet, 1_200, Some(600), 600 - 7 * DAY, 6 * HOUR + 1_200, None),
             ("later the range overlaps the last", settings, 9 * HOUR, Some(600), 600 - 7 * DAY, 15 * HOUR, None),
         ] {
-            let history = SyncHistory {
+            let state = SyncState {
                 linked_at,
-                backfill_began_at: linked_at,
+                rows_backfill_began_at: linked_at,
+                sequence: u32::from(last.is_some()),
                 synced_at: last.map(later),
                 covered_from: last.map(|last| later(last - 30 * DAY)),
                 newest_row_at: last.map(later),
-                ..history(None, None)
+                ..state(None, None)
             };
             // A jitter of 1,000 leaves the interval as it is.
-            let plan = settings.plan(later(now), history, 1_000);
+            let plan = settings.plan(later(now), &state, 1_000);
             let expected = SyncPlan {
                 from: later(from),
                 to: later(now),
                 kept_from: later(from),
                 continues: false,
+                sequence: 1 + state.sequence,
                 next_sync_at: later(next),
                 retry_if_empty_at: retry.map(later),
             };
             assert_eq!(plan, expected, "{sentence}");
-            let unread_to = Some(later(-DAY));
-            let continued = settings.plan(later(now), SyncHistory { unread_to, ..history }, 1_000);
-            let (range, covered) = ((continued.from, continued.to), history.covered_from);
-            assert_eq!(continued.continues, last.is_some(), "{sentence}");
+            let covered = state.covered_from;
+            let left = SyncState { unread: unread_to(later(-DAY)), ..state };
+            let continued = settings.plan(later(now), &left, 1_000);
+            let range = (continued.from, continued.to);
+            assert_eq!((continued.continues, continued.sequence), (last.is_some(), 1), "{sentence}");
             assert!(!continued.continues || range == (covered.unwrap(), later(-DAY)), "{sentence}");
         }
     }
 
     #[test]
-    fn account_that_returns_is_read_from_its_absence_on() {
+    fn account_that_returns_is_read_from_when_it_went_missing() {
         let (settings, now) = (SyncSettings::default(), at("2026-11-20T00:00:00Z"));
-        let last = history(Some("2026-11-19T12:00:00Z"), Some("2026-11-12T12:00:00Z"));
+        let last = state(Some("2026-11-19T12:00:00Z"), Some("2026-11-12T12:00:00Z"));
         let since = Some(at("2026-11-01T00:00:00Z"));
         let week_before = at("2026-10-25T00:00:00Z");
-        let missing = settings.plan(now, SyncHistory { missing_since: since, ..last }, 1_000);
+        let missing = settings.plan(now, &SyncState { missing_since: since, ..last.clone() }, 1_000);
         assert_eq!((missing.from, missing.kept_from), (at("2026-11-12T12:00:00Z"), week_before));
-        let returned = SyncHistory { absent_since: since, ..last };
-        let plan = settings.plan(now, returned, 1_000);
+        let returned = SyncState { reread_from: since, ..last.clone() };
+        let plan = settings.plan(now, &returned, 1_000);
         assert_eq!((plan.from, plan.kept_from), (week_before, week_before));
         // What a run has left is read first.
-        let unread_to = Some(at("2026-11-14T00:00:00Z"));
-        let continued = settings.plan(now, SyncHistory { unread_to, ..returned }, 1_000);
+        let unread = unread_to(at("2026-11-14T00:00:00Z"));
+        let continued = settings.plan(now, &SyncState { unread, ..returned }, 1_000);
         assert_eq!((continued.from, continued.kept_from), (at("2026-11-12T12:00:00Z"), week_before));
         let linked_at = at("2026-11-10T00:00:00Z");
         assert_eq!(
-            settings.plan(now, SyncHistory { linked_at, absent_since: Some(linked_at), ..last }, 1_000).from,
+            settings.plan(now, &SyncState { linked_at, reread_from: Some(linked_at), ..last }, 1_000).from,
             at("2026-11-03T00:00:00Z"),
         );
     }
 
+    #[test]
+    fn run_leaves_what_the_next_one_needs() {
+        let (settings, now, later) = (SyncSettings::default(), at("2026-11-20T00:00:00Z"), at("2026-11-20T06:00:00Z"));
+        let day = |text: &str| at(&format!("2026-11-{text}T00:00:00Z"));
+        let before = SyncState {
+            newest_row_at: Some(day("18")),
+            reread_from: Some(day("10")),
+            unreadable: Some(unreadable_since(day("15"))),
+            attempts: 3,
+            last_error: Some("the provider is not available".to_owned()),
+            ..state(Some("2026-11-19T12:00:00Z"), Some("2026-11-12T12:00:00Z"))
+        };
+        let pulled = |newest: Option<&str>, unread: Option<UnreadRange>, unreadable: &[&str]| Pulled {
+            event_type: EventType::TransactionsSynced,
+            is_empty: newest.is_none(),
+            new_count: 0,
+            updated_count: 0,
+            new: Vec::new(),
+            updated: Vec::new(),
+            fingerprints: None,
+            newest_row_at: newest.map(day),
+            read_from: day("01"),
+            unread,
+            wait: None,
+            unreadable: unreadable
+                .iter()
+                .map(|text| UnreadableRow { at: Some(at(text)), reason: UnreadableReason::MissingAmount })
+                .collect(),
+        };
+        let plan = settings.plan(now, &before, 1_000);
+        let left = unread_to(day("14"));
+        let stopped = settings.next_state(now, &before, &plan, &pulled(Some("19"), left.clone(), &[]), now);
+        let expected = SyncState {
+            sequence: 2,
+            synced_at: Some(now),
+            covered_from: Some(plan.from),
+            newest_row_at: Some(day("19")),
+            reread_from: None,
+            unread: left,
+            unreadable: None,
+            next_at: Some(now),
+            attempts: 0,
+            last_error: None,
+            ..before.clone()
+        };
+        assert_eq!(stopped, expected, "a new sync");
+
+        // An account returns, and a row becomes unreadable, while the sync is not complete.
+        let stopped =
+            SyncState { reread_from: Some(day("11")), unreadable: Some(unreadable_since(day("15"))), ..stopped };
+        let plan = settings.plan(later, &stopped, 1_000);
+        let found = pulled(None, None, &["2026-11-13T20:00:00Z", "2026-11-13T09:00:00Z"]);
+        let complete = settings.next_state(later, &stopped, &plan, &found, plan.next_sync_at);
+        let oldest = UnreadableRows { count: 3, reason: "missing_amount".to_owned(), since: day("13") };
+        let next_at = Some(plan.next_sync_at);
+        let expected = SyncState { unread: None, unreadable: Some(oldest), next_at, ..stopped };
+        assert_eq!(complete, expected, "the rest of it");
+    }
+
     prop_compose! {
         /// Times of a connection's syncs, in any order that clocks and settings allow.
-        fn histories()(
+        fn states()(
             linked in 0..9_999_999_i64,
             began in 0..9_999_999_i64,
             synced in proptest::option::of(0..9_999_999_i64),
             covered in -9_999_999..9_999_999_i64,
             newest in proptest::option::of(-9_999_999..9_999_999_i64),
             unreadable in proptest::option::of(-9_999_999..9_999_999_i64),
-        ) -> SyncHistory {
+        ) -> SyncState {
             let time = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).unwrap();
-            SyncHistory {
+            SyncState {
                 linked_at: time(linked),
-                backfill_began_at: time(linked.max(began)),
+                rows_backfill_began_at: time(linked.max(began)),
                 synced_at: synced.map(time),
                 covered_from: synced.map(|synced| time(covered.min(synced))),
                 newest_row_at: newest.map(time),
-                unread_to: None,
-                unreadable_since: unreadable.map(time),
-                missing_since: None,
-                absent_since: None,
+                unreadable: unreadable.map(time).map(unreadable_since),
+                ..state(None, None)
             }
         }
     }
@@ -393,17 +500,18 @@ mod tests {
         /// No sync starts before the last range did or leaves out what may be missing, and a connection is synced
         /// again in a bounded time.
         #[test]
-        fn plan_stays_in_bounds(history in histories(), wait in 0..9_999_999_i64, jitter: u64, announce_first: bool) {
-            let began = history.backfill_began_at;
-            let now = seconds_after(history.synced_at.map_or(began, |last| last.max(began)), wait);
+        fn plan_stays_in_bounds(state in states(), wait in 0..9_999_999_i64, jitter: u64, announce_first: bool) {
+            let began = state.rows_backfill_began_at;
+            let now = seconds_after(state.synced_at.map_or(began, |last| last.max(began)), wait);
             let settings = SyncSettings { announce_first, ..SyncSettings::default() };
-            let plan = settings.plan(now, history, jitter);
-            let covered_from = history.covered_from.unwrap_or(Timestamp::MIN);
+            let plan = settings.plan(now, &state, jitter);
+            let covered_from = state.covered_from.unwrap_or(Timestamp::MIN);
             prop_assert!(plan.from <= now && plan.from >= covered_from && plan.to == now);
-            if let Some(synced_at) = history.synced_at {
+            if let Some(synced_at) = state.synced_at {
                 prop_assert!(plan.from <= synced_at.minus(settings.overlap).max(covered_from), "a week overlaps");
                 let held_from = synced_at.minus(HELD_MAX);
-                for missing in [history.newest_row_at, history.unreadable_since].into_iter().flatten() {
+                let unreadable_since = state.unreadable.as_ref().map(|rows| rows.since);
+                for missing in [state.newest_row_at, unreadable_since].into_iter().flatten() {
                     prop_assert!(plan.from <= missing.max(held_from).max(covered_from), "nothing is left out");
                 }
                 let is_held = plan.from == covered_from;

@@ -6,13 +6,16 @@
 //!
 //! The transaction that adds or deletes a subject also adds or deletes its jobs.
 
+pub(crate) mod overlong_leases;
+pub(crate) mod overview;
+
 use bellbird_domain::UserId;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use crate::db::{Db, Row, Tx, params, statements};
+use crate::db::{Bound, Db, Row, Tx, params, statements};
 use crate::error::Result;
-use crate::leases::latest_end;
+use crate::jobs::overlong_leases::latest_end;
 use crate::{Jobs, StorageError};
 
 /// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty subject.
@@ -29,51 +32,23 @@ pub mod job_kinds {
     pub const PROVIDER_USER: &str = "provider_user";
 }
 
-/// What a claim at `$now` changes besides the lease. `run_at` stays before `started_at`, which means that no other run
-/// is requested.
-macro_rules! start {
-    ($now:literal) => {
-        concat!("run_at = CASE WHEN run_at < ", $now, " THEN run_at ELSE ", $now, " - 1 END, started_at = ", $now)
-    };
-}
-
-/// A job is due at its time if no lease exists, and when a lease has expired, because its holder was killed.
-macro_rules! is_due {
-    () => {
-        "kind = $1 AND provider = $2 AND COALESCE(lease_until, run_at) <= $3"
-    };
-}
-
 /// Claims one job: with a larger or unknown number, PostgreSQL may sort the backlog or scan the table. `MATERIALIZED`
-/// makes it pick the row once, however it joins. `$lock` skips rows that another instance is claiming.
+/// makes it pick the row once, however it joins. `$lock` skips rows that another instance is claiming. A job is due at
+/// its time if no lease exists, and when a lease has expired, because its holder was killed.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
             "WITH due AS MATERIALIZED (
-                SELECT user_id, kind, subject FROM jobs WHERE ",
-            is_due!(),
-            " ORDER BY COALESCE(lease_until, run_at) LIMIT 1",
+                SELECT user_id, kind, subject FROM jobs
+                WHERE kind = $1 AND provider = $2 AND COALESCE(lease_until, run_at) <= $3
+                ORDER BY COALESCE(lease_until, run_at) LIMIT 1",
             $lock,
             ")
-            UPDATE jobs SET lease_until = $4, fence = $5, ",
-            start!("$3"),
-            " FROM due WHERE jobs.user_id = due.user_id AND jobs.kind = due.kind AND jobs.subject = due.subject
+            UPDATE jobs SET lease_until = $4, fence = $5, started_at = $3,
+                run_at = CASE WHEN run_at < $3 THEN run_at ELSE $3 - 1 END
+            FROM due WHERE jobs.user_id = due.user_id AND jobs.kind = due.kind AND jobs.subject = due.subject
             RETURNING jobs.user_id, jobs.subject, attempts"
         )
-    };
-}
-
-macro_rules! held {
-    ($lock:literal) => {
-        concat!("SELECT attempts FROM jobs WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4", $lock)
-    };
-}
-
-/// The time of a run requested at `$4`: at once, unless the last one started after `$5`. Then it starts `$4 - $5` after
-/// the last one started.
-macro_rules! next_allowed {
-    () => {
-        "CASE WHEN started_at > $5 THEN started_at - $5 + $4 ELSE $4 END"
     };
 }
 
@@ -86,13 +61,14 @@ macro_rules! release {
     };
 }
 
-/// Releases a job after a success.
-macro_rules! release_done {
+/// Whether the claim of the sync of `:connection` has the fence `:fence`.
+macro_rules! sync_is_held {
     () => {
-        concat!("UPDATE jobs SET attempts = 0, last_error = NULL, ", $crate::jobs::release!())
+        "EXISTS (SELECT 1 FROM jobs WHERE user_id = :user AND kind = 'sync' AND subject = :connection
+            AND fence = :fence)"
     };
 }
-pub(crate) use {release, release_done};
+pub(crate) use sync_is_held;
 
 /// The parameters of a statement about one job: its key, then others.
 macro_rules! job_params {
@@ -105,24 +81,24 @@ statements! {
     INSERT = "INSERT INTO jobs (user_id, kind, subject, provider, run_at) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (user_id, kind, subject) DO NOTHING";
 
-    CLAIM = concat!(
-        "UPDATE jobs SET lease_until = $5, fence = $6, ",
-        start!("$4"),
-        " WHERE user_id = $1 AND kind = $2 AND subject = $3
+    /// `run_at` stays before `started_at`, which means that no other run is requested.
+    CLAIM = "UPDATE jobs SET lease_until = $5, fence = $6, started_at = $4,
+            run_at = CASE WHEN run_at < $4 THEN run_at ELSE $4 - 1 END
+        WHERE user_id = $1 AND kind = $2 AND subject = $3
             AND (lease_until IS NULL OR lease_until <= $4 OR lease_until > $7)
-        RETURNING provider, attempts"
-    );
+        RETURNING provider, attempts";
 
     /// Runs before [`CLAIM_DUE`] on SQLite, whose one writer a claim takes even if nothing is due.
-    IS_DUE = concat!("SELECT 1 FROM jobs WHERE ", is_due!(), " LIMIT 1");
+    IS_DUE = "SELECT 1 FROM jobs WHERE kind = $1 AND provider = $2 AND COALESCE(lease_until, run_at) <= $3 LIMIT 1";
 
     CLAIM_DUE = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
 
-    HELD = held!(""), on_postgres = held!(" FOR UPDATE");
+    HELD = "SELECT attempts FROM jobs WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4",
+        lock = " FOR UPDATE";
 
     RENEW = "UPDATE jobs SET lease_until = $5 WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4";
 
-    FINISH = release_done!();
+    FINISH = concat!("UPDATE jobs SET attempts = 0, last_error = NULL, ", release!());
 
     FAIL = concat!("UPDATE jobs SET attempts = attempts + 1, last_error = $6, ", release!());
 
@@ -135,16 +111,13 @@ statements! {
 
     DELETE_OF_USER = "DELETE FROM jobs WHERE user_id = $1";
 
-    /// An earlier time stays, unless it belongs to the current run.
-    REQUEST = concat!(
-        "UPDATE jobs SET run_at = CASE
-            WHEN run_at < ",
-        next_allowed!(),
-        " AND (lease_until IS NULL OR run_at >= started_at) THEN run_at ELSE ",
-        next_allowed!(),
-        " END
-        WHERE user_id = $1 AND kind = $2 AND subject = $3"
-    );
+    /// Requests a run at `$4`, or `$4 - $5` after the last start if that one is after `$5`. An earlier time stays,
+    /// unless it belongs to the current run.
+    REQUEST = "UPDATE jobs SET run_at = CASE
+            WHEN run_at < CASE WHEN started_at > $5 THEN started_at - $5 + $4 ELSE $4 END
+                AND (lease_until IS NULL OR run_at >= started_at) THEN run_at
+            WHEN started_at > $5 THEN started_at - $5 + $4 ELSE $4 END
+        WHERE user_id = $1 AND kind = $2 AND subject = $3";
 
     /// The holder loses its lease. An earlier time stays, also that of the run that was interrupted.
     RESTART = "UPDATE jobs SET run_at = CASE WHEN run_at <= $4 OR $4 IS NULL THEN run_at ELSE $4 END, attempts = 0,
@@ -207,7 +180,7 @@ impl Jobs<'_> {
     }
 
     /// Claims a job, due or not. None while another task holds its lease, or if there is no such job. A lease that is
-    /// too long does not count: see `storage.jobs().end_overlong_leases`.
+    /// too long does not count: see [`Self::end_overlong_leases`].
     pub async fn claim(self, key: &JobKey, now: Timestamp, lease_until: Timestamp) -> Result<Option<ClaimedJob>> {
         let fence = new_fence();
         let values = job_params![key, now, lease_until, fence, latest_end(now)?];
@@ -255,7 +228,7 @@ impl Jobs<'_> {
         self.release_unfinished(claim, Some(error), retry_at).await
     }
 
-    /// As `storage.jobs().fail`, for a run that neither failed nor completed the job.
+    /// As [`Self::fail`], for a run that neither failed nor completed the job.
     pub async fn postpone(self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
         self.release_unfinished(claim, None, until).await
     }
@@ -287,6 +260,17 @@ pub(crate) async fn claim(
     let fence = new_fence();
     let found = tx.one(CLAIM, job_params![key, now, lease_until, fence, latest_end(now)?], claimed).await?;
     Ok(found.map(|(provider, attempts)| ClaimedJob { key: key.clone(), provider, attempts, fence }))
+}
+
+/// The first part of a batch that writes for a claim, after the lock on the user's row: locks the job. No row if the
+/// lease was lost.
+pub(crate) fn held(claim: &ClaimedJob) -> Bound<'_> {
+    (HELD, job_params![claim.key, claim.fence].to_vec())
+}
+
+/// The last part of such a batch, as `storage.jobs().finish`.
+pub(crate) fn finished(claim: &ClaimedJob, next: Option<Timestamp>) -> Bound<'_> {
+    (FINISH, job_params![claim.key, claim.fence, next].to_vec())
 }
 
 /// Locks the job until the end of the transaction. Returns false if the lease was lost.
@@ -324,8 +308,8 @@ pub(crate) async fn delete_of(tx: &mut Tx, user: UserId, subject: &str) -> Resul
     tx.run(DELETE_OF_SUBJECT, params![user, subject]).await.map(|_| ())
 }
 
-/// Starts a job anew, because its subject has changed: its holder loses the lease, and its failures are forgiven. It is
-/// due at `run_at` or at an earlier planned time.
+/// Starts a job again, because its subject has changed: its holder loses the lease, and its failures are forgiven. It
+/// is due at `run_at` or at an earlier planned time.
 pub(crate) async fn restart(tx: &mut Tx, key: &JobKey, run_at: Option<Timestamp>) -> Result<()> {
     tx.run(RESTART, job_params![key, run_at]).await.map(|_| ())
 }

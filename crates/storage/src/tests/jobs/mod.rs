@@ -1,0 +1,4 @@
+pub(crate) mod fixtures;
+mod overlong_leases;
+mod plans;
+mod queue;
