@@ -12,6 +12,7 @@ mod pull;
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId, TimestampExt as _, UserId};
+use bellbird_limits::jitter;
 use bellbird_providers::UnreadableRow;
 use bellbird_storage::{
     ClaimedJob, FinishedSync, JobKey, NewWebhookEvent, SyncProgress, SyncState, UnreadableRows, job_kinds,
@@ -24,7 +25,7 @@ use tokio::time::Instant;
 
 pub use date_range::SyncSettings;
 
-use crate::jobs::{JobKind, claim_or_wait, jitter};
+use crate::jobs::{JobKind, claim_or_wait};
 use crate::schedule::{self, Failure};
 use crate::{Connections, ConnectionsError};
 use date_range::{SyncHistory, SyncPlan};
@@ -118,7 +119,7 @@ impl Connections {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let status = self.refresh_after_current(user, id).await?;
         let run = SyncRunId::new();
-        let next = self.sync_settings.next_sync_at(self.clock.now(), jitter());
+        let next = self.sync_settings.next_sync_at(self.clock.now(), jitter::random());
         let mut report = SyncReport::empty(id, run, status);
         if status != ConnectionStatus::Active {
             self.finish_job(claim, Some(next)).await?;
@@ -128,7 +129,7 @@ impl Connections {
         let last = self.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.clock.now();
         let history = history(&connection, &last);
-        let plan = self.sync_settings.plan(now, history, jitter());
+        let plan = self.sync_settings.plan(now, history, jitter::random());
         let (mut pulled, hasher) = match self.pull(&last, &connection, &plan, now).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
                 report.status = self.refresh_after_current(user, id).await?;
@@ -183,7 +184,7 @@ impl Connections {
             (None, _) => plan.next_sync_at,
             (Some(_), None) => now,
             (Some(_), Some(wait)) => {
-                self.clock.now().plus(schedule::backoff(1, Failure::Transient(Some(wait)), jitter()))
+                self.clock.now().plus(schedule::backoff(1, Failure::Transient(Some(wait)), jitter::random()))
             }
         }
     }
