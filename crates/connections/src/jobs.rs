@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, TimestampExt as _};
+use bellbird_limits::jitter;
 use bellbird_storage::ClaimedJob;
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::Instrument as _;
-use uuid::Uuid;
 
 use crate::state::State;
 use crate::{ConnectionsError, schedule};
@@ -94,7 +94,7 @@ impl State {
         let retry_at = match error.failure() {
             None => Ok(None),
             Some(failure) => {
-                let delay = schedule::backoff(claim.attempts.saturating_add(1), failure, jitter());
+                let delay = schedule::backoff(claim.attempts.saturating_add(1), failure, jitter::random());
                 let retry_at = self.clock.now().plus(delay);
                 let failed = self.storage.jobs().fail(claim, &error.last_error(), retry_at).await;
                 failed.map(|held| held.then_some(retry_at))
@@ -168,9 +168,4 @@ where
         }
         tokio::time::sleep(CLAIM_INTERVAL).await;
     }
-}
-
-/// A random number, so that jobs planned together do not run together.
-pub(crate) fn jitter() -> u64 {
-    Uuid::new_v4().as_u64_pair().1
 }

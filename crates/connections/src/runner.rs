@@ -9,12 +9,13 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellbird_limits::jitter::{self, jittered};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{JobKey, StorageError};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::jobs::{JobKind, jitter};
+use crate::jobs::JobKind;
 use crate::linking::{poll, provider_user};
 use crate::provider_events::ProviderEvents;
 use crate::state::part;
@@ -139,7 +140,7 @@ fn lanes_of(kind: &JobKind) -> Vec<&'static str> {
 
 /// Between 80 and 100 % of [`POLL_INTERVAL`].
 fn poll_interval() -> Duration {
-    POLL_INTERVAL * 4 / 5 + POLL_INTERVAL / 5 * u32::try_from(jitter() % 1_001).unwrap_or_default() / 1_000
+    jittered(POLL_INTERVAL * 4 / 5, POLL_INTERVAL / 5, jitter::random())
 }
 
 /// After a panic, the lease ends and the job runs again.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bellbird_domain::TimestampExt as _;
+use bellbird_limits::jitter::jittered;
 use jiff::Timestamp;
 
 /// Delay after the first failure. Each further failure doubles it.
@@ -33,8 +34,7 @@ pub fn backoff(failures: u32, failure: Failure, jitter: u64) -> Duration {
         Failure::Permanent => PERMANENT_BACKOFF_MIN,
     };
     let wait = grown.max(minimum).min(BACKOFF_MAX);
-    let part = u32::try_from(jitter % 1_001).unwrap_or_default();
-    wait + wait / 5 * part / 1_000
+    jittered(wait, wait / 5, jitter)
 }
 
 /// Backfill window of accounts: for this long after linking, the provider may still add some.

@@ -81,18 +81,31 @@ where
 
     /// As [`Self::renew`], but inserts a value if there is none.
     pub fn renew_or_insert_with(&self, key: K, now: Timestamp, value: impl FnOnce() -> V) -> V {
-        let renewed = self.entries.entry(key).and_compute_with(|entry| {
-            let value = match entry {
-                Some(entry) if now.duration_since(entry.value().inserted_at) < self.ttl => entry.into_value().value,
-                _ => value(),
-            };
-            Op::Put(Entry { value, inserted_at: now })
+        self.compute(key, now, value, |entry| Op::Put(Entry { inserted_at: now, ..entry }))
+    }
+
+    /// Returns the value as [`Self::get`] does, or inserts one. Callers at the same time share it.
+    pub fn get_or_insert_with(&self, key: K, now: Timestamp, value: impl FnOnce() -> V) -> V {
+        self.compute(key, now, value, |_| Op::Nop)
+    }
+
+    /// `known` decides about an entry that has not expired.
+    fn compute(
+        &self,
+        key: K,
+        now: Timestamp,
+        value: impl FnOnce() -> V,
+        known: impl FnOnce(Entry<V>) -> Op<Entry<V>>,
+    ) -> V {
+        let renewed = self.entries.entry(key).and_compute_with(|entry| match entry {
+            Some(entry) if now.duration_since(entry.value().inserted_at) < self.ttl => known(entry.into_value()),
+            _ => Op::Put(Entry { value: value(), inserted_at: now }),
         });
         match renewed {
             CompResult::Inserted(entry) | CompResult::ReplacedWith(entry) | CompResult::Unchanged(entry) => {
                 entry.into_value().value
             }
-            CompResult::Removed(_) | CompResult::StillNone(_) => unreachable!("the closure puts a value"),
+            CompResult::Removed(_) | CompResult::StillNone(_) => unreachable!("the closure puts or leaves a value"),
         }
     }
 
@@ -155,6 +168,8 @@ mod tests {
         assert_eq!(map.renew_or_insert_with(1, at(1_898), || "three"), "two");
         assert_eq!(map.get(&1, at(2_197)), Some(("two", SignedDuration::from_secs(299))));
         assert_eq!(map.values().collect::<Vec<_>>(), ["two"]);
+        assert_eq!(map.get_or_insert_with(1, at(2_197), || "four"), "two");
+        assert_eq!(map.get_or_insert_with(1, at(2_198), || "four"), "four", "expired: not renewed");
     }
 
     #[test]

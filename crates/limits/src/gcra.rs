@@ -9,12 +9,14 @@ pub struct Limit {
     pub calls: u32,
     /// Time from empty to full, in microseconds.
     pub period_us: i64,
+    /// Calls that may be taken out of an empty bucket. They are paid back before any other call.
+    pub credit: u32,
 }
 
 impl Limit {
     #[must_use]
     pub fn per_minute(calls: u32) -> Self {
-        Self { calls, period_us: 60_000_000 }
+        Self { calls, period_us: 60_000_000, credit: 0 }
     }
 
     /// The refill time of one call, rounded up so that the rate never exceeds the limit.
@@ -23,8 +25,10 @@ impl Limit {
         (self.period_us + calls - 1) / calls
     }
 
-    fn burst_us(self) -> i64 {
-        self.interval_us() * i64::from(self.calls.max(1))
+    /// The refill time of an empty bucket, and of one whose credit is used up.
+    fn full_us(self) -> (i64, i64) {
+        let burst = self.interval_us() * i64::from(self.calls.max(1));
+        (burst, burst + self.interval_us() * i64::from(self.credit))
     }
 }
 
@@ -44,23 +48,30 @@ pub struct Decision {
 /// such as 0, means a full bucket. A rejected call costs nothing.
 #[must_use]
 pub fn take(limit: Limit, full_at_us: i64, now_us: i64) -> Decision {
-    decide(limit, full_at_us, now_us, true)
+    decide(limit, full_at_us, now_us, true, false)
+}
+
+/// As [`take`], but uses the credit of the limit once the bucket is empty.
+#[must_use]
+pub fn take_on_credit(limit: Limit, full_at_us: i64, now_us: i64) -> Decision {
+    decide(limit, full_at_us, now_us, true, true)
 }
 
 /// Returns the decision for a call at `now_us` without taking it.
 #[must_use]
 pub fn peek(limit: Limit, full_at_us: i64, now_us: i64) -> Decision {
-    decide(limit, full_at_us, now_us, false)
+    decide(limit, full_at_us, now_us, false, false)
 }
 
-fn decide(limit: Limit, full_at_us: i64, now_us: i64, take: bool) -> Decision {
-    let (interval, burst) = (limit.interval_us(), limit.burst_us());
+fn decide(limit: Limit, full_at_us: i64, now_us: i64, take: bool, on_credit: bool) -> Decision {
+    let (interval, (burst, with_credit)) = (limit.interval_us(), limit.full_us());
+    let most = if on_credit { with_credit } else { burst };
     // A clock that is set back must not lock a caller out for longer than one full refill.
-    let full_at = full_at_us.clamp(now_us, now_us + burst);
+    let full_at = full_at_us.clamp(now_us, now_us + with_credit);
     let after = full_at + interval;
-    let allowed = after - now_us <= burst;
+    let allowed = after - now_us <= most;
     let kept = if allowed && take { after } else { full_at };
-    let free = now_us + burst - kept;
+    let free = now_us + most - kept;
     let remaining = u32::try_from(free / interval).unwrap_or(0);
     let wait_us = if remaining > 0 { 0 } else { interval - free };
     Decision { allowed, remaining, wait_us, full_at_us: kept }
@@ -108,6 +119,21 @@ mod tests {
             full_at = decision.full_at_us;
         }
         assert!(!take(limit, full_at, 0).allowed);
+    }
+
+    #[test]
+    fn credit_is_paid_back_first() {
+        let limit = Limit { credit: 30, ..Limit::per_minute(30) };
+        let mut full_at = take(limit, 0, 0).full_at_us;
+        for _ in 1..60 {
+            let decision = take_on_credit(limit, full_at, 0);
+            assert!(decision.allowed);
+            full_at = decision.full_at_us;
+        }
+        assert!(!take_on_credit(limit, full_at, 0).allowed);
+        let rejected = take(limit, full_at, 0);
+        assert_eq!((rejected.allowed, rejected.remaining, rejected.wait_us), (false, 0, 62_000_000));
+        assert!(take(limit, full_at, 62_000_000).allowed);
     }
 
     #[test]

@@ -11,21 +11,44 @@ use crate::gcra::{self, Decision, Limit};
 
 /// Maximum number of buckets. Beyond it the least used are evicted, which gives their callers a full bucket.
 const BUCKETS_MAX: u64 = 100_000;
+/// A bucket that was not used for two minutes is full again, also if its credit was used up, so it can be evicted.
+const IDLE_MAX: Duration = Duration::from_secs(121);
+
+/// The buckets of many keys.
+pub struct Buckets<K>(moka::sync::Cache<K, Arc<AtomicI64>>);
+
+impl<K: Hash + Eq + Send + Sync + 'static> Default for Buckets<K> {
+    fn default() -> Self {
+        Self(moka::sync::Cache::builder().max_capacity(BUCKETS_MAX).time_to_idle(IDLE_MAX).build())
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> Buckets<K> {
+    /// Replaces the state of a bucket by that of a decision, which `decide` makes from the state.
+    pub fn update(&self, key: K, decide: impl Fn(i64) -> Decision) -> Decision {
+        let bucket = self.0.get_with(key, Arc::default);
+        let mut kept = bucket.load(Ordering::Relaxed);
+        loop {
+            let decision = decide(kept);
+            match bucket.compare_exchange_weak(kept, decision.full_at_us, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return decision,
+                Err(newer) => kept = newer,
+            }
+        }
+    }
+}
 
 /// One limit for many keys, each with its own bucket.
 pub struct RateLimiter<K> {
     limit: Limit,
-    buckets: moka::sync::Cache<K, Arc<AtomicI64>>,
+    buckets: Buckets<K>,
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> RateLimiter<K> {
     /// Returns `None` if `calls_per_minute` is 0, which means no limit.
     #[must_use]
     pub fn per_minute(calls_per_minute: u32) -> Option<Self> {
-        // A bucket that was idle for a full refill is full again, so it can be evicted.
-        let buckets =
-            moka::sync::Cache::builder().max_capacity(BUCKETS_MAX).time_to_idle(Duration::from_secs(61)).build();
-        (calls_per_minute > 0).then(|| Self { limit: Limit::per_minute(calls_per_minute), buckets })
+        (calls_per_minute > 0).then(|| Self { limit: Limit::per_minute(calls_per_minute), buckets: Buckets::default() })
     }
 
     /// Calls in a full bucket.
@@ -35,21 +58,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> RateLimiter<K> {
     }
 
     pub fn take(&self, key: K, now: Timestamp) -> Decision {
-        let bucket = self.buckets.get_with(key, Arc::default);
-        let now_us = now.as_microsecond();
-        let mut kept = bucket.load(Ordering::Relaxed);
-        loop {
-            let decision = gcra::take(self.limit, kept, now_us);
-            match bucket.compare_exchange_weak(kept, decision.full_at_us, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return decision,
-                Err(newer) => kept = newer,
-            }
-        }
+        self.buckets.update(key, |kept| gcra::take(self.limit, kept, now.as_microsecond()))
     }
 
     /// Returns the decision for a call without taking it.
     pub fn peek(&self, key: &K, now: Timestamp) -> Decision {
-        let kept = self.buckets.get(key).map_or(0, |bucket| bucket.load(Ordering::Relaxed));
+        let kept = self.buckets.0.get(key).map_or(0, |bucket| bucket.load(Ordering::Relaxed));
         gcra::peek(self.limit, kept, now.as_microsecond())
     }
 }

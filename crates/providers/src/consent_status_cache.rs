@@ -1,9 +1,11 @@
-//! A cache of consent statuses. Many empty answers or missing accounts in a row then ask the provider only once.
-//! All callers have deadlines, so moka's own waiting is enough.
+//! A cache of consent statuses. Many empty responses or missing accounts in a row then ask the provider only once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use moka::future::Cache;
+use bellbird_limits::Expiring;
+use jiff::Timestamp;
+use tokio::sync::OnceCell;
 
 use crate::{ConsentStatus, Error};
 
@@ -11,11 +13,11 @@ const CACHE_TTL: Duration = Duration::from_secs(60);
 const CACHE_ENTRIES_MAX: u64 = 10_000;
 
 /// Consent statuses by the provider's id of the connection.
-pub(crate) struct ConsentStatusCache(Cache<String, ConsentStatus>);
+pub(crate) struct ConsentStatusCache(Expiring<String, Arc<OnceCell<ConsentStatus>>>);
 
 impl Default for ConsentStatusCache {
     fn default() -> Self {
-        Self(Cache::builder().max_capacity(CACHE_ENTRIES_MAX).time_to_live(CACHE_TTL).build())
+        Self(Expiring::with_lru(CACHE_TTL, CACHE_ENTRIES_MAX, |_, _| 1))
     }
 }
 
@@ -24,16 +26,18 @@ impl ConsentStatusCache {
     pub(crate) async fn get_or_fetch(
         &self,
         id: &str,
+        now: Timestamp,
         fetch: impl Future<Output = Result<ConsentStatus, Error>> + Send,
     ) -> Result<ConsentStatus, Error> {
-        self.0.try_get_with_by_ref(id, fetch).await.map_err(|error| (*error).clone())
+        let status = self.0.get_or_insert_with(id.to_owned(), now, Arc::default);
+        status.get_or_try_init(|| fetch).await.copied()
     }
 
-    pub(crate) async fn insert(&self, id: &str, consent_status: ConsentStatus) {
-        self.0.insert(id.to_owned(), consent_status).await;
+    pub(crate) fn insert(&self, id: &str, now: Timestamp, consent_status: ConsentStatus) {
+        self.0.insert(id.to_owned(), Arc::new(OnceCell::new_with(Some(consent_status))), now);
     }
 
-    pub(crate) async fn evict(&self, id: &str) {
-        self.0.invalidate(id).await;
+    pub(crate) fn evict(&self, id: &str) {
+        self.0.remove(&id.to_owned());
     }
 }

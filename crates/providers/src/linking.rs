@@ -5,8 +5,8 @@
 //! anyone can forge it. The caller asks the provider with the credentials from [`Linking::finish`].
 
 use async_trait::async_trait;
-pub use reqwest::Url;
 use secrecy::SecretString;
+pub use url::Url;
 
 use crate::{CallContext, Error};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::ProviderName;
-use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
+use url::Url;
 
 use crate::Provider;
 

@@ -3,7 +3,7 @@
 //! An event is only a hint to refresh the connections that it names. It is never a source of data.
 
 use async_trait::async_trait;
-use reqwest::header::HeaderMap;
+use hyper::header::HeaderMap;
 use secrecy::SecretString;
 use serde_json::Value;
 

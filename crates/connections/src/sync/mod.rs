@@ -16,6 +16,7 @@ mod pull;
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId, TimestampExt as _, UserId};
+use bellbird_limits::jitter;
 use bellbird_storage::{ClaimedJob, FinishedSync, JobKey, NewWebhookEvent, SyncState, UnreadableRows, job_kinds};
 use bellbird_webhooks::event::buffer::{PreparedWebhookEvent, SyncRun};
 use bellbird_webhooks::event::digest::RowHasher;
@@ -26,7 +27,7 @@ use tokio::time::Instant;
 pub use plan::SyncSettings;
 
 use crate::ConnectionsError;
-use crate::jobs::{JobKind, claim_or_wait, jitter};
+use crate::jobs::{JobKind, claim_or_wait};
 use crate::refresh::Refreshes;
 use crate::schedule::{self, Failure};
 use crate::state::part;
@@ -127,7 +128,7 @@ impl Syncs<'_> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let status = Refreshes(self.0).run_after_current(user, id).await?;
         let run = SyncRunId::new();
-        let next = self.0.sync_settings.next_sync_at(self.0.clock.now(), jitter());
+        let next = self.0.sync_settings.next_sync_at(self.0.clock.now(), jitter::random());
         let mut report = SyncReport::empty(id, run, status);
         if status != ConnectionStatus::Active {
             self.0.finish_job(claim, Some(next)).await?;
@@ -136,7 +137,7 @@ impl Syncs<'_> {
         let connection = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let before = self.0.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.0.clock.now();
-        let plan = self.0.sync_settings.plan(now, &before, jitter());
+        let plan = self.0.sync_settings.plan(now, &before, jitter::random());
         let (mut pulled, hasher) = match self.pull(&before, &connection, &plan, now).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
                 report.status = Refreshes(self.0).run_after_current(user, id).await?;
@@ -190,7 +191,7 @@ impl Syncs<'_> {
             (None, _) => plan.next_sync_at,
             (Some(_), None) => now,
             (Some(_), Some(wait)) => {
-                self.0.clock.now().plus(schedule::backoff(1, Failure::Transient(Some(wait)), jitter()))
+                self.0.clock.now().plus(schedule::backoff(1, Failure::Transient(Some(wait)), jitter::random()))
             }
         }
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bellbird_domain::TimestampExt as _;
+use bellbird_limits::jitter::jittered;
 use bellbird_providers::UnreadableRow;
 use bellbird_storage::{SyncState, UnreadableRows};
 use jiff::{SignedDuration, Timestamp};
@@ -210,9 +211,7 @@ impl SyncSettings {
     /// `jitter` moves it by up to a tenth of the interval in either direction, so that connections linked together are
     /// not synced together forever.
     pub fn next_sync_at(&self, now: Timestamp, jitter: u64) -> Timestamp {
-        let part = u32::try_from(jitter % 2_001).unwrap_or_default();
-        let wait = self.interval * 9 / 10 + self.interval / 10 * part / 1_000;
-        now.plus(wait)
+        now.plus(jittered(self.interval * 9 / 10, self.interval / 5, jitter))
     }
 }
 

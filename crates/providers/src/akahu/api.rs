@@ -3,12 +3,14 @@
 use std::sync::Once;
 
 use bellbird_domain::ConnectionStatus;
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
 use jiff::Timestamp;
-use reqwest::header::HeaderValue;
-use reqwest::{RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
+use url::Url;
 
 use super::{NAME, wire};
+use crate::http::request::{RequestBuilder, with_query};
 use crate::http::{Attempts, Client, Response, parse_json};
 use crate::{CallContext, Cursor, Error};
 
@@ -45,11 +47,11 @@ impl Api {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(()),
                 _ => Err(response.failure()),
             };
-            let build = |http: &reqwest::Client| http.get(url.clone()).header("X-Akahu-Id", &self.app_token);
+            let build = || RequestBuilder::get(&url).header("X-Akahu-Id", &self.app_token);
             return self.client.call(context, "check", build, reached).await;
         };
         let url = self.url(&["connections"]);
-        let build = |http: &reqwest::Client| http.get(url.clone()).basic_auth(self.app(), Some(secret.expose_secret()));
+        let build = || RequestBuilder::get(&url).basic(self.app(), secret.expose_secret());
         self.client.call(context, "check", build, |response| check_success(&response.success()?)).await
     }
 
@@ -92,7 +94,7 @@ impl Api {
             check_success(&wire::Envelope { success: token.success })?;
             Ok(token.access_token)
         };
-        self.client.call_in(Attempts::One, context, "token", |http| http.post(url.clone()).json(&body), read).await
+        self.client.call_in(Attempts::One, context, "token", || RequestBuilder::post(&url, &body), read).await
     }
 
     /// Maps an error of the token exchange (docs/providers/akahu.md#token-exchange).
@@ -116,7 +118,7 @@ impl Api {
     /// The e-mail address of the user of a user token, if the app may read it (docs/providers/akahu.md#user).
     pub(super) async fn email(&self, context: &CallContext, user_token: &str) -> Result<Option<String>, Error> {
         let url = self.url(&["me"]);
-        let build = |http: &reqwest::Client| http.get(url.clone());
+        let build = || RequestBuilder::get(&url);
         let read = |response: &Response| {
             let me: wire::Me = parse_json(self.body(response)?)?;
             Ok(me.item.email.filter(|email| !email.is_empty()))
@@ -128,7 +130,7 @@ impl Api {
     /// (docs/providers/akahu.md#webhooks).
     pub(super) async fn subscriptions(&self, context: &CallContext, user_token: &str) -> Result<Vec<String>, Error> {
         let url = self.url(&["webhooks"]);
-        let build = |http: &reqwest::Client| http.get(url.clone());
+        let build = || RequestBuilder::get(&url);
         let read = |response: &Response| {
             let list: wire::List<wire::Subscription> = list(self.body(response)?)?;
             Ok(list.items.into_iter().filter_map(|subscription| subscription.state).collect())
@@ -149,9 +151,7 @@ impl Api {
     ) -> Result<(), Error> {
         let url = self.url(&["webhooks"]);
         let body = serde_json::json!({"webhook_type": kind, "state": state});
-        let build = |http: &reqwest::Client| {
-            http.post(url.clone()).bearer_auth(user_token).header("X-Akahu-Id", &self.app_token).json(&body)
-        };
+        let build = || RequestBuilder::post(&url, &body).bearer(user_token).header("X-Akahu-Id", &self.app_token);
         let read = |response: &Response| match response.status {
             StatusCode::BAD_REQUEST => {
                 tracing::debug!(provider = %NAME, "webhook subscription rejected: the app may have no webhook URL");
@@ -174,13 +174,7 @@ impl Api {
             _ => response.success().map(|key: wire::SigningKey| Some(key.item)),
         };
         self.client
-            .call_in(
-                Attempts::One,
-                context,
-                "key",
-                |http| http.get(url.clone()).basic_auth(self.app(), Some(secret)),
-                read,
-            )
+            .call_in(Attempts::One, context, "key", || RequestBuilder::get(&url).basic(self.app(), secret), read)
             .await
     }
 
@@ -192,7 +186,7 @@ impl Api {
         mut read: impl FnMut(&[wire::Account<'_>]) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let url = self.url(&["accounts"]);
-        let build = |http: &reqwest::Client| http.get(url.clone());
+        let build = || RequestBuilder::get(&url);
         self.user_call(context, "accounts", user_token, build, |response| read(&list(self.body(response)?)?.items))
             .await
     }
@@ -213,7 +207,7 @@ impl Api {
         let (start, end) = (query.start(), query.end());
         let mut pairs = vec![("start", start.as_str()), ("end", end.as_str())];
         pairs.extend(query.cursor.map(|cursor| ("cursor", cursor.0.as_str())));
-        let build = |http: &reqwest::Client| http.get(url.clone()).query(&pairs);
+        let build = || RequestBuilder::get(&with_query(&url, &pairs));
         self.user_call(context, "transactions", user_token, build, |response| read(self.body(response)?)).await
     }
 
@@ -226,7 +220,7 @@ impl Api {
         id: &str,
     ) -> Result<(), Error> {
         let url = self.url(&["authorisations", id]);
-        let build = |http: &reqwest::Client| http.delete(url.clone());
+        let build = || RequestBuilder::delete(&url);
         let revoked = |response: &Response| match response.status {
             StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND if response.json_body().is_ok() => Ok(()),
             _ => check_success(&parse_json(self.body(response)?)?),
@@ -239,10 +233,10 @@ impl Api {
         context: &CallContext,
         operation: &'static str,
         user_token: &str,
-        build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
+        build: impl Fn() -> RequestBuilder + Send + Sync,
         accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let build = |http: &reqwest::Client| build(http).bearer_auth(user_token).header("X-Akahu-Id", &self.app_token);
+        let build = || build().bearer(user_token).header("X-Akahu-Id", &self.app_token);
         self.client.call(context, operation, build, accept).await
     }
 

@@ -2,8 +2,8 @@
 //! #token-exchange).
 
 use async_trait::async_trait;
-use reqwest::Url;
 use secrecy::SecretString;
+use url::Url;
 
 use super::{Akahu, Credentials, NAME};
 use crate::linking::{AuthorizationRequest, CallbackParams, Linking, NoConsent, Purpose, find_param};

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Transaction};
+use hyper::header::HeaderValue;
 use jiff::tz::TimeZone;
-use reqwest::Url;
-use reqwest::header::HeaderValue;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
@@ -124,7 +124,7 @@ impl Akahu {
     async fn check_consent_exists(&self, context: &CallContext, authorisation: &Authorisation) -> Result<(), Error> {
         match self
             .consent_statuses
-            .get_or_fetch(&authorisation.id, self.fetch_consent_status(context, authorisation))
+            .get_or_fetch(&authorisation.id, context.wall_clock(), self.fetch_consent_status(context, authorisation))
             .await?
         {
             ConsentStatus::Broken(status @ ConnectionStatus::Revoked) => Err(Error::ReconnectNeeded(status)),
@@ -187,7 +187,7 @@ impl Provider for Akahu {
             Err(Error::ReconnectNeeded(status)) => ConsentStatus::Broken(status),
             outcome => outcome?,
         };
-        self.consent_statuses.insert(&authorisation.id, consent_status).await;
+        self.consent_statuses.insert(&authorisation.id, context.wall_clock(), consent_status);
         Ok(consent_status)
     }
 
@@ -213,7 +213,7 @@ impl Provider for Akahu {
 
     async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error> {
         let authorisation = Credentials::authorisation(credentials)?;
-        self.consent_statuses.evict(&authorisation.id).await;
+        self.consent_statuses.evict(&authorisation.id);
         self.api.delete_authorisation(context, &authorisation.user_token, &authorisation.id).await
     }
 

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::header::HeaderMap;
+use hyper::header::HeaderMap;
 use secrecy::SecretString;
 use tokio::time::Instant;
 

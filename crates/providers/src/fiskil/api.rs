@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use bellbird_domain::ConnectionStatus;
+use hyper::StatusCode;
 use jiff::{SignedDuration, Timestamp};
-use reqwest::{RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use url::Url;
 
 use super::wire;
+use crate::http::request::{RequestBuilder, with_query};
 use crate::http::{Attempts, Client, Response, parse_json};
 use crate::{CallContext, Cursor, Error, linking};
 
@@ -64,12 +66,7 @@ impl Api {
         });
         let fetched: wire::Token = self
             .client
-            .call(
-                context,
-                "token",
-                |http| http.post(url.clone()).header("X-Fiskil-Version", VERSION).json(&body),
-                read_json,
-            )
+            .call(context, "token", || RequestBuilder::post(&url, &body).header("X-Fiskil-Version", VERSION), read_json)
             .await?;
         let life = Duration::from_secs(fetched.expires_in.min(TOKEN_LIFE_SECONDS_MAX)).saturating_sub(TOKEN_MARGIN);
         let token = Token { value: SecretString::from(fetched.token), until: requested_at + life };
@@ -90,7 +87,7 @@ impl Api {
         &self,
         context: &CallContext,
         operation: &'static str,
-        build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
+        build: impl Fn() -> RequestBuilder + Send + Sync,
         accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         self.authorised_in(Attempts::Several, context, operation, build, accept).await
@@ -101,7 +98,7 @@ impl Api {
         attempts: Attempts,
         context: &CallContext,
         operation: &'static str,
-        build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
+        build: impl Fn() -> RequestBuilder + Send + Sync,
         mut accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let token = self.token(context).await?;
@@ -120,7 +117,7 @@ impl Api {
         let url = self.url(&["v1", "end-users"]);
         let body = serde_json::json!({"email": email, "name": name});
         let added: wire::AddedEndUser = self
-            .authorised_in(Attempts::One, context, "add_end_user", |http| http.post(url.clone()).json(&body), read_json)
+            .authorised_in(Attempts::One, context, "add_end_user", || RequestBuilder::post(&url, &body), read_json)
             .await?;
         Ok(added.end_user_id)
     }
@@ -151,7 +148,7 @@ impl Api {
             StatusCode::NOT_FOUND if is_named(response, "end_user_not_found") => Ok(()),
             _ => success(response).map(|_| ()),
         };
-        self.authorised(context, "delete_end_user", |http| http.delete(url.clone()), deleted).await
+        self.authorised(context, "delete_end_user", || RequestBuilder::delete(&url), deleted).await
     }
 
     /// Creates a consent page for one consent and returns its URL. An unused page has no effect.
@@ -164,7 +161,7 @@ impl Api {
             let session: wire::Session<'_> = parse_json(success(response)?.json_body()?)?;
             linking::consent_page_url(session.auth_url.as_str())
         };
-        self.authorised(context, "session", |http| http.post(url.clone()).json(session), page).await
+        self.authorised(context, "session", || RequestBuilder::post(&url, session), page).await
     }
 
     /// All consents of an end user, including those that have ended.
@@ -177,7 +174,7 @@ impl Api {
             }
             _ => read_json(response),
         };
-        match self.authorised(context, "consents", |http| http.get(url.clone()).query(&query), read).await? {
+        match self.authorised(context, "consents", || RequestBuilder::get(&with_query(&url, &query)), read).await? {
             wire::Consents::Envelope { consents } | wire::Consents::Bare(consents) => Ok(consents),
         }
     }
@@ -189,12 +186,12 @@ impl Api {
             status if status.is_success() => Ok(()),
             _ => Err(response.failure()),
         };
-        self.authorised(context, "delete_consent", |http| http.delete(url.clone()), deleted).await
+        self.authorised(context, "delete_consent", || RequestBuilder::delete(&url), deleted).await
     }
 
     pub(super) async fn institution(&self, context: &CallContext, id: &str) -> Result<wire::Institution, Error> {
         let url = self.url(&["v1", "institutions", id]);
-        self.authorised(context, "institution", |http| http.get(url.clone()), read_json).await
+        self.authorised(context, "institution", || RequestBuilder::get(&url), read_json).await
     }
 
     /// Reads all accounts of an end user and passes each to `each`.
@@ -241,7 +238,7 @@ impl Api {
         for _ in 0..PAGES_MAX {
             let mut query = vec![end_user, ("page[size]", &size)];
             query.extend(cursor.as_ref().map(|cursor| ("page[after]", cursor.0.as_str())));
-            let build = |http: &reqwest::Client| http.get(url.clone()).query(&query);
+            let build = || RequestBuilder::get(&with_query(&url, &query));
             let next =
                 self.authorised(context, operation, build, |response| read(success(response)?.json_body()?)).await?;
             if next.is_none() {
@@ -275,7 +272,7 @@ impl Api {
         ];
         pairs.extend(query.account_id.map(|id| ("account_id", id)));
         pairs.extend(query.cursor.map(|cursor| ("page[after]", cursor.0.as_str())));
-        let build = |http: &reqwest::Client| http.get(url.clone()).query(&pairs);
+        let build = || RequestBuilder::get(&with_query(&url, &pairs));
         self.authorised(context, "transactions", build, |response| read(success(response)?.json_body()?)).await
     }
 
@@ -336,9 +333,9 @@ fn whole_seconds(instant: Result<Timestamp, jiff::Error>) -> String {
 /// Adds the access token and the version to a request.
 fn with_token<'a>(
     token: &'a SecretString,
-    build: &'a (impl Fn(&reqwest::Client) -> RequestBuilder + Sync),
-) -> impl Fn(&reqwest::Client) -> RequestBuilder + Sync {
-    move |http| build(http).bearer_auth(token.expose_secret()).header("X-Fiskil-Version", VERSION)
+    build: &'a (impl Fn() -> RequestBuilder + Sync),
+) -> impl Fn() -> RequestBuilder + Sync {
+    move || build().bearer(token.expose_secret()).header("X-Fiskil-Version", VERSION)
 }
 
 fn success(response: &Response) -> Result<&Response, Error> {

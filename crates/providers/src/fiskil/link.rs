@@ -1,8 +1,8 @@
 //! Linking at Fiskil: end users and auth sessions (docs/providers/fiskil.md#end-users and #sessions).
 
 use async_trait::async_trait;
-use reqwest::Url;
 use secrecy::SecretString;
+use url::Url;
 
 use super::{Credentials, Fiskil, wire};
 use crate::linking::{AuthorizationRequest, CallbackParams, Linking, NoConsent, Purpose, find_param};

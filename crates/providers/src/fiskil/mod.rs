@@ -113,7 +113,7 @@ impl Fiskil {
     async fn check_consent_is_active(&self, context: &CallContext, arrangement: &Arrangement) -> Result<(), Error> {
         match self
             .consent_statuses
-            .get_or_fetch(&arrangement.id, self.fetch_consent_status(context, arrangement))
+            .get_or_fetch(&arrangement.id, context.wall_clock(), self.fetch_consent_status(context, arrangement))
             .await?
         {
             ConsentStatus::Active => Ok(()),
@@ -243,7 +243,7 @@ impl Provider for Fiskil {
     async fn consent_status(&self, context: &CallContext, credentials: &SecretString) -> Result<ConsentStatus, Error> {
         let arrangement = Credentials::arrangement(credentials)?;
         let consent_status = self.fetch_consent_status(context, &arrangement).await?;
-        self.consent_statuses.insert(&arrangement.id, consent_status).await;
+        self.consent_statuses.insert(&arrangement.id, context.wall_clock(), consent_status);
         Ok(consent_status)
     }
 
@@ -281,7 +281,7 @@ impl Provider for Fiskil {
 
     async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error> {
         let arrangement = Credentials::arrangement(credentials)?;
-        self.consent_statuses.evict(&arrangement.id).await;
+        self.consent_statuses.evict(&arrangement.id);
         self.api.delete_consent(context, &arrangement.id).await
     }
 

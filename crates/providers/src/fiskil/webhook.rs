@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::header::HeaderMap;
+use hyper::header::HeaderMap;
 
 use super::wire;
 use crate::CallContext;
@@ -57,8 +57,8 @@ pub(super) fn parse_event(body: &[u8]) -> Result<ProviderEvent, Rejection> {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
     use proptest::prelude::*;
-    use reqwest::header::HeaderValue;
 
     use super::*;
     use crate::peer::context;

@@ -5,67 +5,52 @@
 
 mod breaker;
 pub mod pool;
+pub mod request;
 pub(crate) mod shares;
 mod stream;
 
 use std::io::Read as _;
-use std::pin::Pin;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use bellbird_domain::ProviderName;
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
-use hyper::Uri;
+use bellbird_limits::jitter::{self, jittered};
+use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::body::Incoming;
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::connect::dns::GaiResolver;
-use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use parking_lot::Mutex;
-use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
-    USER_AGENT,
-};
-use reqwest::{RequestBuilder, StatusCode};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-use tower::BoxError;
-use tower::Service;
-use tower::util::MapFuture;
 
 use crate::{CallContext, Error, json};
 use breaker::{Breaker, Outcome};
+use pool::{GaiResolver, Limits, Pool, ReadError};
+use request::RequestBuilder;
 use shares::{CallPermit, CallPermits, UserBudgets};
-use stream::{OpenedAt, Stream};
 
 /// The largest response body, before and after decompression.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Responses from one provider that are read and processed at the same time. The others wait in the network, so that
 /// memory does not grow with the number of callers.
 const BODIES_AT_ONCE_MAX: usize = 32;
-/// The read buffer of each open HTTP/1.1 connection.
-const READ_BUFFER_BYTES: usize = 32 * 1024;
-/// Idle connections that are kept open for one provider.
-const IDLE_CONNECTIONS_MAX: usize = 64;
-/// Attempts of one call, including the first.
-const ATTEMPTS_MAX: usize = 3;
+/// The least delays between the three attempts of a call. Jitter adds up to as much again.
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(200)];
 /// If `Retry-After` is longer than this, the call fails without another attempt.
 const RETRY_AFTER_WAIT_MAX: Duration = Duration::from_secs(2);
-/// An open connection keeps its read buffer, and so rows that it read. So a connection is reused only for a short time,
-/// and the pool closes an idle one after one to two times this. Together that is less than the minute that SECURITY.md
-/// promises.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
-/// A connection that has been open for this long is closed after its next response.
-const REUSE_MAX: Duration = Duration::from_secs(15);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An open connection keeps its read buffer, and so rows that it read. So a connection is reused only for 15 seconds, and
+/// an idle one is closed within 40. Together that is less than the minute that SECURITY.md promises.
+const LIMITS: Limits = Limits {
+    connect_timeout: Duration::from_secs(5),
+    tcp_timeout: None,
+    idle_timeout: Duration::from_secs(20),
+    idle_max: 64,
+    reuse_max: Duration::from_secs(15),
+    read_buffer_bytes: 64 * 1024,
+    headers_max: 100,
+};
 
 const TIMED_OUT: &str = "timed out";
 const CLOSED: Error = Error::Unavailable { reason: "shutting down", retry_after: None };
-
-type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
-type Connector =
-    MapFuture<HttpsConnector<HttpConnector>, fn(<HttpsConnector<HttpConnector> as Service<Uri>>::Future) -> Connecting>;
 
 /// How many attempts a call may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,15 +64,12 @@ pub enum Attempts {
 /// A client for one provider.
 pub struct Client {
     provider: ProviderName,
-    /// Only builds requests. It does not send them, because its connections have no setting for the buffer size.
-    builder: reqwest::Client,
-    pool: Pool<Connector, reqwest::Body>,
+    pool: Pool,
     call_timeout: Duration,
     /// A lower budget for each user than the configured one. None if the provider has no known limit.
     user_calls_per_minute: Option<u32>,
-    user_budgets: Mutex<UserBudgets>,
+    user_budgets: UserBudgets,
     call_permits: CallPermits,
-    reuse_max: Duration,
     body_permits: Semaphore,
     breaker: Mutex<Breaker>,
 }
@@ -133,27 +115,18 @@ impl Response {
 }
 
 impl Client {
-    /// A client with its own connection pool. It follows no redirects and ignores proxies in the environment.
+    /// A client with its own connection pool.
     ///
     /// Fails with an error message if TLS cannot be set up.
     pub fn new(provider: ProviderName, call_timeout: Duration) -> Result<Self, String> {
-        let builder = reqwest::Client::builder()
-            .no_proxy()
-            .build()
-            .map_err(|error| format!("could not set up the HTTP client for {provider}: {error}"))?;
-        let tls = pool::tls_config(provider)?;
-        let connector = pool::https_connector(pool::tcp_connector(GaiResolver::new()), tls);
-        let connector = MapFuture::new(connector, with_timeout as fn(_) -> _);
-        let pool = pool::builder(IDLE_TIMEOUT, IDLE_CONNECTIONS_MAX, READ_BUFFER_BYTES).build(connector);
+        let pool = Pool::new(pool::tls_config(provider)?, GaiResolver::new(), LIMITS);
         Ok(Self {
             provider,
-            builder,
             pool,
             call_timeout,
             user_calls_per_minute: None,
-            user_budgets: Mutex::default(),
+            user_budgets: UserBudgets::default(),
             call_permits: CallPermits::default(),
-            reuse_max: REUSE_MAX,
             body_permits: Semaphore::new(BODIES_AT_ONCE_MAX),
             breaker: Mutex::new(Breaker::default()),
         })
@@ -173,7 +146,7 @@ impl Client {
         &self,
         context: &CallContext,
         operation: &'static str,
-        build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
+        build: impl Fn() -> RequestBuilder + Send + Sync,
         accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         self.call_in(Attempts::Several, context, operation, build, accept).await
@@ -185,17 +158,12 @@ impl Client {
         attempts: Attempts,
         context: &CallContext,
         operation: &'static str,
-        build: impl Fn(&reqwest::Client) -> RequestBuilder + Send + Sync,
+        build: impl Fn() -> RequestBuilder + Send + Sync,
         mut accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let mut delays = ExponentialBuilder::new()
-            .with_min_delay(Duration::from_millis(100))
-            .with_max_delay(Duration::from_secs(1))
-            .with_jitter()
-            .with_max_times(ATTEMPTS_MAX - 1)
-            .build();
+        let mut delays = RETRY_DELAYS.iter().map(|delay| jittered(*delay, *delay, jitter::random()));
         loop {
-            let outcome = self.attempt(context, operation, build(&self.builder), &mut accept).await;
+            let outcome = self.attempt(context, operation, build(), &mut accept).await;
             let Err(error) = outcome else { return outcome };
             if attempts == Attempts::One {
                 return Err(error);
@@ -236,7 +204,7 @@ impl Client {
         }
         let calls = requester.calls_per_minute.min(self.user_calls_per_minute.unwrap_or(u32::MAX));
         let is_first = context.calls() == 0;
-        let taken = self.user_budgets.lock().take(Instant::now(), requester.user_id, calls, is_first);
+        let taken = self.user_budgets.take(context.wall_clock(), requester.user_id, calls, is_first);
         taken.map_err(|retry_after| {
             count_rejected(self.provider, "user_budget");
             Error::BudgetUsedUp { retry_after }
@@ -246,7 +214,8 @@ impl Client {
     /// Waits for a permit until the deadline. Waiting is not the provider's time.
     async fn call_permit(&self, context: &CallContext) -> Result<CallPermit<'_>, Error> {
         let requester = context.requester.map(|requester| requester.user_id);
-        match tokio::time::timeout_at(context.deadline, self.call_permits.acquire(requester)).await {
+        let acquiring = self.call_permits.acquire(requester, context.wall_clock());
+        match tokio::time::timeout_at(context.deadline, acquiring).await {
             Ok(permit) => permit.map_err(|_| CLOSED),
             Err(_) => {
                 count_rejected(self.provider, "concurrency");
@@ -283,16 +252,9 @@ impl Client {
     ) -> Result<(Response, SemaphorePermit<'_>), Error> {
         let until = context.deadline.min(Instant::now() + self.call_timeout);
         let exchange = async {
-            let mut request = build_request(request)?;
-            let connection = capture_connection(&mut request);
-            let response = self.pool.request(request).await.map_err(|error| {
+            let response = self.pool.send(request.build()?).await.map_err(|error| {
                 Error::unavailable(if error.is_connect() { "could not connect" } else { "connection lost" })
             })?;
-            if response.extensions().get::<OpenedAt>().is_some_and(|opened| opened.0.elapsed() >= self.reuse_max)
-                && let Some(connected) = connection.connection_metadata().as_ref()
-            {
-                connected.poison();
-            }
             let permit = self.body_permits.acquire().await.map_err(|_| CLOSED)?;
             Ok((read(response).await?, permit))
         };
@@ -347,44 +309,20 @@ fn retry_delay(error: &Error, delay: Option<Duration>, deadline: Instant) -> Opt
     (Instant::now() + delay < deadline).then_some(delay)
 }
 
-fn with_timeout(connecting: <HttpsConnector<HttpConnector> as Service<Uri>>::Future) -> Connecting {
-    Box::pin(async { pool::connect_within(CONNECT_TIMEOUT, connecting).await.map(Stream::new) })
-}
-
-fn build_request(request: RequestBuilder) -> Result<hyper::Request<reqwest::Body>, Error> {
-    const NOT_BUILT: Error = Error::Malformed("the request could not be built");
-    let mut request: hyper::Request<reqwest::Body> =
-        request.build().map_err(|_| NOT_BUILT)?.try_into().map_err(|_| NOT_BUILT)?;
-    let headers = request.headers_mut();
-    headers.insert(USER_AGENT, pool::USER_AGENT);
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-    Ok(request)
-}
-
 async fn read(response: hyper::Response<Incoming>) -> Result<Response, Error> {
-    const TOO_LARGE: Error = Error::Malformed("body too large");
-    let (mut head, mut incoming) = response.into_parts();
-    let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
-    if announced > BODY_BYTES_MAX {
-        return Err(TOO_LARGE);
-    }
-    let mut body = BytesMut::with_capacity(announced);
-    while let Some(frame) = incoming.frame().await {
-        let Ok(chunk) = frame.map_err(|_| Error::unavailable("response was cut off"))?.into_data() else { continue };
-        if body.len() + chunk.len() > BODY_BYTES_MAX {
-            return Err(TOO_LARGE);
-        }
-        body.extend_from_slice(&chunk);
-    }
+    let (head, incoming) = response.into_parts();
+    let body = pool::read(incoming, BODY_BYTES_MAX).await.map_err(|error| match error {
+        ReadError::TooLarge => Error::Malformed("body too large"),
+        ReadError::CutOff => Error::unavailable("response was cut off"),
+    })?;
     let encoding = head.headers.get(CONTENT_ENCODING).and_then(|encoding| encoding.to_str().ok()).unwrap_or("");
     let body = match encoding.trim().to_ascii_lowercase().as_str() {
         _ if body.is_empty() => Bytes::new(),
-        "" | "identity" => body.freeze(),
+        "" | "identity" => body,
         "gzip" | "x-gzip" => gunzip(&body)?,
         _ => return Err(Error::Malformed("unsupported content encoding")),
     };
-    Ok(Response { status: head.status, headers: std::mem::take(&mut head.headers), body })
+    Ok(Response { status: head.status, headers: head.headers, body })
 }
 
 /// Decompresses a body. [`BODY_BYTES_MAX`] applies to the result, so that a small response cannot fill the memory.
@@ -405,14 +343,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
-
     use super::*;
+    use std::io::Write as _;
 
     #[test]
     fn gzip_is_unpacked_up_to_the_limit() {
@@ -424,44 +356,6 @@ mod tests {
         assert_eq!(gunzip(&pack(b"{}")).as_deref(), Ok(&b"{}"[..]));
         assert_eq!(gunzip(&pack(&vec![b' '; BODY_BYTES_MAX + 1])), Err(Error::Malformed("body too large")));
         assert_eq!(gunzip(b"no gzip"), Err(Error::Malformed("invalid gzip body")));
-    }
-
-    /// Answers every request with `{}`. Returns its URL and the number of connections.
-    async fn server() -> (String, Arc<AtomicU32>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (url, connections) = (format!("http://{}", listener.local_addr().unwrap()), Arc::new(AtomicU32::new(0)));
-        let count = Arc::clone(&connections);
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                count.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(async move {
-                    // A request without a body is one packet.
-                    while stream.read(&mut [0; 4_096]).await.is_ok_and(|bytes| bytes > 0) {
-                        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
-                    }
-                });
-            }
-        });
-        (url, connections)
-    }
-
-    #[tokio::test]
-    async fn connection_is_reused_for_a_limited_time() {
-        const CALLS: u32 = 20;
-        let (url, connections) = server().await;
-        let provider = ProviderName::new("acme");
-        let mut client = Client::new(provider, Duration::from_secs(20)).unwrap();
-        for (reuse_max, expected) in [(REUSE_MAX, 1..CALLS), (Duration::ZERO, CALLS - 1..CALLS + 1)] {
-            // The first call may find a connection of the round before.
-            client.reuse_max = reuse_max;
-            connections.store(0, Ordering::Relaxed);
-            for _ in 0..CALLS {
-                let context = CallContext::new(Instant::now() + Duration::from_secs(20), jiff::Timestamp::UNIX_EPOCH);
-                client.call(&context, "test", |http| http.get(&url), |_| Ok(())).await.unwrap();
-            }
-            let opened = connections.load(Ordering::Relaxed);
-            assert!(expected.contains(&opened), "{reuse_max:?}: {opened}");
-        }
     }
 
     #[tokio::test(start_paused = true)]

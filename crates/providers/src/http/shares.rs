@@ -3,14 +3,14 @@
 //! A user's requests have a budget of calls a minute and a limit of concurrent calls. All requests together leave some
 //! concurrent calls to jobs. Jobs have no budget here: the runner limits how many run at once.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::UserId;
-use parking_lot::Mutex;
+use bellbird_limits::gcra::{self, Limit};
+use bellbird_limits::{Buckets, Expiring};
+use jiff::Timestamp;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
-use tokio::time::Instant;
 
 /// Concurrent calls to one provider. Further calls wait.
 const CALLS_AT_ONCE_MAX: usize = 256;
@@ -18,8 +18,10 @@ const CALLS_AT_ONCE_MAX: usize = 256;
 const REQUEST_CALLS_AT_ONCE_MAX: usize = CALLS_AT_ONCE_MAX * 7 / 10;
 /// Concurrent calls of one user's requests.
 const USER_CALLS_AT_ONCE_MAX: usize = 32;
-/// Entries of a map at which unused ones are evicted for the first time.
-const EVICT_FROM: usize = 1_024;
+/// Users whose concurrent calls are limited. Beyond it, the least recently used are forgotten.
+const USERS_MAX: u64 = 100_000;
+/// A user without a new call for this long is forgotten. It is longer than a call takes.
+const USER_TTL: Duration = Duration::from_secs(600);
 
 /// The user whose request makes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +33,7 @@ pub(crate) struct Requester {
 
 /// The budgets of users at one provider.
 #[derive(Default)]
-pub(super) struct UserBudgets {
-    /// When the budget of a user will be full again. Absent if it is full.
-    full_at: EvictingMap<Instant>,
-}
+pub(super) struct UserBudgets(Buckets<UserId>);
 
 impl UserBudgets {
     /// Takes a call out of a user's budget, or returns how long to wait.
@@ -43,24 +42,22 @@ impl UserBudgets {
     /// overdraw by a whole budget, because a request that fails halfway has wasted its calls. Later requests wait until
     /// that is paid back.
     pub(super) fn take(
-        &mut self,
-        now: Instant,
+        &self,
+        now: Timestamp,
         user_id: UserId,
         calls_per_minute: u32,
         is_first: bool,
     ) -> Result<(), Duration> {
-        const PERIOD: Duration = Duration::from_secs(60);
-        let interval = PERIOD / calls_per_minute.max(1);
-        let full_at = self.full_at.get_or_insert_with(user_id, |full_at| *full_at > now, || now);
-        let used = full_at.saturating_duration_since(now);
-        if is_first && used + interval > PERIOD {
-            return Err(used + interval - PERIOD);
+        let limit = Limit { credit: calls_per_minute, ..Limit::per_minute(calls_per_minute) };
+        let now_us = now.as_microsecond();
+        let take = if is_first { gcra::take } else { gcra::take_on_credit };
+        let decision = self.0.update(user_id, |full_at_us| take(limit, full_at_us, now_us));
+        if decision.allowed {
+            return Ok(());
         }
-        if used + interval > 2 * PERIOD {
-            return Err(used);
-        }
-        *full_at = now + used + interval;
-        Ok(())
+        // A request that has used up its credit is told when the budget is full again.
+        let wait_us = if is_first { decision.wait_us } else { decision.full_at_us - now_us };
+        Err(Duration::from_micros(wait_us.unsigned_abs()))
     }
 }
 
@@ -68,7 +65,7 @@ impl UserBudgets {
 pub(super) struct CallPermits {
     all: Semaphore,
     requests: Semaphore,
-    users: Mutex<EvictingMap<Weak<Semaphore>>>,
+    users: Expiring<UserId, Arc<Semaphore>>,
 }
 
 impl Default for CallPermits {
@@ -76,68 +73,34 @@ impl Default for CallPermits {
         Self {
             all: Semaphore::new(CALLS_AT_ONCE_MAX),
             requests: Semaphore::new(REQUEST_CALLS_AT_ONCE_MAX),
-            users: Mutex::default(),
+            users: Expiring::with_lru(USER_TTL, USERS_MAX, |_, _| 1),
         }
     }
 }
 
 /// The right to make a call. Dropping it releases it.
 pub(super) struct CallPermit<'p> {
-    _of_request: Option<(Arc<Semaphore>, OwnedSemaphorePermit, SemaphorePermit<'p>)>,
+    _of_request: Option<(OwnedSemaphorePermit, SemaphorePermit<'p>)>,
     _of_all: SemaphorePermit<'p>,
 }
 
 impl CallPermits {
     /// Waits for a permit. `requester` is absent for jobs.
-    pub(super) async fn acquire(&self, requester: Option<UserId>) -> Result<CallPermit<'_>, AcquireError> {
+    pub(super) async fn acquire(
+        &self,
+        requester: Option<UserId>,
+        now: Timestamp,
+    ) -> Result<CallPermit<'_>, AcquireError> {
         let of_request = match requester {
             Some(user_id) => {
-                let own = self.of_user(user_id);
+                let fresh = || Arc::new(Semaphore::new(USER_CALLS_AT_ONCE_MAX));
                 // The user's own permit first: who waits for it must not hold one of all.
-                let of_user = Arc::clone(&own).acquire_owned().await?;
-                Some((own, of_user, self.requests.acquire().await?))
+                let of_user = self.users.renew_or_insert_with(user_id, now, fresh).acquire_owned().await?;
+                Some((of_user, self.requests.acquire().await?))
             }
             None => None,
         };
         Ok(CallPermit { _of_request: of_request, _of_all: self.all.acquire().await? })
-    }
-
-    fn of_user(&self, user_id: UserId) -> Arc<Semaphore> {
-        let mut users = self.users.lock();
-        let semaphore = users.get_or_insert_with(user_id, |semaphore| semaphore.strong_count() > 0, Weak::new);
-        semaphore.upgrade().unwrap_or_else(|| {
-            let fresh = Arc::new(Semaphore::new(USER_CALLS_AT_ONCE_MAX));
-            *semaphore = Arc::downgrade(&fresh);
-            fresh
-        })
-    }
-}
-
-/// A value for each user. Whenever it has doubled, it evicts what is not in use, so its size follows the users that are
-/// active at the same time.
-struct EvictingMap<V> {
-    values: HashMap<UserId, V>,
-    evict_at: usize,
-}
-
-impl<V> Default for EvictingMap<V> {
-    fn default() -> Self {
-        Self { values: HashMap::new(), evict_at: EVICT_FROM }
-    }
-}
-
-impl<V> EvictingMap<V> {
-    fn get_or_insert_with(
-        &mut self,
-        user_id: UserId,
-        is_used: impl Fn(&V) -> bool,
-        value: impl FnOnce() -> V,
-    ) -> &mut V {
-        if self.values.len() >= self.evict_at {
-            self.values.retain(|_, value| is_used(value));
-            self.evict_at = (2 * self.values.len()).max(EVICT_FROM);
-        }
-        self.values.entry(user_id).or_insert_with(value)
     }
 }
 
@@ -148,10 +111,11 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const START: Timestamp = Timestamp::UNIX_EPOCH;
 
-    #[tokio::test(start_paused = true)]
-    async fn budget_is_used_up_by_calls_and_refills() {
-        let (mut budgets, user, start) = (UserBudgets::default(), UserId::new(), Instant::now());
+    #[test]
+    fn budget_is_used_up_by_calls_and_refills() {
+        let (budgets, user, start) = (UserBudgets::default(), UserId::new(), START);
         for _ in 0..30 {
             assert_eq!(budgets.take(start, user, 30, true), Ok(()));
         }
@@ -161,9 +125,9 @@ mod tests {
         assert_eq!(budgets.take(start + 2 * SECOND, user, 30, true), Ok(()));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn request_that_began_may_overdraw_once() {
-        let (mut budgets, user, start) = (UserBudgets::default(), UserId::new(), Instant::now());
+    #[test]
+    fn request_that_began_may_overdraw_once() {
+        let (budgets, user, start) = (UserBudgets::default(), UserId::new(), START);
         assert_eq!(budgets.take(start, user, 30, true), Ok(()));
         for _ in 1..60 {
             assert_eq!(budgets.take(start, user, 30, false), Ok(()));
@@ -176,7 +140,7 @@ mod tests {
     #[test]
     fn users_and_requests_leave_permits_to_others() {
         let (permits, greedy) = (CallPermits::default(), UserId::new());
-        let acquire = |requester| permits.acquire(requester).now_or_never();
+        let acquire = |requester| permits.acquire(requester, START).now_or_never();
         let held: Vec<_> = (0..USER_CALLS_AT_ONCE_MAX).map(|_| acquire(Some(greedy)).unwrap().unwrap()).collect();
         assert!(acquire(Some(greedy)).is_none());
         assert!(acquire(Some(UserId::new())).is_some(), "another user");
@@ -189,15 +153,5 @@ mod tests {
         assert!(acquire(None).is_none());
         drop((held, others, jobs));
         assert!(acquire(Some(greedy)).is_some(), "permits are released");
-    }
-
-    #[tokio::test]
-    async fn idle_users_are_evicted() {
-        let permits = CallPermits::default();
-        let _busy = permits.acquire(Some(UserId::new())).await.unwrap();
-        for _ in 0..2 * EVICT_FROM {
-            drop(permits.acquire(Some(UserId::new())).await.unwrap());
-        }
-        assert!(permits.users.lock().values.len() <= EVICT_FROM);
     }
 }

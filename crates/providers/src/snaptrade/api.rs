@@ -3,19 +3,21 @@
 use std::sync::Once;
 
 use bellbird_domain::ConnectionStatus;
+use hyper::Method;
+use hyper::header::RETRY_AFTER;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::header::RETRY_AFTER;
-use reqwest::{Method, RequestBuilder, Url};
 use secrecy::SecretString;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use url::Url;
 
 use super::budget::{self, Budgets};
 use super::sign::Signer;
 use super::{NAME, wire};
+use crate::http::request::RequestBuilder;
 use crate::http::{Attempts, Client, Response, count_rejected};
 use crate::{CallContext, Error, linking};
 
@@ -225,7 +227,7 @@ impl Api {
             count_rejected(NAME, "provider_budget");
             Error::RateLimited { retry_after: Some(wait) }
         })?;
-        let build = |http: &reqwest::Client| self.signed(http, request, context.wall_clock());
+        let build = || self.signed(request, context.wall_clock());
         let accept = |response: &Response| {
             self.budgets.lock().update(Instant::now(), account, response);
             let outcome =
@@ -243,11 +245,11 @@ impl Api {
 
     /// Builds a signed request, anew for every attempt, because the signature includes the time. Path and query are
     /// read back from the URL, so that the signed text equals the sent one.
-    fn signed(&self, http: &reqwest::Client, request: &Request<'_>, now: Timestamp) -> RequestBuilder {
+    fn signed(&self, request: &Request<'_>, now: Timestamp) -> RequestBuilder {
         let url = self.url(request, now);
         let body = request.body.unwrap_or(&Value::Null);
         let signature = self.signer.sign(body, url.path(), url.query().unwrap_or_default());
-        let signed = http.request(request.method.clone(), url).header("Signature", signature);
+        let signed = RequestBuilder::new(request.method.clone(), &url).header("Signature", signature);
         if let Some(body) = request.body { signed.json(body) } else { signed }
     }
 
@@ -325,9 +327,9 @@ mod tests {
     use std::sync::LazyLock;
     use std::time::Duration;
 
+    use hyper::StatusCode;
+    use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
     use proptest::prelude::*;
-    use reqwest::StatusCode;
-    use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
     use super::*;
 
@@ -350,9 +352,9 @@ mod tests {
     /// Path, query and signature of a request.
     fn sent(api: &Api, request: &Request<'_>) -> (String, String, String) {
         let at = Timestamp::from_second(AT).unwrap();
-        let built = api.signed(&reqwest::Client::new(), request, at).build().unwrap();
+        let built = api.signed(request, at).build().unwrap();
         let signature = built.headers()["Signature"].to_str().unwrap().to_owned();
-        (built.url().path().to_owned(), built.url().query().unwrap().to_owned(), signature)
+        (built.uri().path().to_owned(), built.uri().query().unwrap().to_owned(), signature)
     }
 
     #[tokio::test]

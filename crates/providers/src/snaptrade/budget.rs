@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use reqwest::StatusCode;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use hyper::StatusCode;
+use hyper::header::{HeaderMap, RETRY_AFTER};
 use tokio::time::Instant;
 
 use crate::http::Response;
@@ -98,7 +98,7 @@ pub(super) fn seconds(headers: &HeaderMap, name: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use reqwest::header::HeaderName;
+    use hyper::header::HeaderName;
 
     use super::*;
 

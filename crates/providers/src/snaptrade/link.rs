@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use bellbird_domain::ConnectionStatus;
-use reqwest::Url;
 use secrecy::SecretString;
 use serde_json::json;
+use url::Url;
 
 use super::api::User;
 use super::{ConnectionCredentials, SnapTrade, UserCredentials, user_credentials};

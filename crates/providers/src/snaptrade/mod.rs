@@ -137,7 +137,11 @@ impl SnapTrade {
 
     /// The error for a missing account. It depends on the connection, which may have ended or need a reconnect.
     async fn missing_account_error(&self, context: &CallContext, stored: &ConnectionCredentials) -> Error {
-        match self.consent_statuses.get_or_fetch(&stored.id, self.fetch_consent_status(context, stored)).await {
+        match self
+            .consent_statuses
+            .get_or_fetch(&stored.id, context.wall_clock(), self.fetch_consent_status(context, stored))
+            .await
+        {
             Ok(ConsentStatus::Broken(status)) => Error::ReconnectNeeded(status),
             Ok(ConsentStatus::Active) => ACCOUNT_NOT_FOUND,
             Err(error) => error,
@@ -247,7 +251,7 @@ impl Provider for SnapTrade {
     async fn consent_status(&self, context: &CallContext, credentials: &SecretString) -> Result<ConsentStatus, Error> {
         let stored = ConnectionCredentials::read(credentials)?;
         let consent_status = self.fetch_consent_status(context, &stored).await?;
-        self.consent_statuses.insert(&stored.id, consent_status).await;
+        self.consent_statuses.insert(&stored.id, context.wall_clock(), consent_status);
         Ok(consent_status)
     }
 
@@ -271,7 +275,7 @@ impl Provider for SnapTrade {
 
     async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error> {
         let stored = ConnectionCredentials::read(credentials)?;
-        self.consent_statuses.evict(&stored.id).await;
+        self.consent_statuses.evict(&stored.id);
         match self.api.delete_connection(context, stored.user(), &stored.id).await {
             // The provider itself reports that the connection does not exist.
             Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),

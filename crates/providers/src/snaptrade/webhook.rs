@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hyper::header::HeaderMap;
 use jiff::Timestamp;
-use reqwest::header::HeaderMap;
 
 use super::{SnapTrade, wire};
 use crate::CallContext;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     async fn read(now: &str, key: &str, signatures: &[&str], body: &[u8]) -> Result<ProviderEvent, Rejection> {
-        let name = reqwest::header::HeaderName::from_static("signature");
+        let name = hyper::header::HeaderName::from_static("signature");
         let mut headers = HeaderMap::new();
         for signature in signatures {
             headers.append(name.clone(), signature.parse().unwrap());

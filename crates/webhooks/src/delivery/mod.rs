@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::TimestampExt as _;
+use bellbird_limits::jitter;
 use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, SealError, StorageError};
 use jiff::Timestamp;
 use tokio::task::{JoinError, JoinSet};
@@ -28,7 +29,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use url::Url;
-use uuid::Uuid;
 
 use crate::Webhooks;
 use crate::delivery::client::delivery_error::{NAME_NOT_RESOLVED, NOT_SIGNED};
@@ -427,7 +427,7 @@ impl Webhooks {
             AttemptOutcome::Failed
         } else {
             let now = self.inner.clock.now();
-            let wait = self.inner.settings.schedule.after(attempt, retry_after, jitter());
+            let wait = self.inner.settings.schedule.after(attempt, retry_after, jitter::random());
             wait.map_or(AttemptOutcome::Failed, |wait| AttemptOutcome::Retry(now.plus(wait)))
         };
         FinishedAttempt {
@@ -475,8 +475,4 @@ fn log_attempt(slice: &TimeSlice, attempt: &FinishedAttempt) {
             );
         }
     }
-}
-
-fn jitter() -> u64 {
-    Uuid::new_v4().as_u128() as u64
 }

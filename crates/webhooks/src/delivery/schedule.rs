@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellbird_limits::jitter::jittered;
 use jiff::{SignedDuration, Timestamp};
 
 /// An endpoint that only fails for this many days is disabled.
@@ -27,8 +28,7 @@ impl Schedule {
     pub fn after(&self, attempts: u32, retry_after: Option<Duration>, jitter: u64) -> Option<Duration> {
         let delay = *self.0.get(usize::try_from(attempts).ok()?)?;
         let wait = delay.max(retry_after.unwrap_or_default());
-        let part = u32::try_from(jitter % 1_001).unwrap_or_default();
-        Some(wait.saturating_add((wait / 5_000).saturating_mul(part)))
+        Some(jittered(wait, wait / 5, jitter))
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn delays_are_jittered() {
         let schedule = Schedule::default();
-        assert_eq!(schedule.after(2, None, 1_000), Some(Duration::from_secs(72)));
+        assert_eq!(schedule.after(2, None, 2_000), Some(Duration::from_secs(72)));
         assert_ne!(schedule.after(2, None, 1), schedule.after(2, None, 2));
     }
 }

@@ -8,14 +8,11 @@ use bellbird_interop::mcp::revision::{
     METHOD_HEADER, NAME_HEADER, VERSION_HEADER, encode, name_in_body, version_in_body,
 };
 use bellbird_interop::mcp::rpc::RpcError;
-use bellbird_providers::http::pool;
+use bellbird_providers::http::pool::{self, GaiResolver, Limits, Pool};
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::GaiResolver;
+use http_body_util::Full;
 use serde_json::Value;
 
 use crate::config::client::{KEY, ServiceAccess, URL};
@@ -23,13 +20,18 @@ use crate::config::client::{KEY, ServiceAccess, URL};
 /// Longer than a request takes at the service.
 const TIMEOUT: Duration = Duration::from_secs(120);
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-const READ_BUFFER_BYTES: usize = 64 * 1024;
-
-type HttpsClient = Client<hyper_rustls::HttpsConnector<HttpConnector>, Full<Bytes>>;
+const LIMITS: Limits = Limits {
+    connect_timeout: TIMEOUT,
+    tcp_timeout: None,
+    idle_timeout: Duration::from_secs(30),
+    idle_max: 4,
+    reuse_max: Duration::MAX,
+    read_buffer_bytes: 64 * 1024,
+    headers_max: 100,
+};
 
 pub(super) struct Bridge {
-    client: HttpsClient,
+    pool: Pool,
     url: String,
     authorization: HeaderValue,
 }
@@ -37,12 +39,10 @@ pub(super) struct Bridge {
 impl Bridge {
     /// Fails with a message for the user.
     pub(super) fn new(access: &ServiceAccess) -> Result<Self, String> {
-        let connector =
-            pool::https_connector(pool::tcp_connector(GaiResolver::new()), pool::tls_config("the service")?);
-        let client = pool::builder(IDLE_TIMEOUT, 4, READ_BUFFER_BYTES).build(connector);
+        let pool = Pool::new(pool::tls_config("the service")?, GaiResolver::new(), LIMITS);
         // Programs that call a URL are given that of `/mcp`.
         let url = format!("{}/mcp", access.url.strip_suffix("/mcp").unwrap_or(&access.url));
-        Ok(Self { client, url, authorization: bearer(&access.key)? })
+        Ok(Self { pool, url, authorization: bearer(&access.key)? })
     }
 
     /// The answer to a request, in one line. A failure of the transport is an error of the request.
@@ -58,18 +58,17 @@ impl Bridge {
         let unreachable =
             || RpcError::of_status(StatusCode::BAD_GATEWAY, format!("The service does not answer: see {URL}"));
         let http_request = self.http_request(request, line)?;
-        let response = self.client.request(http_request).await.map_err(|_| unreachable())?;
+        let response = self.pool.send(http_request).await.map_err(|_| unreachable())?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|_| unreachable())?;
-        as_line(request, status, &body.to_bytes())
+        let body = pool::read(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|_| unreachable())?;
+        as_line(request, status, &body)
     }
 
     fn http_request(&self, request: &Request, line: Vec<u8>) -> Result<http::Request<Full<Bytes>>, RpcError> {
         let mut head = http::Request::post(&self.url)
             .header(AUTHORIZATION, self.authorization.clone())
             .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, "application/json, text/event-stream")
-            .header(USER_AGENT, pool::USER_AGENT);
+            .header(ACCEPT, "application/json, text/event-stream");
         // Legacy requests have no such headers, or need none.
         if let Some(version) = version_in_body(request)? {
             head = head.header(VERSION_HEADER, version).header(METHOD_HEADER, &request.method);

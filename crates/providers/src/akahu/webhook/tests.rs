@@ -7,9 +7,9 @@ use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
+use hyper::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::json;
 
 use super::*;

@@ -4,45 +4,29 @@
 //! An idle connection is kept for 30 seconds and reused. It needs no new vetting, because it still leads to the address
 //! that was vetted when it was opened. No log message and no error contains a URL, a host or a body.
 
-mod stream;
-
 use std::error::Error;
 use std::io::{self, ErrorKind};
-use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellbird_domain::{EndpointId, EventId};
-use bellbird_providers::http::pool;
+use bellbird_providers::http::pool::{self, Limits, Pool, SendError, TcpError};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, Uri};
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::Error as SendError;
-use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::time::Instant;
-use tower::util::{MapErr, MapFuture};
-use tower::{BoxError, Service, ServiceExt as _};
 use url::Url;
 
 use crate::target::resolver::{ResolveError, Resolver};
 use crate::target::{Rules, check_url, request_uri};
-use stream::Stream;
 
 /// Maximum bytes to read of a response body. Reading it to the end lets the connection be reused.
-const BODY_BYTES_MAX: u64 = 4 * 1024;
+const BODY_BYTES_MAX: usize = 4 * 1024;
 /// Maximum time for reading a response body.
 const BODY_TIMEOUT: Duration = Duration::from_millis(250);
-/// Read buffer of a connection. It limits the head of a response.
-const READ_BUFFER_BYTES: usize = 16 * 1024;
 /// Maximum number of response headers.
 const HEADERS_MAX: usize = 64;
-/// How long an idle connection is kept.
-const IDLE_MAX: Duration = Duration::from_secs(30);
-/// Maximum number of idle connections for one host.
-const IDLE_CONNECTIONS_MAX: usize = 16;
 /// Time limit for opening a connection, even if no exchange waits for it any more.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for an endpoint that has been failing, so that a dead one is given up soon.
@@ -84,23 +68,12 @@ pub(crate) mod delivery_error {
     pub(super) const REJECTED: &str = "rejected";
 }
 
-type Tcp = HttpConnector<Resolver>;
-type TcpError = <Tcp as Service<Uri>>::Error;
-type Tls = HttpsConnector<MapErr<Tcp, fn(TcpError) -> ConnectError>>;
-type Connecting = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
-type Connector = MapFuture<Tls, fn(<Tls as Service<Uri>>::Future) -> Connecting>;
-
 pub struct Client {
-    usual: Opener,
+    usual: Pool,
     /// Its connections have to be open within [`SHORT_CONNECT_TIMEOUT`].
-    impatient: Opener,
+    impatient: Pool,
     rules: Rules,
     timeout: Duration,
-}
-
-struct Opener {
-    connector: Connector,
-    pool: Pool<Connector, Full<Bytes>>,
 }
 
 /// How long a connection may take to open, within the deadline of the exchange.
@@ -144,11 +117,6 @@ impl Exchange {
     }
 }
 
-/// Why no TCP connection was opened: a text of [`delivery_error`].
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct ConnectError(&'static str);
-
 impl Client {
     /// `timeout` covers a whole exchange: name resolution, connection, headers and body. Ignores proxies of the
     /// environment.
@@ -160,28 +128,27 @@ impl Client {
     }
 
     fn with_tls(tls: rustls::ClientConfig, resolver: Resolver, rules: Rules, timeout: Duration) -> Self {
-        let opener = |tcp_timeout: Duration, within: fn(<Tls as Service<Uri>>::Future) -> Connecting| {
-            let mut tcp = pool::tcp_connector(resolver.clone());
-            // hyper divides this among the addresses of a name, so a dead address leaves time for the others.
-            tcp.set_connect_timeout(Some(tcp_timeout));
-            let tls = pool::https_connector(MapErr::new(tcp, connect_error as fn(_) -> _), tls.clone());
-            let connector: Connector = MapFuture::new(tls, within);
-            let pool = pool::builder(IDLE_MAX, IDLE_CONNECTIONS_MAX, READ_BUFFER_BYTES)
-                .http1_max_headers(HEADERS_MAX)
-                .build(connector.clone());
-            Opener { connector, pool }
+        let pool = |connect_timeout, tcp_timeout| {
+            let limits = Limits {
+                connect_timeout,
+                tcp_timeout: Some(tcp_timeout),
+                idle_timeout: Duration::from_secs(30),
+                idle_max: 16,
+                reuse_max: Duration::MAX,
+                read_buffer_bytes: 16 * 1024,
+                headers_max: HEADERS_MAX,
+            };
+            Pool::new(tls.clone(), resolver.clone(), limits)
         };
         Self {
-            usual: opener(timeout / 2, |connecting| connect_within(CONNECT_TIMEOUT, connecting)),
-            impatient: opener(timeout.min(SHORT_CONNECT_TIMEOUT), |connecting| {
-                connect_within(SHORT_CONNECT_TIMEOUT, connecting)
-            }),
+            usual: pool(CONNECT_TIMEOUT, timeout / 2),
+            impatient: pool(SHORT_CONNECT_TIMEOUT, timeout.min(SHORT_CONNECT_TIMEOUT)),
             rules,
             timeout,
         }
     }
 
-    fn opener(&self, connect_time: ConnectTime) -> &Opener {
+    fn pool(&self, connect_time: ConnectTime) -> &Pool {
         match connect_time {
             ConnectTime::Usual => &self.usual,
             ConnectTime::Short => &self.impatient,
@@ -194,8 +161,8 @@ impl Client {
         let started = Instant::now();
         let connecting = async {
             let uri = allowed_uri(url, self.rules)?;
-            let connecting: Connecting = Box::pin(self.opener(connect_time).connector.clone().oneshot(uri));
-            connecting.await.map(drop).map_err(|error| connect_failure(&*error).unwrap_or(delivery_error::TLS_FAILED))
+            let connected = self.pool(connect_time).connect(uri).await;
+            connected.map_err(|error| connect_failure(&*error).unwrap_or(delivery_error::TLS_FAILED))
         };
         let connected = tokio::time::timeout(self.timeout, connecting).await.unwrap_or(Err(delivery_error::TIMED_OUT));
         let failed =
@@ -208,12 +175,12 @@ impl Client {
     ///
     /// Checks the URL again. Each address that its host name resolves to is vetted when the connection is opened.
     pub async fn post(&self, url: &Url, message: Message<'_>, connect_time: ConnectTime) -> Exchange {
-        let pool = &self.opener(connect_time).pool;
+        let pool = self.pool(connect_time);
         let started = Instant::now();
         let deadline = started + self.timeout;
         let sent_at = message.timestamp;
         let response = match request(url, self.rules, message) {
-            Ok(request) => tokio::time::timeout_at(deadline, pool.request(request))
+            Ok(request) => tokio::time::timeout_at(deadline, pool.send(request))
                 .await
                 .map_or(Err(delivery_error::TIMED_OUT), |response| response.map_err(|error| delivery_error_of(&error))),
             Err(error) => Err(error),
@@ -244,7 +211,6 @@ fn request(url: &Url, rules: Rules, message: Message<'_>) -> Result<Request<Full
     *request.uri_mut() = uri;
     let headers = request.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(USER_AGENT, pool::USER_AGENT);
     headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(message.timestamp));
     for (name, text) in [
         (WEBHOOK_ID, message.id.to_string()),
@@ -271,22 +237,10 @@ fn exchange_of(response: &Response<Incoming>, sent_at: i64, duration: Duration) 
     }
 }
 
-/// Reads a small body to its end, so that the connection can be reused.
+/// Reads a small body to its end, so that the connection can be reused. A larger or slower one is dropped together with
+/// its connection.
 async fn drain(response: Response<Incoming>, deadline: Instant) {
-    let mut body = response.into_body();
-    if body.is_end_stream() || body.size_hint().lower() > BODY_BYTES_MAX {
-        return;
-    }
-    let reading = async {
-        let mut read = 0;
-        while let Some(Ok(frame)) = body.frame().await {
-            read += frame.data_ref().map_or(0, |data| data.len() as u64);
-            if read > BODY_BYTES_MAX {
-                return;
-            }
-        }
-    };
-    // A slower body is dropped together with its connection.
+    let reading = pool::read(response.into_body(), BODY_BYTES_MAX);
     let _ = tokio::time::timeout_at(deadline.min(Instant::now() + BODY_TIMEOUT), reading).await;
 }
 
@@ -307,24 +261,21 @@ fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a
     std::iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
 }
 
-fn connect_error(error: TcpError) -> ConnectError {
-    ConnectError(match cause::<ResolveError>(&error) {
+/// Why no connection was opened. `None` if TLS failed, or for another reason.
+fn connect_failure(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    if cause::<tokio::time::error::Elapsed>(error).is_some() {
+        return Some(delivery_error::TIMED_OUT);
+    }
+    let error = cause::<TcpError>(error)?;
+    Some(match cause::<ResolveError>(error) {
         Some(ResolveError::NotAllowed) => delivery_error::NOT_ALLOWED,
         Some(ResolveError::NotFound) => delivery_error::NAME_NOT_FOUND,
         Some(ResolveError::Unavailable) => delivery_error::NAME_NOT_RESOLVED,
-        None => match cause::<io::Error>(&error).map(io::Error::kind) {
+        None => match cause::<io::Error>(error).map(io::Error::kind) {
             Some(ErrorKind::ConnectionRefused) => delivery_error::CONNECTION_REFUSED,
             _ => delivery_error::NOT_REACHED,
         },
     })
-}
-
-/// Why no connection was opened. `None` if TLS failed, or for another reason.
-fn connect_failure(error: &(dyn Error + 'static)) -> Option<&'static str> {
-    if let Some(ConnectError(error)) = cause(error) {
-        return Some(error);
-    }
-    cause::<tokio::time::error::Elapsed>(error).map(|_| delivery_error::TIMED_OUT)
 }
 
 fn delivery_error_of(error: &SendError) -> &'static str {
@@ -337,10 +288,6 @@ fn delivery_error_of(error: &SendError) -> &'static str {
     } else {
         delivery_error::CONNECTION_LOST
     }
-}
-
-fn connect_within(limit: Duration, connecting: <Tls as Service<Uri>>::Future) -> Connecting {
-    Box::pin(async move { pool::connect_within(limit, connecting).await.map(Stream::new) })
 }
 
 #[cfg(test)]
