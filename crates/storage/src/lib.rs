@@ -51,7 +51,7 @@ pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{DegradedConnection, FinishedSync, SyncProgress, SyncState, UnreadRange, UnreadableRows};
 pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
-pub use instances::{INSTANCE_TIMEOUT, InstanceRecord, NewInstance};
+pub use instances::{INSTANCE_TIMEOUT, Instance};
 pub use job_overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
 pub use leases::LEASE_LEFT_MAX;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bellbird_connections::job_kinds;
-use bellbird_storage::Storage;
+use bellbird_storage::{Instance, Storage};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -14,12 +14,12 @@ use serde::Serialize;
 use super::arguments::SettingArgs;
 use super::output::{self, ErrorView, JsonFlag};
 use crate::config::Settings;
-use crate::instances::{self, Instance, VERSION};
+use crate::instances::{self, VERSION};
 use crate::wiring;
 
 /// Show the running instances, and the settings file and database of this command.
 ///
-/// Also shows what differs between the instances and the settings of this command. An instance that was killed is shown
+/// Also shows where their keys and versions differ from each other and from this command. An instance that was killed is shown
 /// for 30 more seconds. Changes nothing and calls no provider. Exits with status 1 only if the database cannot be read.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
