@@ -19,7 +19,7 @@ use crate::wiring;
 
 /// Show the running instances, and the settings file and database of this command.
 ///
-/// Also shows where their keys and versions differ from each other and from this command. An instance that was killed is shown
+/// Also shows what differs between the instances and the settings of this command. An instance that was killed is shown
 /// for 30 more seconds. Changes nothing and calls no provider. Exits with status 1 only if the database cannot be read.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:

@@ -36,7 +36,7 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
     if deadline < timeout {
         let detail = format!(
             "reads.deadline_seconds ({deadline}) is below reads.provider_timeout_seconds ({timeout}): requests end \
-             before a slow provider answers"
+             before a slow provider responds"
         );
         checks.add(NAME, Verdict::Note, detail);
     }

@@ -442,7 +442,7 @@ async fn person(
         .insert(&NewUser { email, plan, timezone: Some("Australia/Sydney") }, now)
         .await
         .expect("a user");
-    let key = bellbird::wiring::new_key();
+    let key = wiring::new_key();
     storage.keys().insert(user.id, &key, "test", None, now).await.expect("the key is stored");
     let mut imported = Vec::new();
     for credentials in all_credentials {
