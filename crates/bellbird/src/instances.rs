@@ -140,7 +140,6 @@ pub async fn on_this_machine(storage: &Storage) -> Result<Option<Instance>, Stor
 #[must_use]
 pub fn compare_with(running: &[Instance], settings: &Settings) -> Vec<Finding> {
     // Other checks report settings that cannot be used.
-    let sealer = wiring::sealer(settings).ok().flatten();
-    let key_ids: Vec<_> = sealer.iter().flat_map(|sealer| sealer.key_ids()).map(str::to_owned).collect();
+    let key_ids = wiring::key_ids(settings).unwrap_or_default();
     compare::compare(running, &key_ids, settings.console.public_url.as_deref())
 }

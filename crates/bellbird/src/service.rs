@@ -68,7 +68,7 @@ pub struct Parts {
     pub webhooks: Webhooks,
     pub reads: Reads,
     api: AppState,
-    /// The state of the API's other doors.
+    /// The state of the interfaces beside `/v1`.
     interop: Interop,
 }
 

@@ -150,6 +150,11 @@ pub fn sealer(settings: &Settings) -> anyhow::Result<Option<Sealer>> {
     keys.map(|keys| Sealer::parse(keys.expose_secret())).transpose().context("secrets.key cannot be used")
 }
 
+/// The ids of the configured master keys. The first one seals.
+pub fn key_ids(settings: &Settings) -> anyhow::Result<Vec<String>> {
+    Ok(sealer(settings)?.iter().flat_map(Sealer::key_ids).map(str::to_owned).collect())
+}
+
 /// The providers that have credentials. An error names the invalid setting, or the missing one if a provider has only
 /// some of its credentials.
 pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {

@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
-use super::backup::{configured_keys, count, needed_keys};
+use super::backup::{count, needed_keys};
 use super::output::{self, JsonFlag};
 use crate::config::Settings;
 use crate::{instances, wiring};
@@ -240,7 +240,7 @@ fn read_url(file: &Path) -> anyhow::Result<SecretString> {
 
 /// The keys of these secrets that are not configured.
 fn missing_keys(settings: &Settings, secrets: &SealedSecrets) -> anyhow::Result<Option<String>> {
-    let missing: Vec<_> = needed_keys(secrets, &configured_keys(settings)?)
+    let missing: Vec<_> = needed_keys(secrets, &wiring::key_ids(settings)?)
         .into_iter()
         .filter(|key| !key.configured)
         .map(|key| format!("`{}` ({})", key.id, count(key.secrets, "secret", "secrets")))

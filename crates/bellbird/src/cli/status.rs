@@ -78,7 +78,7 @@ struct JobsView {
 
 pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let settings = settings.load(None)?;
-    let sealer = wiring::sealer(&settings)?;
+    let key_ids = wiring::key_ids(&settings)?;
     let (database, read) = database(&settings).await;
     let (contents, error) = match read {
         Ok(contents) => (contents, None),
@@ -88,7 +88,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Re
     let view = StatusView {
         version: VERSION,
         settings_file: settings.file.clone(),
-        key_ids: sealer.iter().flat_map(|sealer| sealer.key_ids()).map(str::to_owned).collect(),
+        key_ids,
         providers: wiring::providers(&settings)?.iter().map(|provider| provider.name().to_string()).collect(),
         database,
         contents,
