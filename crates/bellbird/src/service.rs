@@ -12,6 +12,7 @@ use bellbird_connections::Connections;
 use bellbird_console::{Demo, Site};
 use bellbird_domain::{Clock, ConnectionId, UserId};
 use bellbird_interop::{Interop, InteropSettings};
+use bellbird_providers::Registry;
 use bellbird_reads::Reads;
 use bellbird_storage::{Sealer, ServiceLock, Storage, StorageError};
 use bellbird_webhooks::Webhooks;
@@ -38,6 +39,7 @@ pub fn stop_timeout(settings: &Settings) -> Duration {
 
 /// What a start brings beside the settings.
 pub struct Start {
+    pub providers: Registry,
     pub sealer: Sealer,
     pub clock: Clock,
     pub metrics: PrometheusHandle,
@@ -118,14 +120,14 @@ impl Service {
     /// # Errors
     /// With a message for the operator, also on a restored database whose operator has not decided yet.
     pub async fn open(settings: Settings, start: Start) -> anyhow::Result<Self> {
-        let providers = wiring::providers(&settings)?;
         let lock = lock(&settings)?;
         let storage = wiring::open(&settings, start.sealer.clone()).await?;
         let listeners = Listeners::open(&settings).await?;
         migrate(&storage).await?;
         wiring::require_ready(&settings, &storage).await?;
         let urls = listeners.urls(&settings);
-        let parts = Parts::new(&Wiring::with(&settings, &storage, providers, start.clock.clone()), &urls)?;
+        let wiring = Wiring::with(&settings, &storage, start.providers.clone(), start.clock.clone());
+        let parts = Parts::new(&wiring, &urls)?;
         let presence = Presence::start(&storage, &settings, &start.sealer, &urls, &start.stop).await?;
         let stop_timeout = stop_timeout(&settings);
         Ok(Self { urls, parts, stop_timeout, settings, start, listeners, presence, background: None, lock })

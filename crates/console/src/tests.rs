@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use crate::router;
 use crate::settings::{Demo, Site};
 use crate::state::PROVIDER_EVENTS_CONCURRENT_MAX;
-use crate::test_support::{TestConsole, pending_body, settings};
+use crate::test_support::{TestConsole, pending_body, settings, site};
 
 const CHOICE_LINK: &str = "/link/choice-token";
 const PROVIDER_LINK: &str = "/link/provider-token";

@@ -33,8 +33,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     raise_open_files_limit();
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
-    let sealer = wiring::required_sealer(&settings)?;
-    let start = Start { sealer, clock: Clock::system(), metrics, stop };
+    let (providers, sealer) = (wiring::providers(&settings)?, wiring::required_sealer(&settings)?);
+    if providers.iter().next().is_none() {
+        tracing::warn!("providers: {}", wiring::no_provider_hint());
+    }
+    let start = Start { providers, sealer, clock: Clock::system(), metrics, stop };
     let mut service = Service::open(settings.clone(), start).await?;
     warn_operator(&service, &settings).await?;
     let Urls { api_url, console_url, ops_url, .. } = &service.urls;
@@ -48,12 +51,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     served
 }
 
-/// Warns of what keeps a part of the service from working.
+/// Warns of secrets and instances that will not work together.
 async fn warn_operator(service: &Service, settings: &Settings) -> anyhow::Result<()> {
     let storage = &service.parts.storage;
-    if wiring::providers(settings)?.iter().next().is_none() {
-        tracing::warn!("providers: {}", wiring::no_provider_hint());
-    }
     for message in secrets::unopenable_messages(&storage.secrets().sealed().await?.unopenable) {
         tracing::warn!("secrets: {message}");
     }

@@ -194,9 +194,10 @@ impl App {
         let mut settings = setup.settings;
         settings.database.url = SecretString::from(url.clone());
         settings.providers = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
+        let providers = wiring::providers(&settings).expect("providers");
         let (sealer, clock, stop) = (Sealer::random(), Clock::manual(now), CancellationToken::new());
         let metrics = PrometheusBuilder::new().build_recorder().handle();
-        let start = Start { sealer: sealer.clone(), clock: clock.clone(), metrics, stop: stop.clone() };
+        let start = Start { providers, sealer: sealer.clone(), clock: clock.clone(), metrics, stop: stop.clone() };
         let mut service = Service::open(settings.clone(), start).await.expect("the service starts");
         service.stop_timeout = setup.stop_timeout.unwrap_or(service.stop_timeout);
         let (parts, urls) = (service.parts.clone(), service.urls.clone());
