@@ -47,7 +47,7 @@ pub(crate) async fn run(args: &WebhooksArgs) -> anyhow::Result<Report> {
 
 /// The delivery worker, set up as in the service but without providers, because no event is rebuilt here.
 fn webhooks(storage: &Storage, event_buffer: &WebhookEventBuffer) -> anyhow::Result<Webhooks> {
-    let settings = Settings { rules: RULES, timeout: TIMEOUT, schedule: Schedule::default() };
+    let settings = Settings { rules: RULES, timeout: TIMEOUT, schedule: Schedule::default(), chunk_rows: 500 };
     let providers = Registry::of(Vec::new());
     Webhooks::new(storage.clone(), providers, Clock::system(), event_buffer.clone(), settings)
         .map_err(anyhow::Error::msg)

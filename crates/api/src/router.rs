@@ -14,7 +14,7 @@ use crate::{docs_page, handlers, openapi};
 
 /// `document` describes the paths of this door, and of others that answer below `/v1`.
 pub fn door(state: AppState, document: &'static Document) -> Door {
-    let page = docs_page::render(document, &state.inner.settings.public_url);
+    let page = docs_page::render(document, &state.inner.public_url);
     let (documented, _) = handlers::documented().split_for_parts();
     let router = documented
         .route("/openapi.json", get(move || openapi::serve_json(document)))

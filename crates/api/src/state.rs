@@ -26,8 +26,6 @@ pub struct ApiSettings {
     pub holdings_cache: Duration,
     /// As [`Self::balances_cache`], for trades.
     pub trades_cache: Duration,
-    /// The public URL of the API, without a trailing slash.
-    pub public_url: String,
 }
 
 /// Cheap to clone.
@@ -39,6 +37,8 @@ pub struct AppState {
 
 pub(crate) struct Inner {
     pub(crate) settings: ApiSettings,
+    /// The public URL of the API, without a trailing slash.
+    pub(crate) public_url: String,
     /// The `Link` header of a deprecated request.
     pub(crate) deprecation_link: HeaderValue,
     pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
@@ -53,10 +53,11 @@ pub(crate) struct Inner {
 }
 
 impl AppState {
+    /// `public_url` is that of the API, without a trailing slash.
     #[must_use]
-    pub fn new(access: Access, settings: ApiSettings) -> Self {
+    pub fn new(access: Access, settings: ApiSettings, public_url: String) -> Self {
         let bytes_of = |key: &BalancesKey, value: &CachedBalances| key.account_ids.len() * 16 + value.body.len() + 200;
-        let link = format!("<{}/docs>; rel=\"deprecation\"; type=\"text/html\"", settings.public_url);
+        let link = format!("<{}/docs>; rel=\"deprecation\"; type=\"text/html\"", public_url);
         let tasks = access.connections().tasks().clone();
         let inner = Inner {
             deprecation_link: HeaderValue::from_str(&link)
@@ -72,6 +73,7 @@ impl AppState {
             trades_flights: SingleFlight::tracked(tasks.clone()),
             transactions_flights: SingleFlight::tracked(tasks.clone()),
             settings,
+            public_url,
         };
         Self { access, inner: Arc::new(inner) }
     }

@@ -5,15 +5,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use bellbird_connections::Connections;
-use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _, UserId};
+use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _};
 use bellbird_storage::{ClaimedJob, ConnectionCount, DeliveryOverview, JobCounts, JobKey, Storage, StorageError};
-use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::instances;
+use crate::service::Parts;
 
 /// How often removed connections are listed, which costs one indexed read, and caches are purged.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -48,27 +47,16 @@ pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
 /// Gauge: instances that are alive.
 pub const INSTANCES: &str = "bellbird_instances";
 
-/// Starts the background jobs, which run until `stop`.
-///
-/// `on_removed` is called within seconds for each connection that any process hid or deleted, so that callers can drop
-/// cached data. It may be called more than once for the same connection. `purge_expired` is called every few seconds,
-/// to free what caches hold: an unused cache keeps what has expired.
-pub fn start(
-    storage: Storage,
-    connections: Connections,
-    webhooks: Webhooks,
-    on_removed: impl Fn(UserId, ConnectionId) + Send + Sync + 'static,
-    purge_expired: impl Fn() + Send + Sync + 'static,
-    stop: CancellationToken,
-) -> JoinHandle<()> {
+/// Starts the background work, which runs until `stop`.
+pub fn start(parts: Parts, stop: CancellationToken) -> JoinHandle<()> {
     tokio::spawn(async move {
         let jobs = async {
             tokio::join!(
-                connections.jobs().run(stop.clone()),
-                webhooks.deliver(stop.clone()),
-                record_queue_metrics(&storage, &stop),
-                report_removed(&connections, on_removed, &stop),
-                purge_regularly(purge_expired, &stop),
+                parts.connections.jobs().run(stop.clone()),
+                parts.webhooks.deliver(stop.clone()),
+                record_queue_metrics(&parts.storage, &stop),
+                evict_removed(&parts, &stop),
+                purge_regularly(&parts, &stop),
             )
         };
         let grace_period = async {
@@ -189,31 +177,28 @@ fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Tim
     metrics::gauge!(DELIVERY_LATENESS).set(gauge_value(late.unsigned_abs()));
 }
 
-async fn purge_regularly(purge_expired: impl Fn(), stop: &CancellationToken) {
+/// An unused cache keeps what has expired.
+async fn purge_regularly(parts: &Parts, stop: &CancellationToken) {
     while stop.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await.is_some() {
-        purge_expired();
+        parts.purge_expired();
     }
 }
 
-/// Calls `on_removed` for each connection that was hidden or deleted.
-async fn report_removed(
-    connections: &Connections,
-    on_removed: impl Fn(UserId, ConnectionId),
-    stop: &CancellationToken,
-) {
+/// Evicts, within seconds, each connection that any process hid or deleted.
+async fn evict_removed(parts: &Parts, stop: &CancellationToken) {
     // This process caches nothing about connections that were hidden before it started.
     let mut since = Timestamp::now();
-    let mut reported: HashSet<ConnectionId> = HashSet::new();
+    let mut evicted: HashSet<ConnectionId> = HashSet::new();
     while stop.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await.is_some() {
         let now = Timestamp::now();
-        match connections.removals().list_since(since.minus(CLOCK_SKEW_MAX)).await {
+        match parts.connections.removals().list_since(since.minus(CLOCK_SKEW_MAX)).await {
             Ok(all) => {
-                for (user, connection) in all.iter().filter(|(_, connection)| !reported.contains(connection)) {
-                    on_removed(*user, *connection);
+                for (user, connection) in all.iter().filter(|(_, connection)| !evicted.contains(connection)) {
+                    parts.evict_connection(*user, *connection);
                     tokio::task::yield_now().await;
                 }
                 // The next read overlaps by CLOCK_SKEW_MAX and returns these again.
-                reported = all.into_iter().map(|(_, connection)| connection).collect();
+                evicted = all.into_iter().map(|(_, connection)| connection).collect();
                 since = now;
             }
             Err(error) => tracing::warn!(%error, "could not list removed connections"),

@@ -1,17 +1,13 @@
-//! The instances of the service that run on one database. Each one announces itself, and commands compare them.
+//! The instances of the service that run on one database. Each one keeps a row, and commands compare them.
 
 mod compare;
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bellbird_storage::{InstanceRecord, NewInstance, Storage, StorageError};
+use bellbird_storage::{Instance, Sealer, Storage, StorageError};
 use jiff::Timestamp;
 use rustix::system::uname;
-use serde::Serialize;
-use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -20,7 +16,7 @@ pub use compare::Finding;
 
 use crate::config::Settings;
 use crate::service::Urls;
-use crate::wiring;
+use crate::wiring::{self, NotReady};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -42,35 +38,33 @@ pub struct Presence {
 impl Presence {
     /// Stores that this instance runs. Call it before the first request, so that commands know of every instance that
     /// seals and opens secrets. Cancels `service` if a backup replaces the database while the instance runs.
-    pub async fn announce(
+    pub async fn start(
         storage: &Storage,
         settings: &Settings,
+        sealer: &Sealer,
         urls: &Urls,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let now = storage.instances().database_time(Timestamp::now()).await?;
-        let instance = NewInstance {
+        let instance = Instance {
             id: Uuid::now_v7(),
             version: VERSION.to_owned(),
             host: host_name(),
             api_url: urls.api_url.clone(),
-            console_url: urls.public_console(settings).to_owned(),
-            settings: serde_json::to_string(&settings.shared()?)?,
+            console_url: urls.public_console.clone(),
+            key_ids: sealer.key_ids().map(str::to_owned).collect(),
+            allow_loopback: settings.webhooks.rules.allow_loopback,
             started_at: now,
+            last_seen_at: now,
         };
         if storage.kind() == "sqlite" {
             // The lock of the file allows one service: others in the table were killed.
             storage.instances().delete_all().await?;
         }
-        storage.instances().renew(&instance, now).await.context("could not announce this instance")?;
+        storage.instances().renew(&instance, now).await.context("could not store that this instance runs")?;
         let (id, stop) = (instance.id, CancellationToken::new());
         let renewal = tokio::spawn(renew_regularly(storage.clone(), instance, stop.clone(), service.clone()));
         Ok(Self { storage: storage.clone(), id, stop, renewal })
-    }
-
-    #[must_use]
-    pub fn id(&self) -> Uuid {
-        self.id
     }
 
     /// Deletes the row. Call it once nothing uses a secret any more.
@@ -80,7 +74,7 @@ impl Presence {
     pub async fn withdraw(self) -> anyhow::Result<()> {
         self.stop.cancel();
         let deleted = async {
-            // A renewal under way would insert the row again.
+            // A running renewal would insert the row again.
             let was_restored = self.renewal.await.unwrap_or_default();
             self.storage.instances().delete(self.id).await.map(|()| was_restored)
         };
@@ -97,7 +91,7 @@ impl Presence {
 /// Continues after an error: the database may be lost for a while.
 async fn renew_regularly(
     storage: Storage,
-    instance: NewInstance,
+    instance: Instance,
     stop: CancellationToken,
     service: CancellationToken,
 ) -> bool {
@@ -115,9 +109,9 @@ async fn renew_regularly(
     false
 }
 
-/// Returns whether the database awaits a decision after a restore. Then the row is not renewed.
-async fn renew(storage: &Storage, instance: &NewInstance) -> Result<bool, StorageError> {
-    if storage.backups().awaits_restore_decision().await? {
+/// Returns whether the database was replaced by a backup. Then the row is not renewed.
+async fn renew(storage: &Storage, instance: &Instance) -> Result<bool, StorageError> {
+    if matches!(wiring::check_ready(storage).await, Err(NotReady::AwaitsDecision)) {
         return Ok(true);
     }
     let now = storage.instances().database_time(Timestamp::now()).await?;
@@ -126,75 +120,26 @@ async fn renew(storage: &Storage, instance: &NewInstance) -> Result<bool, Storag
     Ok(false)
 }
 
-/// The name of this machine, as instances store it.
-#[must_use]
-pub fn host_name() -> String {
+fn host_name() -> String {
     uname().nodename().to_string_lossy().into_owned()
-}
-
-/// A running instance, as `bellbird status --json` prints it.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Instance {
-    pub id: Uuid,
-    pub version: String,
-    /// The name of its machine.
-    pub host: String,
-    /// The URL of its API on that machine.
-    pub api_url: String,
-    /// The URL at which browsers reach its console.
-    pub console_url: String,
-    /// The ids of its master keys. The first one seals.
-    pub key_ids: Vec<String>,
-    pub started_at: Timestamp,
-    pub last_seen_at: Timestamp,
-    /// The settings that all instances should share.
-    #[serde(skip)]
-    pub settings: BTreeMap<String, Value>,
-}
-
-impl Instance {
-    /// Whether it opens what this master key sealed.
-    #[must_use]
-    pub fn opens(&self, key_id: &str) -> bool {
-        self.key_ids.iter().any(|id| id == key_id)
-    }
-
-    /// The id of the master key with which it seals.
-    #[must_use]
-    pub fn sealing_key_id(&self) -> &str {
-        self.key_ids.first().map_or("", String::as_str)
-    }
-}
-
-impl From<InstanceRecord> for Instance {
-    fn from(record: InstanceRecord) -> Self {
-        let InstanceRecord { id, version, host, api_url, console_url, key_ids, settings, started_at, last_seen_at } =
-            record;
-        // Of a later version, perhaps: what cannot be read is not compared.
-        let settings = serde_json::from_str(&settings).unwrap_or_default();
-        Self { id, version, host, api_url, console_url, key_ids, started_at, last_seen_at, settings }
-    }
-}
-
-/// As messages name it: `web-1 (http://127.0.0.1:8080)`.
-impl fmt::Display for Instance {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} ({})", self.host, self.api_url)
-    }
 }
 
 /// Lists the running instances, oldest first.
 pub async fn running(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
     let now = storage.instances().database_time(Timestamp::now()).await?;
-    Ok(storage.instances().list(now).await?.into_iter().map(Instance::from).collect())
+    storage.instances().list(now).await
+}
+
+/// The running instance on this machine that started first.
+pub async fn on_this_machine(storage: &Storage) -> Result<Option<Instance>, StorageError> {
+    let host = host_name();
+    Ok(running(storage).await?.into_iter().find(|instance| instance.host == host))
 }
 
 /// Finds what differs between the running instances, and between them and a command with these settings.
 #[must_use]
 pub fn compare_with(running: &[Instance], settings: &Settings) -> Vec<Finding> {
     // Other checks report settings that cannot be used.
-    let sealer = wiring::sealer(settings).ok().flatten();
-    let key_ids: Vec<_> = sealer.iter().flat_map(|sealer| sealer.key_ids()).map(str::to_owned).collect();
-    compare::compare(running, &settings.shared().unwrap_or_default(), &key_ids)
+    let key_ids = wiring::key_ids(settings).unwrap_or_default();
+    compare::compare(running, &key_ids, settings.console.public_url.as_deref())
 }

@@ -1,5 +1,6 @@
 //! Router of the ops listener: metrics for Prometheus, liveness and readiness.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -13,6 +14,8 @@ use http::header::CONTENT_TYPE;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 
+use crate::wiring;
+
 /// Limit for the database checks of one readiness request.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -25,12 +28,12 @@ struct Ops {
     metrics: PrometheusHandle,
 }
 
-/// Answer of `/ready` and `/live`.
+/// Body of `/ready` and `/live`.
 #[derive(Serialize)]
 struct Health {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    database: Option<&'static str>,
+    database: Option<String>,
     #[serde(flatten)]
     error: Option<ErrorBody>,
 }
@@ -54,40 +57,21 @@ async fn metrics_page(State(ops): State<Ops>) -> Response {
 
 /// Returns 200 when the service can handle requests, else 503 with the reason.
 async fn ready(State(ops): State<Ops>) -> Response {
-    let reason = match tokio::time::timeout(DATABASE_TIMEOUT, database_error(&ops.storage)).await {
-        Ok(reason) => reason,
-        Err(_) => Some("the database did not respond in time"),
-    };
-    match reason {
-        None => Json(Health { status: "ok", database: Some("ok"), error: None }).into_response(),
-        Some(reason) => {
-            let error = Some(ErrorBody::from(format!("Not ready: {reason}.").as_str()));
-            let body = Health { status: "not ready", database: Some(reason), error };
-            (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+    let reason = match tokio::time::timeout(DATABASE_TIMEOUT, wiring::check_ready(&ops.storage)).await {
+        Ok(Ok(())) => {
+            return Json(Health { status: "ok", database: Some("ok".to_owned()), error: None }).into_response();
         }
-    }
-}
-
-async fn database_error(storage: &Storage) -> Option<&'static str> {
-    if let Err(error) = storage.ping().await {
-        tracing::warn!(%error, "not ready");
-        return Some("the database cannot be read");
-    }
-    match storage.pending_migrations().await {
-        Ok(pending) if pending.is_empty() => match storage.backups().awaits_restore_decision().await {
-            Ok(false) => None,
-            Ok(true) => Some("the database was restored from a backup and awaits a decision"),
-            Err(error) => {
+        Ok(Err(reason)) => {
+            if let Some(error) = reason.source() {
                 tracing::warn!(%error, "not ready");
-                Some("the database cannot be read")
             }
-        },
-        Ok(_) => Some("the database has pending migrations"),
-        Err(error) => {
-            tracing::warn!(%error, "not ready");
-            Some("the database schema has an unknown version")
+            reason.to_string()
         }
-    }
+        Err(_) => "the database did not respond in time".to_owned(),
+    };
+    let error = Some(ErrorBody::from(format!("Not ready: {reason}.").as_str()));
+    let body = Health { status: "not ready", database: Some(reason), error };
+    (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
 }
 
 fn error(status: StatusCode, message: &str) -> Response {

@@ -44,7 +44,7 @@ const HEADERS_MAX: usize = 256;
 const SLOT_INTERVAL: Duration = Duration::from_secs(1);
 /// The open files that the process asks for: three full listeners, and as many again for everything else.
 const OPEN_FILES: u64 = 8_192;
-/// The answer to a connection above the limit of its address. It is sent without reading the request.
+/// The response to a connection above the limit of its address. It is sent without reading the request.
 const TOO_MANY_CONNECTIONS: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n\
     content-length: 91\r\nretry-after: 1\r\nconnection: close\r\n\r\n\
     {\"error\":{\"message\":\"Too many connections from this address: close some, then try again\"}}\n";
@@ -159,9 +159,9 @@ async fn serve_connection(
     let service = service_fn(|mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
         slot.set_busy();
-        let answer = router.clone().call(request);
+        let response = router.clone().call(request);
         async {
-            let response = answer.await;
+            let response = response.await;
             slot.set_idle(Instant::now());
             let mut response = response?.map(|body| slot.watch(body));
             if response.status() == StatusCode::UNAUTHORIZED {
@@ -215,7 +215,7 @@ async fn acquire_permit(
     }
 }
 
-/// Answers without waiting: the socket's buffer has room for these few bytes.
+/// Responds without waiting: the socket's buffer has room for these few bytes.
 fn reject(stream: TcpStream) {
     tracing::debug!("connection rejected: too many from its address");
     if let Ok(mut stream) = stream.into_std() {

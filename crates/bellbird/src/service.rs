@@ -1,26 +1,32 @@
-//! The three listeners of the service (API, console, ops) and their routers over one database.
+//! The running service: three listeners (API, console, ops), the background work, and the row of this instance.
+//! `serve`, `demo` and the tests start it in the same way.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use axum::Router;
 use bellbird_api::AppState;
+use bellbird_api::front::Access;
 use bellbird_connections::Connections;
-use bellbird_console::{ConsoleSettings, Demo};
-use bellbird_domain::{ConnectionId, UserId};
+use bellbird_console::{Demo, Site};
+use bellbird_domain::{Clock, ConnectionId, UserId};
 use bellbird_interop::{Interop, InteropSettings};
-use bellbird_storage::{ServiceLock, Storage, StorageError};
+use bellbird_providers::Registry;
+use bellbird_reads::Reads;
+use bellbird_storage::{Sealer, ServiceLock, Storage, StorageError};
+use bellbird_webhooks::Webhooks;
 use metrics_exporter_prometheus::PrometheusHandle;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
-use crate::ops;
+use crate::config::{Address, Settings};
+use crate::instances::Presence;
 use crate::serve::{self, Listener, ServeOptions};
-use crate::wiring;
+use crate::wiring::{self, Wiring};
+use crate::{background, ops};
 
 /// Time to send a response after the request's own deadline, when the service stops.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
@@ -28,15 +34,17 @@ const STOP_MARGIN: Duration = Duration::from_secs(5);
 /// How long requests in flight may continue when the service stops.
 #[must_use]
 pub fn stop_timeout(settings: &Settings) -> Duration {
-    Duration::from_secs(settings.reads.deadline_seconds.into()) + STOP_MARGIN
+    settings.reads.deadline + STOP_MARGIN
 }
 
-/// The three bound sockets, before they accept connections.
-#[derive(Debug)]
-pub struct Listeners {
-    api: Listener,
-    console: Listener,
-    ops: Listener,
+/// What a start brings beside the settings.
+pub struct Start {
+    pub providers: Registry,
+    pub sealer: Sealer,
+    pub clock: Clock,
+    pub metrics: PrometheusHandle,
+    /// Stops the service.
+    pub stop: CancellationToken,
 }
 
 /// URLs of the listeners, as this machine reaches them.
@@ -46,22 +54,146 @@ pub struct Urls {
     pub api_url: String,
     pub console_url: String,
     pub ops_url: String,
+    /// As others reach the API: `api.public_url`, or the listener's URL.
+    #[serde(skip)]
+    pub public_api: String,
+    /// As browsers and providers reach the console.
+    #[serde(skip)]
+    pub public_console: String,
 }
 
-impl Urls {
-    /// URL at which browsers and providers reach the console: `console.public_url`, or the listener's URL.
-    #[must_use]
-    pub fn public_console<'a>(&'a self, settings: &'a Settings) -> &'a str {
-        settings.console.public_url.as_deref().unwrap_or(&self.console_url)
+/// What the service is made of, over one database. Cheap to clone.
+#[derive(Clone)]
+pub struct Parts {
+    pub storage: Storage,
+    pub connections: Connections,
+    pub webhooks: Webhooks,
+    pub reads: Reads,
+    api: AppState,
+    /// The state of the interfaces beside `/v1`.
+    interop: Interop,
+}
+
+impl Parts {
+    fn new(wiring: &Wiring<'_>, urls: &Urls) -> anyhow::Result<Self> {
+        let Wiring { settings, storage, clock, .. } = wiring;
+        let (reads, connections) = (wiring.reads(), wiring.connections(Some(&urls.public_console)));
+        let access = settings.access.clone();
+        let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access);
+        let interop = Interop::new(access.clone(), InteropSettings { public_url: urls.public_api.clone() });
+        let api = AppState::new(access, settings.caches.clone(), urls.public_api.clone());
+        Ok(Self { storage: (*storage).clone(), connections, webhooks: wiring.webhooks()?, reads, api, interop })
     }
+
+    /// Evicts a removed connection from everything cached.
+    pub fn evict_connection(&self, user: UserId, connection: ConnectionId) {
+        self.api.evict_connection(user, connection);
+        self.interop.evict_connection(connection);
+    }
+
+    /// Frees the memory of everything cached that has expired.
+    pub fn purge_expired(&self) {
+        self.api.purge_expired();
+        self.interop.purge_expired();
+    }
+}
+
+/// A service whose sockets are bound and whose database is ready. The system queues connections until
+/// [`Service::serve`].
+pub struct Service {
+    pub urls: Urls,
+    pub parts: Parts,
+    /// How long requests in flight may continue after a stop.
+    pub stop_timeout: Duration,
+    settings: Settings,
+    start: Start,
+    listeners: Listeners,
+    presence: Presence,
+    background: Option<JoinHandle<()>>,
+    /// Freed last.
+    lock: Option<ServiceLock>,
+}
+
+impl Service {
+    /// Binds the sockets, opens and migrates the database, and stores that this instance runs.
+    ///
+    /// # Errors
+    /// With a message for the operator, also on a restored database whose operator has not decided yet.
+    pub async fn open(settings: Settings, start: Start) -> anyhow::Result<Self> {
+        let lock = lock(&settings)?;
+        let storage = wiring::open(&settings, start.sealer.clone()).await?;
+        let listeners = Listeners::open(&settings).await?;
+        migrate(&storage).await?;
+        wiring::require_ready(&settings, &storage).await?;
+        let urls = listeners.urls(&settings);
+        let wiring = Wiring::with(&settings, &storage, start.providers.clone(), start.clock.clone());
+        let parts = Parts::new(&wiring, &urls)?;
+        let presence = Presence::start(&storage, &settings, &start.sealer, &urls, &start.stop).await?;
+        let stop_timeout = stop_timeout(&settings);
+        Ok(Self { urls, parts, stop_timeout, settings, start, listeners, presence, background: None, lock })
+    }
+
+    /// Whether only programs on this machine can reach the console.
+    #[must_use]
+    pub fn is_console_local(&self) -> bool {
+        self.listeners.console.address().ip().is_loopback() && self.settings.console.public_url.is_none()
+    }
+
+    /// Starts the background work, which [`Service::serve`] waits for at its end.
+    pub fn start_background(&mut self) {
+        self.background = Some(background::start(self.parts.clone(), self.start.stop.clone()));
+    }
+
+    /// Serves until the stop, completes what runs within its time, and closes the database. The console shows `demo`.
+    ///
+    /// # Errors
+    /// If a backup has replaced the database meanwhile.
+    pub async fn serve(self, demo: Option<Demo>) -> anyhow::Result<()> {
+        let Self { urls, parts, stop_timeout, settings, start, listeners, presence, background, lock } = self;
+        let Parts { storage, connections, api, interop, .. } = parts;
+        let site = Site { api_url: urls.public_api, console_url: urls.public_console, demo };
+        let options = ServeOptions {
+            stop_timeout,
+            trusted_proxies: settings.access.trusted_proxies.clone(),
+            ..ServeOptions::default()
+        };
+        let (stop, stop_ops) = (start.stop, CancellationToken::new());
+        let ops = ops::router(storage.clone(), start.metrics);
+        let ops = tokio::spawn(serve::serve(listeners.ops, ops, options.clone(), stop_ops.clone()));
+        let console = bellbird_console::router(connections.clone(), settings.pages, site);
+        let console = tokio::spawn(serve::serve(listeners.console, console, options.clone(), stop.clone()));
+        serve::serve(listeners.api, wiring::api_router(api, &interop), options, stop).await;
+        let console = console.await;
+        // It stops after the other two, so that the last requests are counted.
+        stop_ops.cancel();
+        for result in [console, ops.await] {
+            if let Err(error) = result {
+                tracing::error!(%error, "listener task panicked");
+            }
+        }
+        if let Some(background) = background {
+            background.await?;
+        }
+        connections.finish_tasks(background::TASK_GRACE).await;
+        let withdrawn = presence.withdraw().await;
+        storage.close().await;
+        drop(lock);
+        withdrawn
+    }
+}
+
+struct Listeners {
+    api: Listener,
+    console: Listener,
+    ops: Listener,
 }
 
 impl Listeners {
     /// Binds all three addresses. An error has a line for each address that cannot be bound, and how to choose another.
-    pub async fn open(settings: &Settings) -> anyhow::Result<Self> {
+    async fn open(settings: &Settings) -> anyhow::Result<Self> {
         let api = open(settings, "api", settings.api.listen).await;
         let console = open(settings, "console", settings.console.listen).await;
-        let ops = open(settings, "ops", settings.ops.listen).await;
+        let ops = open(settings, "ops", settings.ops_listen).await;
         match (api, console, ops) {
             (Ok(api), Ok(console), Ok(ops)) => Ok(Self { api, console, ops }),
             (api, console, ops) => {
@@ -71,92 +203,15 @@ impl Listeners {
         }
     }
 
-    #[must_use]
-    pub fn urls(&self) -> Urls {
+    fn urls(&self, settings: &Settings) -> Urls {
+        let (api_url, console_url) = (url(self.api.address()), url(self.console.address()));
         Urls {
-            api_url: url(self.api.address()),
-            console_url: url(self.console.address()),
+            public_api: settings.api.public_url.clone().unwrap_or_else(|| api_url.clone()),
+            public_console: settings.console.public_url.clone().unwrap_or_else(|| console_url.clone()),
             ops_url: url(self.ops.address()),
+            api_url,
+            console_url,
         }
-    }
-
-    /// Whether only programs on this machine can reach the console.
-    #[must_use]
-    pub fn is_console_local(&self) -> bool {
-        self.console.address().ip().is_loopback()
-    }
-
-    /// Serves until `stop`; then requests in flight may finish. The ops listener stops after the other two.
-    pub async fn serve(self, settings: &Settings, routers: Routers, stop: CancellationToken) {
-        let options = ServeOptions {
-            stop_timeout: stop_timeout(settings),
-            trusted_proxies: settings.api.trusted_proxies.clone(),
-            ..ServeOptions::default()
-        };
-        let stop_ops = CancellationToken::new();
-        let ops = tokio::spawn(serve::serve(self.ops, routers.ops, options.clone(), stop_ops.clone()));
-        let console = tokio::spawn(serve::serve(self.console, routers.console, options.clone(), stop.clone()));
-        serve::serve(self.api, routers.api, options, stop).await;
-        let console = console.await;
-        stop_ops.cancel();
-        for result in [console, ops.await] {
-            if let Err(error) = result {
-                tracing::error!(%error, "listener task panicked");
-            }
-        }
-    }
-}
-
-/// The router of each listener.
-pub struct Routers {
-    pub api: Router,
-    pub console: Router,
-    pub ops: Router,
-    /// The state of the API's other doors.
-    pub interop: Interop,
-}
-
-impl Routers {
-    #[must_use]
-    pub fn new(
-        settings: &Settings,
-        api: AppState,
-        storage: &Storage,
-        connections: Connections,
-        metrics: PrometheusHandle,
-        urls: &Urls,
-        demo: Option<Demo>,
-    ) -> Self {
-        let public_url = settings.api.public_url.clone().unwrap_or_else(|| urls.api_url.clone());
-        let interop = Interop::new(api.access().clone(), InteropSettings { public_url: public_url.clone() });
-        let console = ConsoleSettings {
-            api_url: public_url,
-            console_url: urls.public_console(settings).to_owned(),
-            operator_name: settings.console.operator_name.clone(),
-            trusted_proxies: settings.api.trusted_proxies.clone(),
-            failed_auth_per_minute: settings.limits.failed_auth_per_minute,
-            demo,
-        };
-        Self {
-            api: wiring::api_router(api, &interop),
-            console: bellbird_console::router(connections, console),
-            ops: ops::router(storage.clone(), metrics),
-            interop,
-        }
-    }
-
-    /// What the background work does to everything cached: evicts a removed connection, and frees what has expired.
-    pub fn evict_and_purge(&self, api: AppState) -> (impl Fn(UserId, ConnectionId) + use<>, impl Fn() + use<>) {
-        let (caches, doors, interop) = (api.clone(), self.interop.clone(), self.interop.clone());
-        let evict = move |user, connection| {
-            api.evict_connection(user, connection);
-            interop.evict_connection(connection);
-        };
-        let purge = move || {
-            caches.purge_expired();
-            doors.purge_expired();
-        };
-        (evict, purge)
     }
 }
 
@@ -178,19 +233,12 @@ async fn open(settings: &Settings, section: &str, address: SocketAddr) -> anyhow
     })
 }
 
-/// Console URL of a service with these settings, for a command that runs beside it. `None` if the settings leave the
-/// choice of the port to the system.
+/// URL of the console, or of the API, of a service with these settings, for a command that runs beside it. `None` if the
+/// settings leave the choice of the port to the system.
 #[must_use]
-pub fn console_url(settings: &Settings) -> Option<String> {
-    let local_url = Some(settings.console.listen).filter(|address| address.port() != 0).map(url);
-    settings.console.public_url.clone().or(local_url)
-}
-
-/// As [`console_url`], of the API.
-#[must_use]
-pub fn api_url(settings: &Settings) -> Option<String> {
-    let local_url = Some(settings.api.listen).filter(|address| address.port() != 0).map(url);
-    settings.api.public_url.clone().or(local_url)
+pub fn expected_url(address: &Address) -> Option<String> {
+    let local_url = Some(address.listen).filter(|address| address.port() != 0).map(url);
+    address.public_url.clone().or(local_url)
 }
 
 /// URL of a listener on this machine. A listener on all interfaces gets the loopback address.
@@ -202,7 +250,7 @@ fn url(mut address: SocketAddr) -> String {
 }
 
 /// Keeps other services off a SQLite file while it is held. Take it before the database is opened.
-pub fn lock(settings: &Settings) -> anyhow::Result<Option<ServiceLock>> {
+fn lock(settings: &Settings) -> anyhow::Result<Option<ServiceLock>> {
     let url = settings.database.url.expose_secret();
     ServiceLock::acquire(url).map_err(|error| match error {
         StorageError::InUse(_) => anyhow::anyhow!(
@@ -213,7 +261,7 @@ pub fn lock(settings: &Settings) -> anyhow::Result<Option<ServiceLock>> {
     })
 }
 
-pub async fn migrate(storage: &Storage) -> anyhow::Result<()> {
+async fn migrate(storage: &Storage) -> anyhow::Result<()> {
     let applied = storage.migrate().await.context("could not migrate the database")?;
     if !applied.is_empty() {
         tracing::info!(applied = applied.join(", "), "database migrated");

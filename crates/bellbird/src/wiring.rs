@@ -1,23 +1,19 @@
-//! Builds the parts of the service from settings: storage, providers, connections, webhooks and the API state.
+//! Builds the parts of the service from settings: storage, providers, connections, webhooks and reads.
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
-use bellbird_api::front::{Access, AccessSettings};
-use bellbird_api::{ApiSettings, AppState};
-use bellbird_connections::{Connections, SyncSettings};
-use bellbird_domain::ApiKey;
-use bellbird_domain::Clock;
+use bellbird_api::AppState;
+use bellbird_connections::Connections;
+use bellbird_domain::{ApiKey, Clock};
 use bellbird_interop::Interop;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_reads::{Limits, Reads};
+use bellbird_reads::Reads;
 use bellbird_storage::{Sealer, Storage, StorageError, random_base62};
-use bellbird_webhooks::delivery::schedule::Schedule;
+use bellbird_webhooks::Webhooks;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
-use bellbird_webhooks::target::Rules;
-use bellbird_webhooks::{Settings as WebhookSettings, Webhooks};
 use secrecy::ExposeSecret as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -34,37 +30,70 @@ pub const RESTORE_DECISION: &str = "keys, connections and endpoints that were re
     revoked or removed), `bellbird restore --revoke-keys` (revokes all API keys) or `bellbird restore --keep-keys` \
     (none was revoked since)";
 
-/// Opens the database for commands that use no stored secret. They work without a master key.
+/// Why the service must not use a database now. Displays the reason as `/ready` shows it.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReady {
+    #[error("the database cannot be read")]
+    Unreadable(#[source] StorageError),
+    #[error("the database schema has an unknown version")]
+    UnknownSchema(#[source] StorageError),
+    /// The names of the migrations.
+    #[error("the database has pending migrations")]
+    PendingMigrations(Vec<String>),
+    #[error("the database was restored from a backup and awaits a decision")]
+    AwaitsDecision,
+}
+
+/// Checks that the service may use a database: it has the schema of this version, and is not a restored one whose
+/// operator has not decided yet.
+pub async fn check_ready(storage: &Storage) -> Result<(), NotReady> {
+    let pending = storage.pending_migrations().await.map_err(|error| match error {
+        StorageError::Schema(_) => NotReady::UnknownSchema(error),
+        other => NotReady::Unreadable(other),
+    })?;
+    if !pending.is_empty() {
+        return Err(NotReady::PendingMigrations(pending));
+    }
+    storage.ping().await.map_err(NotReady::Unreadable)?;
+    match storage.backups().awaits_restore_decision().await {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(NotReady::AwaitsDecision),
+        Err(error) => Err(NotReady::Unreadable(error)),
+    }
+}
+
+/// As [`check_ready`], with an error for the operator.
+pub async fn require_ready(settings: &Settings, storage: &Storage) -> anyhow::Result<()> {
+    check_ready(storage).await.map_err(|error| describe_not_ready(settings, error))
+}
+
+fn describe_not_ready(settings: &Settings, error: NotReady) -> anyhow::Error {
+    let location = database_location(settings);
+    match error {
+        NotReady::AwaitsDecision => anyhow!("the database was restored from a backup: {RESTORE_DECISION}"),
+        NotReady::PendingMigrations(_) => Failure::database(format!(
+            "the {location} is not set up for this version: run `bellbird migrate`, or correct database.url ({})",
+            database_origin(settings)
+        )),
+        NotReady::Unreadable(error) | NotReady::UnknownSchema(error) => anyhow::Error::new(error).context(location),
+    }
+}
+
+/// Opens the database for commands that use no stored secret. They work without a master key, and on a restored
+/// database before the operator's decision.
 pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let storage = open_existing(settings, optional_sealer(settings)?).await?;
-    check_schema(settings, storage).await
+    match check_ready(&storage).await {
+        Ok(()) | Err(NotReady::AwaitsDecision) => Ok(storage),
+        Err(error) => Err(describe_not_ready(settings, error)),
+    }
 }
 
-/// Opens the database for commands that read or store secrets. Fails without a master key, and on a restored database
-/// before the operator's decision: these commands call providers and endpoints.
+/// Opens the database for commands that read or store secrets, to call providers and endpoints.
 pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let storage = open_existing(settings, required_sealer(settings)?).await?;
-    let storage = check_schema(settings, storage).await?;
-    require_restore_decision(storage).await
-}
-
-/// As [`open_sealed_storage`], but creates a SQLite file that does not exist, and leaves the schema to be migrated.
-pub async fn open_for_service(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
-    let storage = open(settings, sealer).await?;
-    require_restore_decision(storage).await
-}
-
-/// Fails on a restored database before the operator's decision.
-pub async fn require_restore_decision(storage: Storage) -> anyhow::Result<Storage> {
-    match storage.backups().awaits_restore_decision().await {
-        Ok(true) => {
-            storage.close().await;
-            bail!("the database was restored from a backup: {RESTORE_DECISION}")
-        }
-        // Not migrated yet: the service migrates it.
-        Ok(false) | Err(StorageError::Schema(_)) => Ok(storage),
-        Err(error) => Err(error.into()),
-    }
+    require_ready(settings, &storage).await?;
+    Ok(storage)
 }
 
 /// Opens the database and leaves its schema unchecked. A SQLite file that does not exist is an error.
@@ -74,7 +103,7 @@ pub async fn open_existing(settings: &Settings, sealer: Sealer) -> anyhow::Resul
     opened.map_err(|error| describe_open_error(settings, error))
 }
 
-/// As [`open_existing`], but creates a SQLite file that does not exist: for `migrate`.
+/// As [`open_existing`], but creates a SQLite file that does not exist.
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
     let Database { url, pool_size } = &settings.database;
     let opened = Storage::open_pooled(url.expose_secret(), sealer, *pool_size).await;
@@ -85,17 +114,6 @@ pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage
 #[must_use]
 pub fn database_location(settings: &Settings) -> String {
     Storage::location(settings.database.url.expose_secret())
-}
-
-async fn check_schema(settings: &Settings, storage: Storage) -> anyhow::Result<Storage> {
-    let pending = storage.pending_migrations().await.with_context(|| database_location(settings))?;
-    if !pending.is_empty() {
-        let (location, origin) = (database_location(settings), database_origin(settings));
-        return Err(Failure::database(format!(
-            "the {location} is not set up for this version: run `bellbird migrate`, or correct database.url ({origin})"
-        )));
-    }
-    Ok(storage)
 }
 
 /// The text of [`StorageError::Open`] ends with the setting to correct.
@@ -128,15 +146,19 @@ pub fn required_sealer(settings: &Settings) -> anyhow::Result<Sealer> {
 
 /// The configured master keys; `None` if secrets.key is not set.
 pub fn sealer(settings: &Settings) -> anyhow::Result<Option<Sealer>> {
-    let keys = settings.secrets.key.as_ref();
+    let keys = settings.master_keys.as_ref();
     keys.map(|keys| Sealer::parse(keys.expose_secret())).transpose().context("secrets.key cannot be used")
+}
+
+/// The ids of the configured master keys. The first one seals.
+pub fn key_ids(settings: &Settings) -> anyhow::Result<Vec<String>> {
+    Ok(sealer(settings)?.iter().flat_map(Sealer::key_ids).map(str::to_owned).collect())
 }
 
 /// The providers that have credentials. An error names the invalid setting, or the missing one if a provider has only
 /// some of its credentials.
 pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
-    let call_timeout = Duration::from_secs(settings.reads.provider_timeout_seconds.into());
-    let registry = Registry::new(&settings.providers, call_timeout).map_err(anyhow::Error::msg)?;
+    let registry = Registry::new(&settings.providers, settings.provider_timeout).map_err(anyhow::Error::msg)?;
     for provider in PROVIDERS {
         if let Some(key) = settings.providers.missing_setting(provider) {
             let name = provider.name;
@@ -154,65 +176,53 @@ pub fn no_provider_hint() -> String {
     format!("none configured: set the credentials of at least one of {}", names.join(", "))
 }
 
-/// `console_url` is the base of link URLs and of the redirect URI; without it, linking in the browser is not possible.
-#[must_use]
-pub fn connections(
-    settings: &Settings,
-    storage: &Storage,
-    providers: &Registry,
-    event_buffer: &WebhookEventBuffer,
-    console_url: Option<&str>,
-) -> Connections {
-    let connections = Connections::new(storage.clone(), providers.clone(), Clock::system())
-        .with_syncs(sync_settings(settings), event_buffer.clone());
-    match console_url.and_then(|url| url.parse().ok()) {
-        Some(url) => connections.with_console_url(url),
-        None => connections,
-    }
-}
-
-fn sync_settings(settings: &Settings) -> SyncSettings {
-    let sync = &settings.sync;
-    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
-    SyncSettings {
-        enabled: sync.enabled,
-        interval: Duration::from_secs(sync.interval_seconds.into()),
-        overlap: days(sync.overlap_days),
-        first: days(sync.first_days),
-        announce_first: sync.announce_first,
-        ..SyncSettings::default()
-    }
-}
-
-/// The buffer in which syncs collect the webhook events to deliver.
-#[must_use]
-pub fn event_buffer(settings: &Settings) -> WebhookEventBuffer {
-    let first_delay = settings.webhooks.attempt_delays_seconds.first().copied().unwrap_or_default();
-    WebhookEventBuffer::new(settings.webhooks.chunk_rows.try_into().unwrap_or(usize::MAX))
-        .with_first_delay(Duration::from_secs(first_delay.into()))
-}
-
-/// Rules for the URLs of webhook endpoints.
-#[must_use]
-pub fn endpoint_rules(settings: &Settings) -> Rules {
-    Rules { allow_loopback: settings.webhooks.allow_loopback }
-}
-
-/// Builds the delivery of webhook events. Fails if TLS or name resolution cannot be set up.
-pub fn webhooks(
-    settings: &Settings,
-    storage: &Storage,
-    providers: &Registry,
+/// Builds what works on one database with the same providers, clock and buffer of webhook events.
+pub struct Wiring<'a> {
+    pub settings: &'a Settings,
+    pub storage: &'a Storage,
+    pub providers: Registry,
+    pub clock: Clock,
+    /// In which syncs collect the webhook events to deliver.
     event_buffer: WebhookEventBuffer,
-) -> anyhow::Result<Webhooks> {
-    let delays = settings.webhooks.attempt_delays_seconds.iter();
-    let delivery = WebhookSettings {
-        rules: endpoint_rules(settings),
-        timeout: Duration::from_secs(settings.webhooks.timeout_seconds.into()),
-        schedule: Schedule::new(delays.map(|seconds| Duration::from_secs((*seconds).into())).collect()),
-    };
-    Webhooks::new(storage.clone(), providers.clone(), Clock::system(), event_buffer, delivery)
-        .map_err(anyhow::Error::msg)
+}
+
+impl<'a> Wiring<'a> {
+    /// For a command. Fails as [`providers`] does.
+    pub fn new(settings: &'a Settings, storage: &'a Storage) -> anyhow::Result<Self> {
+        Ok(Self::with(settings, storage, providers(settings)?, Clock::system()))
+    }
+
+    #[must_use]
+    pub fn with(settings: &'a Settings, storage: &'a Storage, providers: Registry, clock: Clock) -> Self {
+        let first_delay = settings.webhooks.schedule.after(0, None, 0).unwrap_or_default();
+        let chunk_rows = settings.webhooks.chunk_rows.try_into().unwrap_or(usize::MAX);
+        let event_buffer = WebhookEventBuffer::new(chunk_rows).with_first_delay(first_delay);
+        Self { settings, storage, providers, clock, event_buffer }
+    }
+
+    /// `console_url` is the base of link URLs and of the redirect URI; without it, linking in the browser is not
+    /// possible.
+    #[must_use]
+    pub fn connections(&self, console_url: Option<&str>) -> Connections {
+        let connections = Connections::new(self.storage.clone(), self.providers.clone(), self.clock.clone())
+            .with_syncs(self.settings.sync, self.event_buffer.clone());
+        match console_url.and_then(|url| url.parse().ok()) {
+            Some(url) => connections.with_console_url(url),
+            None => connections,
+        }
+    }
+
+    /// Fails if TLS or name resolution cannot be set up.
+    pub fn webhooks(&self) -> anyhow::Result<Webhooks> {
+        let (storage, providers, clock) = (self.storage.clone(), self.providers.clone(), self.clock.clone());
+        Webhooks::new(storage, providers, clock, self.event_buffer.clone(), self.settings.webhooks.clone())
+            .map_err(anyhow::Error::msg)
+    }
+
+    #[must_use]
+    pub fn reads(&self) -> Reads {
+        Reads::new(self.storage.clone(), self.providers.clone(), self.clock.clone(), self.settings.reads)
+    }
 }
 
 /// Generates an API key from the system's random numbers.
@@ -245,56 +255,10 @@ pub fn stop_on_signal(stop_timeout: Duration) -> anyhow::Result<CancellationToke
     Ok(stop)
 }
 
-#[must_use]
-pub fn reads(settings: &Settings, storage: &Storage, providers: &Registry) -> Reads {
-    let limits = Limits {
-        deadline: Duration::from_secs(settings.reads.deadline_seconds.into()),
-        row_cap: settings.reads.row_cap.into(),
-    };
-    Reads::new(storage.clone(), providers.clone(), Clock::system(), limits)
-}
-
-/// Builds the state of the public API. `local_url` is the API's URL if `api.public_url` is not set.
-pub fn api(
-    settings: &Settings,
-    storage: &Storage,
-    providers: &Registry,
-    connections: &Connections,
-    local_url: &str,
-) -> AppState {
-    let reads = reads(settings, storage, providers);
-    let access = access_settings(settings);
-    let access = Access::new(storage.clone(), reads, connections.clone(), Clock::system(), access);
-    AppState::new(access, api_settings(settings, local_url))
-}
-
 /// The router of the API listener: the API, and other doors to the same reads.
 pub fn api_router(api: AppState, interop: &Interop) -> Router {
     let access = api.access().clone();
     let mut doors = vec![bellbird_api::door(api, crate::openapi::document())];
     doors.extend(bellbird_interop::doors(interop));
     bellbird_api::front::router(access, doors)
-}
-
-fn api_settings(settings: &Settings, local_url: &str) -> ApiSettings {
-    ApiSettings {
-        balances_cache: Duration::from_secs(settings.cache.balances_seconds.into()),
-        holdings_cache: Duration::from_secs(settings.cache.holdings_seconds.into()),
-        trades_cache: Duration::from_secs(settings.cache.trades_seconds.into()),
-        public_url: settings.api.public_url.clone().unwrap_or_else(|| local_url.to_owned()),
-    }
-}
-
-fn access_settings(settings: &Settings) -> AccessSettings {
-    AccessSettings {
-        metadata_per_minute: settings.limits.metadata_per_minute,
-        balances_per_minute: settings.limits.balances_per_minute,
-        live_per_minute: settings.limits.live_per_minute,
-        simplefin_per_minute: settings.limits.simplefin_per_minute,
-        live_in_flight: settings.limits.live_in_flight,
-        provider_calls_per_minute: settings.limits.provider_calls_per_minute,
-        failed_auth_per_minute: settings.limits.failed_auth_per_minute,
-        trusted_proxies: settings.api.trusted_proxies.clone(),
-        cors_origins: settings.api.cors_origins.clone(),
-    }
 }

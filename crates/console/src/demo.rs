@@ -16,7 +16,7 @@ pub(crate) async fn create_link(
     headers: HeaderMap,
     extensions: Extensions,
 ) -> Response {
-    let Some(demo) = &console.inner.settings.demo else { return error_page::not_found(&console, &headers) };
+    let Some(demo) = &console.inner.site.demo else { return error_page::not_found(&console, &headers) };
     if !is_own_form(&headers, &extensions) {
         return error_page::cross_site_form(&console);
     }

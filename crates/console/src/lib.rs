@@ -37,12 +37,12 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::pages::{Home, page_response};
 use crate::state::{Console, PROVIDER_EVENTS_CONCURRENT_MAX};
 
-pub use crate::settings::{ConsoleSettings, Demo};
+pub use crate::settings::{ConsoleSettings, Demo, Site};
 
-pub fn router(connections: Connections, settings: ConsoleSettings) -> Router {
-    let console = Console::new(connections, settings, PROVIDER_EVENTS_CONCURRENT_MAX);
+pub fn router(connections: Connections, settings: ConsoleSettings, site: Site) -> Router {
+    let console = Console::new(connections, settings, site, PROVIDER_EVENTS_CONCURRENT_MAX);
     // It issues secrets, so it exists in the demo only.
-    let demo = match console.inner.settings.demo {
+    let demo = match console.inner.site.demo {
         Some(_) => Router::new().route("/demo/link", post(demo::create_link)),
         None => Router::new(),
     };
@@ -70,7 +70,7 @@ pub fn router(connections: Connections, settings: ConsoleSettings) -> Router {
 /// `GET /`
 async fn home(State(console): State<Console>, headers: HeaderMap) -> Response {
     let is_local = local::is_addressed_locally(&headers);
-    page_response(StatusCode::OK, &Home { frame: &console.inner.frame, settings: &console.inner.settings, is_local })
+    page_response(StatusCode::OK, &Home { frame: &console.inner.frame, site: &console.inner.site, is_local })
 }
 
 async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {

@@ -1,19 +1,24 @@
-//! The settings of the console.
+//! What the console is told when it starts.
 
 use bellbird_domain::UserId;
 use bellbird_limits::client_address::Network;
 
 #[derive(Debug, Clone)]
 pub struct ConsoleSettings {
-    /// Public URLs of the service.
-    pub api_url: String,
-    pub console_url: String,
     /// Shown on every page.
     pub operator_name: Option<String>,
     /// Proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<Network>,
     /// Requests a minute with unknown link tokens and states, for each client address. 0 means no limit.
     pub failed_auth_per_minute: u32,
+}
+
+/// What is known once the service has its addresses.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// Public URLs of the service.
+    pub api_url: String,
+    pub console_url: String,
     /// Only in `bellbird demo`.
     pub demo: Option<Demo>,
 }

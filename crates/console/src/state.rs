@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::cookie::{BrowserCookie, LinkCookie};
 use crate::pages::Frame;
-use crate::settings::ConsoleSettings;
+use crate::settings::{ConsoleSettings, Site};
 
 /// Maximum number of large events read, and of events processed, at the same time for each provider.
 pub(crate) const PROVIDER_EVENTS_CONCURRENT_MAX: usize = 64;
@@ -25,6 +25,7 @@ pub(crate) struct Console {
 pub(crate) struct Inner {
     pub(crate) connections: Connections,
     pub(crate) settings: ConsoleSettings,
+    pub(crate) site: Site,
     pub(crate) frame: Frame,
     pub(crate) clock: Clock,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
@@ -43,16 +44,16 @@ pub(crate) struct EventPermits {
 
 impl Console {
     /// `events_max` limits the provider events in progress: see [`PROVIDER_EVENTS_CONCURRENT_MAX`].
-    pub(crate) fn new(connections: Connections, settings: ConsoleSettings, events_max: usize) -> Self {
-        let frame = Frame::new(&settings);
-        let cookie = BrowserCookie::new(&settings.console_url);
-        let link_cookie = LinkCookie::new(&settings.console_url);
+    pub(crate) fn new(connections: Connections, settings: ConsoleSettings, site: Site, events_max: usize) -> Self {
+        let frame = Frame::new(&settings, &site);
+        let cookie = BrowserCookie::new(&site.console_url);
+        let link_cookie = LinkCookie::new(&site.console_url);
         let permits = || EventPermits { running: Semaphore::new(events_max), reading: Semaphore::new(events_max) };
         let event_permits = provider_names().chain([""]).map(|name| (name, permits())).collect();
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
         let clock = Clock::system();
         let inner =
-            Inner { connections, settings, frame, clock, failed_auth_limit, cookie, link_cookie, event_permits };
+            Inner { connections, settings, site, frame, clock, failed_auth_limit, cookie, link_cookie, event_permits };
         Self { inner: Arc::new(inner) }
     }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tempfile::TempDir;
 
-use crate::settings::ConsoleSettings;
+use crate::settings::{ConsoleSettings, Site};
 use crate::state::Console;
 
 /// A console with one user and two links, without providers.
@@ -20,15 +20,16 @@ pub(crate) struct TestConsole {
 }
 
 pub(crate) fn settings() -> ConsoleSettings {
-    let (api, console) = ("http://127.0.0.1:8080", "https://example.com/console/");
     ConsoleSettings {
-        api_url: api.to_owned(),
-        console_url: console.to_owned(),
         operator_name: Some("<Acme> Ltd".to_owned()),
         trusted_proxies: Vec::new(),
         failed_auth_per_minute: 3,
-        demo: None,
     }
+}
+
+pub(crate) fn site() -> Site {
+    let (api, console) = ("http://127.0.0.1:8080", "https://example.com/console/");
+    Site { api_url: api.to_owned(), console_url: console.to_owned(), demo: None }
 }
 
 impl TestConsole {
@@ -57,5 +58,5 @@ pub(crate) fn pending_body() -> Body {
 
 pub(crate) async fn console() -> Console {
     let TestConsole { connections, .. } = TestConsole::new().await;
-    Console::new(connections, settings(), 1)
+    Console::new(connections, settings(), site(), 1)
 }

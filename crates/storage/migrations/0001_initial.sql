@@ -454,8 +454,8 @@ CREATE TABLE instances (
     console_url TEXT NOT NULL,
     -- The ids of its master keys, separated by commas. The first one seals.
     key_ids TEXT NOT NULL,
-    -- The settings that all instances should share, as a JSON object without secrets.
-    settings TEXT NOT NULL,
+    -- Whether it delivers to endpoints on its own machine.
+    allow_loopback INTEGER NOT NULL,
     started_at INTEGER NOT NULL,
     last_seen_at INTEGER NOT NULL,
     PRIMARY KEY (id)

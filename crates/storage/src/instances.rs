@@ -1,8 +1,12 @@
 //! Stores which instances of the service run, so that commands can check them before a change.
 //!
-//! Times come from `storage.instances().database_time`. So an instance whose own clock is wrong is not taken for a dead one.
+//! Times come from `storage.instances().database_time`. So an instance whose own clock is wrong is not taken for a dead
+//! one.
+
+use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::db::{Db, Param, Row, params, statements};
@@ -16,12 +20,12 @@ statements! {
     TIME_ON_POSTGRES = "", on_postgres = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
     /// Inserts the row again if it was deleted: the instance could not reach the database for some time.
-    RENEW = "INSERT INTO instances (id, version, host, api_url, console_url, key_ids, settings, started_at,
+    RENEW = "INSERT INTO instances (id, version, host, api_url, console_url, key_ids, allow_loopback, started_at,
             last_seen_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
         ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at";
 
-    LIST = "SELECT id, version, host, api_url, console_url, key_ids, settings, started_at, last_seen_at FROM instances
+    LIST = "SELECT id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, last_seen_at FROM instances
         WHERE last_seen_at > $1 ORDER BY started_at, id";
 
     DELETE = "DELETE FROM instances WHERE id = $1";
@@ -32,9 +36,10 @@ statements! {
     DELETE_DEAD = "DELETE FROM instances WHERE last_seen_at <= $1";
 }
 
-/// What an instance stores about itself.
-#[derive(Debug, Clone)]
-pub struct NewInstance {
+/// A running instance, as it describes itself. Serialized as `bellbird status --json` prints it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
     pub id: Uuid,
     pub version: String,
     /// The name of its machine.
@@ -43,25 +48,32 @@ pub struct NewInstance {
     pub api_url: String,
     /// The URL at which browsers reach its console.
     pub console_url: String,
-    /// The settings that all instances should share, as a JSON object. Must hold no secret.
-    pub settings: String,
-    pub started_at: Timestamp,
-}
-
-/// A running instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InstanceRecord {
-    pub id: Uuid,
-    pub version: String,
-    pub host: String,
-    pub api_url: String,
-    /// The URL at which browsers reach its console.
-    pub console_url: String,
     /// The ids of its master keys. The first one seals.
     pub key_ids: Vec<String>,
-    pub settings: String,
+    /// Whether it delivers to endpoints on its own machine.
+    #[serde(skip)]
+    pub allow_loopback: bool,
     pub started_at: Timestamp,
     pub last_seen_at: Timestamp,
+}
+
+impl Instance {
+    /// Whether it opens what this master key sealed.
+    pub fn opens(&self, key_id: &str) -> bool {
+        self.key_ids.iter().any(|id| id == key_id)
+    }
+
+    /// The id of the master key with which it seals.
+    pub fn sealing_key_id(&self) -> &str {
+        self.key_ids.first().map_or("", String::as_str)
+    }
+}
+
+/// As messages name it: `web-1 (http://127.0.0.1:8080)`.
+impl fmt::Display for Instance {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} ({})", self.host, self.api_url)
+    }
 }
 
 impl Instances<'_> {
@@ -77,10 +89,10 @@ impl Instances<'_> {
         }
     }
 
-    /// Stores that an instance with the keys of this storage runs. It stays alive for [`INSTANCE_TIMEOUT`].
-    pub async fn renew(self, instance: &NewInstance, now: Timestamp) -> Result<()> {
-        let NewInstance { id, version, host, api_url, console_url, settings, started_at } = instance;
-        let key_ids = self.0.sealer.key_ids().collect::<Vec<_>>().join(",");
+    /// Stores that an instance runs. It stays alive for [`INSTANCE_TIMEOUT`] after `now`.
+    pub async fn renew(self, instance: &Instance, now: Timestamp) -> Result<()> {
+        let Instance { id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, .. } = instance;
+        let key_ids = key_ids.join(",");
         let values = params![
             Param::Id(*id),
             version.as_str(),
@@ -88,7 +100,7 @@ impl Instances<'_> {
             api_url.as_str(),
             console_url.as_str(),
             key_ids.as_str(),
-            settings.as_str(),
+            i64::from(*allow_loopback),
             *started_at,
             now
         ];
@@ -96,7 +108,7 @@ impl Instances<'_> {
     }
 
     /// Lists the instances that are alive, oldest first.
-    pub async fn list(self, now: Timestamp) -> Result<Vec<InstanceRecord>> {
+    pub async fn list(self, now: Timestamp) -> Result<Vec<Instance>> {
         self.0.db.all(LIST, params![dead_at(now)?], instance).await
     }
 
@@ -128,15 +140,15 @@ fn dead_at(now: Timestamp) -> Result<Timestamp> {
     now.checked_sub(INSTANCE_TIMEOUT).map_err(StorageError::unavailable)
 }
 
-fn instance(row: &Row<'_>) -> Result<InstanceRecord> {
-    Ok(InstanceRecord {
+fn instance(row: &Row<'_>) -> Result<Instance> {
+    Ok(Instance {
         id: row.id(0)?,
         version: row.text(1)?.to_owned(),
         host: row.text(2)?.to_owned(),
         api_url: row.text(3)?.to_owned(),
         console_url: row.text(4)?.to_owned(),
         key_ids: row.text(5)?.split(',').map(str::to_owned).collect(),
-        settings: row.text(6)?.to_owned(),
+        allow_loopback: row.int(6)? == 1,
         started_at: row.time(7)?,
         last_seen_at: row.time(8)?,
     })

@@ -49,7 +49,7 @@ pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{DegradedConnection, FinishedSync, SyncState, UnreadRange, UnreadableRows};
 pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
-pub use instances::{INSTANCE_TIMEOUT, InstanceRecord, NewInstance};
+pub use instances::{INSTANCE_TIMEOUT, Instance};
 pub use jobs::overlong_leases::LEASE_LEFT_MAX;
 pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};

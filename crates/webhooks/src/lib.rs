@@ -32,6 +32,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// When failed deliveries are retried.
     pub schedule: Schedule,
+    /// Maximum number of rows in one event.
+    pub chunk_rows: u32,
 }
 
 /// The entry point of this crate. Cheap to clone; clones share all state.

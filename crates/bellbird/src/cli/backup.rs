@@ -60,7 +60,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &BackupArgs) -> anyhow::Re
 
 async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> anyhow::Result<()> {
     let file = args.file.display().to_string();
-    let configured = configured_keys(settings)?;
+    let configured = wiring::key_ids(settings)?;
     if storage.kind() != "sqlite" {
         let flags = Storage::postgres_client_flags(settings.database.url.expose_secret());
         let flags = flags.unwrap_or_else(|| "--host=HOST --username=USER DATABASE".to_owned());
@@ -85,12 +85,6 @@ async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> a
             describe(&view.keys)
         )
     })
-}
-
-/// The ids of the keys in secrets.key.
-pub(super) fn configured_keys(settings: &Settings) -> anyhow::Result<Vec<String>> {
-    let sealer = wiring::sealer(settings)?;
-    Ok(sealer.iter().flat_map(|sealer| sealer.key_ids()).map(str::to_owned).collect())
 }
 
 pub(super) fn needed_keys(secrets: &SealedSecrets, configured: &[String]) -> Vec<NeededKey> {

@@ -24,6 +24,7 @@ use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::wiring::Wiring;
 use crate::{instances, service, wiring};
 use remove::RemoveArgs;
 use sync::SyncArgs;
@@ -163,9 +164,7 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
         }
     };
     let console = console_url(&settings, &storage).await?;
-    let providers = wiring::providers(&settings)?;
-    let connections =
-        wiring::connections(&settings, &storage, &providers, &wiring::event_buffer(&settings), console.as_deref());
+    let connections = Wiring::new(&settings, &storage)?.connections(console.as_deref());
     let result = match command {
         ConnectionCommand::Link(args) => link(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Import(args) => import(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
@@ -182,11 +181,10 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
 /// listen elsewhere than these settings say.
 async fn console_url(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<String>> {
     if settings.console.public_url.is_some() {
-        return Ok(service::console_url(settings));
+        return Ok(service::expected_url(&settings.console));
     }
-    let host = instances::host_name();
-    let here = instances::running(storage).await?.into_iter().find(|instance| instance.host == host);
-    Ok(here.map(|instance| instance.console_url).or_else(|| service::console_url(settings)))
+    let here = instances::on_this_machine(storage).await?;
+    Ok(here.map(|instance| instance.console_url).or_else(|| service::expected_url(&settings.console)))
 }
 
 async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_console::Demo;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
-use bellbird_domain::{AccountType, ApiKey, ConnectionCategory, Plan, User};
+use bellbird_domain::{AccountType, ApiKey, Clock, ConnectionCategory, Plan, User};
 use bellbird_sandbox::Description;
 use bellbird_storage::{NewUser, Storage};
 use clap::Args;
@@ -21,9 +21,8 @@ use super::output::{self, JsonFlag};
 use super::sandbox::{DataArgs, sandbox_settings};
 use super::simplefin;
 use crate::config::Settings;
-use crate::instances::Presence;
-use crate::service::{self, Listeners, Routers, Urls};
-use crate::{background, telemetry, wiring};
+use crate::service::{self, Service, Start, Urls};
+use crate::{telemetry, wiring};
 
 const PROFESSIONAL: &str = "demo@bellbird.example";
 const DEVELOPER: &str = "developer@bellbird.example";
@@ -79,33 +78,23 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let log = telemetry::start_log(&settings.log);
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
-    let listeners = Listeners::open(&settings).await?;
     let sandbox = bellbird_sandbox::start(args.data.options()).await.context("could not start the sandbox")?;
     settings.providers = sandbox_settings(sandbox.description())?;
     let folder = use_temporary_database(&mut settings)?;
-    let lock = service::lock(&settings)?;
-    let storage = wiring::open_for_service(&settings, wiring::optional_sealer(&settings)?).await?;
-    service::migrate(&storage).await?;
-    let providers = wiring::providers(&settings)?;
-    let urls = listeners.urls();
-    let presence = Presence::announce(&storage, &settings, &urls, &stop).await?;
-    let event_buffer = wiring::event_buffer(&settings);
-    let console = urls.public_console(&settings);
-    let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));
-    let webhooks = wiring::webhooks(&settings, &storage, &providers, event_buffer)?;
-    let people = add_people(&storage, &connections, sandbox.description()).await?;
-    let api = wiring::api(&settings, &storage, &providers, &connections, &urls.api_url);
     let database = shown_database(&settings);
+    let (providers, sealer) = (wiring::providers(&settings)?, wiring::optional_sealer(&settings)?);
+    let start = Start { providers, sealer, clock: Clock::system(), metrics, stop };
+    let mut service = Service::open(settings, start).await?;
+    let (storage, connections) = (service.parts.storage.clone(), service.parts.connections.clone());
+    let people = add_people(&storage, &connections, sandbox.description()).await?;
     let demo = Demo { user: people[0].user.id, email: people[0].user.email.clone(), database: database.clone() };
     // The button of its pages needs no key, so it is for this machine only.
-    let is_local = listeners.is_console_local() && settings.console.public_url.is_none();
-    let demo = is_local.then_some(demo);
-    let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls, demo);
+    let is_local = service.is_console_local();
     let link = connections.links().create_link(people[0].user.id, LinkTarget::UserChoice).await?;
-    let api_url = settings.api.public_url.as_ref().unwrap_or(&urls.api_url);
+    let api_url = &service.urls.public_api;
     let (token, _) = simplefin::create_setup_token(&storage, people[0].user.id, "SimpleFIN", api_url).await?;
     let view = DemoView {
-        urls: &urls,
+        urls: &service.urls,
         api_key: people[0].key.expose(),
         developer_key: people[1].key.expose(),
         saver_key: people[2].key.expose(),
@@ -118,19 +107,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     };
     let paths = if args.format.json { Vec::new() } else { paths_to_try(&storage, &people[0].user).await? };
     output::print(args.format, &view, |view| text(view, &paths, folder.is_some(), is_local))?;
-    let (evict, purge) = routers.evict_and_purge(api);
-    let background = background::start(storage.clone(), connections.clone(), webhooks, evict, purge, stop.clone());
-    listeners.serve(&settings, routers, stop).await;
-    if folder.is_some() {
-        // Unfinished work is for nothing once the temporary database is deleted.
-        background.abort();
-    } else {
-        background.await?;
-        connections.finish_tasks(background::TASK_GRACE).await;
-    }
-    presence.withdraw().await?;
-    storage.close().await;
-    drop(lock);
+    service.start_background();
+    service.serve(is_local.then_some(demo)).await?;
     sandbox.stop().await;
     if let Some(folder) = folder {
         folder.close().context("could not delete the temporary database")?;
@@ -228,7 +206,7 @@ async fn paths_to_try(storage: &Storage, user: &User) -> anyhow::Result<Vec<Stri
 }
 
 fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links: bool) -> String {
-    let Urls { api_url: api, console_url: console, ops_url: ops } = view.urls;
+    let Urls { api_url: api, console_url: console, ops_url: ops, .. } = view.urls;
     let curls: Vec<_> = paths
         .iter()
         .map(|path| format!("  curl -s -H \"Authorization: Bearer $BELLBIRD_KEY\" '{api}{path}'"))

@@ -6,7 +6,6 @@ mod jobs;
 mod settings;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use bellbird_providers::{CallContext, Provider, Registry};
 use bellbird_storage::Storage;
@@ -22,7 +21,8 @@ use super::output::{self, ErrorView, JsonFlag};
 use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding};
-use crate::{serve, service, wiring};
+use crate::wiring::{self, NotReady};
+use crate::{serve, service};
 
 /// Check settings, database, secrets, instances, providers, jobs and ports.
 ///
@@ -129,36 +129,29 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         Err(error) => return checks.add("database", Verdict::Wrong, format!("{error:#}")),
     };
     let location = wiring::database_location(settings);
-    match storage.pending_migrations().await {
-        Err(error) => checks.add("database", Verdict::Wrong, format!("{location}: {error}")),
-        Ok(pending) if pending.is_empty() => {
+    match wiring::check_ready(&storage).await {
+        Err(NotReady::Unreadable(error) | NotReady::UnknownSchema(error)) => {
+            checks.add("database", Verdict::Wrong, format!("{location}: {error}"));
+        }
+        ready @ (Ok(()) | Err(NotReady::AwaitsDecision)) => {
             checks.add("database", Verdict::Ok, format!("{location} is up to date"));
-            check_restored(checks, &storage).await;
+            if ready.is_err() {
+                let hint = wiring::RESTORE_DECISION;
+                let detail = format!("restored from a backup, so the service does not start: {hint}");
+                checks.add("restore", Verdict::Wrong, detail);
+            }
             check_sealed(checks, &storage).await;
             connections::check(checks, &storage).await;
             check_instances(checks, settings, &storage).await;
             jobs::check(checks, settings, &storage).await;
         }
-        Ok(pending) => {
+        Err(NotReady::PendingMigrations(pending)) => {
             let (count, names) = (pending.len(), pending.join(", "));
             let detail = format!("{location} has pending migrations: {count} ({names}); run `bellbird migrate`");
             checks.add("database", Verdict::Wrong, detail);
         }
     }
     storage.close().await;
-}
-
-async fn check_restored(checks: &mut Checks, storage: &Storage) {
-    const NAME: &str = "restore";
-    match storage.backups().awaits_restore_decision().await {
-        Ok(false) => {}
-        Ok(true) => {
-            let hint = wiring::RESTORE_DECISION;
-            let detail = format!("restored from a backup, so the service does not start: {hint}");
-            checks.add(NAME, Verdict::Wrong, detail);
-        }
-        Err(error) => checks.add(NAME, Verdict::Wrong, error.to_string()),
-    }
 }
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
@@ -205,8 +198,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
         return checks.add("providers", Verdict::Note, wiring::no_provider_hint());
     }
     for provider in providers.iter() {
-        let deadline = Duration::from_secs(settings.reads.provider_timeout_seconds.into());
-        let call = CallContext::new(Instant::now() + deadline, Timestamp::now());
+        let call = CallContext::new(Instant::now() + settings.provider_timeout, Timestamp::now());
         let name = provider.name();
         match provider.check(&call).await {
             Ok(()) => checks.add(name.as_str(), Verdict::Ok, "reachable, and does not reject the credentials"),
@@ -224,7 +216,7 @@ fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry)
         });
         supporting.map(|provider| provider.name().as_str()).collect::<Vec<_>>().join(", ")
     };
-    let Some(url) = service::console_url(settings) else {
+    let Some(url) = service::expected_url(&settings.console) else {
         let detail = "the system chooses the console's port: set console.listen or console.public_url for linking";
         return checks.add("linking", Verdict::Note, detail);
     };
@@ -244,7 +236,7 @@ async fn check_ports(checks: &mut Checks, settings: &Settings) {
     let addresses = [
         ("api.listen", settings.api.listen),
         ("console.listen", settings.console.listen),
-        ("ops.listen", settings.ops.listen),
+        ("ops.listen", settings.ops_listen),
     ];
     for (name, address) in addresses {
         match serve::listen(address).await {

@@ -22,7 +22,7 @@ use super::backup::count;
 use super::output::{self, JsonFlag, Progress, UsageError};
 use super::user::find_user;
 use crate::failure::Failure;
-use crate::wiring;
+use crate::wiring::{self, Wiring};
 
 /// Standard output, as an argument.
 const STDOUT: &str = "-";
@@ -103,7 +103,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
     let request = args.request().map_err(UsageError)?;
     let settings = settings.load(None)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
-    let reads = wiring::reads(&settings, &storage, &wiring::providers(&settings)?);
+    let reads = Wiring::new(&settings, &storage)?.reads();
     // A signal has to delete the unfinished file.
     let stop = wiring::stop_on_signal(Duration::ZERO)?;
     let written = stop.run_until_cancelled(export(&storage, &reads, args, request)).await;

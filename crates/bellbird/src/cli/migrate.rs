@@ -12,9 +12,9 @@ pub(super) async fn run(settings: &SettingArgs, format: JsonFlag) -> anyhow::Res
     let storage = wiring::open(&settings, wiring::optional_sealer(&settings)?).await?;
     let location = wiring::database_location(&settings);
     let applied = storage.migrate().await.with_context(|| format!("could not migrate the {location}"))?;
-    let answer = json!({ "database": storage.kind(), "location": location, "applied": applied });
+    let view = json!({ "database": storage.kind(), "location": location, "applied": applied });
     storage.close().await;
-    output::print(format, &answer, |_| {
+    output::print(format, &view, |_| {
         if applied.is_empty() {
             format!("The {location} is up to date.")
         } else {

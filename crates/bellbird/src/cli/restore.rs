@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
-use super::backup::{configured_keys, count, needed_keys};
+use super::backup::{count, needed_keys};
 use super::output::{self, JsonFlag};
 use crate::config::Settings;
 use crate::{instances, wiring};
@@ -92,10 +92,9 @@ struct DecidedView {
 
 pub(super) async fn run(settings: &SettingArgs, args: &RestoreArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
-    match (&args.file, &args.previous) {
-        (Some(file), _) => restore(&settings, file, args.format).await,
-        (None, Some(previous)) => compare_with_previous(&settings, previous, args).await,
-        (None, None) => decide_about_keys(&settings, args).await,
+    match &args.file {
+        Some(file) => restore(&settings, file, args.format).await,
+        None => decide(&settings, args).await,
     }
 }
 
@@ -106,32 +105,24 @@ async fn restore(settings: &Settings, file: &Path, format: JsonFlag) -> anyhow::
              docs/backup.md, then run `bellbird restore --previous FILE`"
         );
     };
-    let sealer = wiring::sealer(settings)?.unwrap_or_else(Sealer::random);
+    let sealer = wiring::optional_sealer(settings)?;
     let staged = StagedBackup::new(file, lock, sealer).await.context("nothing was restored")?;
     check_keys(settings, staged.storage(), file).await?;
     let (now, mut view) = (Timestamp::now(), RestoredView::default());
-    let present = match staged.open_present().await {
-        Ok(None) => {
-            view.reason = Some("there was no database before".to_owned());
-            None
-        }
-        Ok(Some(present)) => {
-            match present.backups().state_for(staged.storage().backups()).await {
-                Ok(state) => {
-                    let (done, lost) = staged.storage().backups().carry_over(&state, now).await?;
-                    (view.carried_over, view.lost) = (Some(done), Some(lost));
-                }
-                Err(error) => view.reason = Some(unusable(&error)),
-            }
-            Some(present)
-        }
-        Err(error) => {
-            view.reason = Some(unusable(&error));
-            None
-        }
+    let present = staged.open_present().await;
+    let state = match &present {
+        Ok(Some(present)) => present.backups().state_for(staged.storage().backups()).await.map_err(|e| unusable(&e)),
+        Ok(None) => Err("there was no database before".to_owned()),
+        Err(error) => Err(unusable(error)),
     };
-    view.decision_needed = view.carried_over.is_none();
-    let replaced = staged.put_in_place(present, !view.decision_needed, now).await?;
+    match state {
+        Ok(state) => {
+            let (done, lost) = staged.storage().backups().carry_over(&state, now).await?;
+            (view.carried_over, view.lost) = (Some(done), Some(lost));
+        }
+        Err(reason) => (view.decision_needed, view.reason) = (true, Some(reason)),
+    }
+    let replaced = staged.put_in_place(present.ok().flatten(), !view.decision_needed, now).await?;
     view.replaced = replaced.map(|path| path.display().to_string());
     output::print(format, &view, |view| restored_text(file, view))
 }
@@ -160,10 +151,12 @@ async fn check_keys(settings: &Settings, storage: &Storage, file: &Path) -> anyh
     Ok(())
 }
 
-async fn compare_with_previous(settings: &Settings, previous: &Path, args: &RestoreArgs) -> anyhow::Result<()> {
-    let url = read_url(previous)?;
+/// Decides about a restored database, which is in its place already.
+async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
+    let previous_url = args.previous.as_deref().map(read_url).transpose()?;
     let storage = wiring::open_storage(settings).await?;
-    if !args.yes && !storage.backups().awaits_restore_decision().await? {
+    let awaits_decision = storage.backups().awaits_restore_decision().await?;
+    if args.previous.is_some() && !args.yes && !awaits_decision {
         bail!(
             "the {} is not known to be restored from a backup. If it is a physical copy, add `--yes`: what the \
              previous database lacks is then removed from it",
@@ -171,9 +164,47 @@ async fn compare_with_previous(settings: &Settings, previous: &Path, args: &Rest
         );
     }
     let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
+    let (mut view, mut keys_revoked) = (RestoredView::default(), 0);
+    if let (Some(file), Some(url)) = (&args.previous, previous_url) {
+        let (done, lost) = compare_with_previous(&storage, file, &url).await?;
+        (view.carried_over, view.lost) = (Some(done), Some(lost));
+    } else if args.revoke_keys {
+        keys_revoked = storage.backups().revoke_all_keys(Timestamp::now()).await?;
+    } else if !awaits_decision {
+        storage.close().await;
+        let nothing = "Nothing to decide: the database is not known to be restored from a backup.";
+        return output::print(args.format, &DecidedView { keys_revoked }, |_| nothing.to_owned());
+    }
+    storage.backups().set_restore_decided().await?;
+    // Only a warning: they may be lost for good.
+    if let Some(missing) = missing_keys(settings, &storage.secrets().sealed().await?)? {
+        output::note(&format!("warning: the database needs a master key that is not in secrets.key: {missing}"));
+    }
+    storage.close().await;
+    drop(lock);
+    if args.previous.is_some() {
+        return output::print(args.format, &view, |view| {
+            format!("Compared with the previous database.\n{}\nStart the service now.", carried_over_text(view))
+        });
+    }
+    output::print(args.format, &DecidedView { keys_revoked }, |_| match args.revoke_keys {
+        false => format!("Kept all API keys.\n{REVIVED}\nStart the service now."),
+        true => format!(
+            "Revoked {}. Create new ones with `bellbird key create`.\n{REVIVED}\nStart the service now.",
+            count(keys_revoked, "API key", "API keys")
+        ),
+    })
+}
+
+/// Repeats in the restored database what the one at `url`, which `file` holds, knows to be revoked or removed.
+async fn compare_with_previous(
+    restored: &Storage,
+    file: &Path,
+    url: &SecretString,
+) -> anyhow::Result<(CarriedOver, LostSince)> {
+    let source = if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
     let opened = Storage::open_existing(url.expose_secret(), Sealer::random(), CONNECTIONS).await;
-    let source = if previous == Path::new("-") { "standard input".to_owned() } else { previous.display().to_string() };
-    let opened = opened.map_err(|error| match error {
+    let previous = opened.map_err(|error| match error {
         // Its advice is about database.url.
         StorageError::Open(text) => {
             let reason = text.rsplit_once(": ").map_or(text.as_str(), |(reason, _)| reason);
@@ -181,22 +212,18 @@ async fn compare_with_previous(settings: &Settings, previous: &Path, args: &Rest
         }
         error => anyhow!("the URL in {source}: {error}"),
     })?;
-    let state = opened.backups().state_for(storage.backups()).await.context("the previous database cannot be used")?;
+    let state = previous.backups().state_for(restored.backups()).await;
+    let state = state.context("the previous database cannot be used")?;
     // What is revoked there after the comparison would be revived. On SQLite too, an instance has a row.
-    if let Some(instance) = instances::running(&opened).await?.first() {
+    if let Some(instance) = instances::running(&previous).await?.first() {
         bail!(
             "{instance} still runs on the previous database: stop it, and run this command again. An instance that was \
              killed counts as running for {} seconds",
             INSTANCE_TIMEOUT.as_secs()
         );
     }
-    opened.close().await;
-    let (done, lost) = storage.backups().carry_over(&state, Timestamp::now()).await?;
-    finish_decision(settings, storage, lock).await?;
-    let view = RestoredView { carried_over: Some(done), lost: Some(lost), ..RestoredView::default() };
-    output::print(args.format, &view, |view| {
-        format!("Compared with the previous database.\n{}\nStart the service now.", carried_over_text(view))
-    })
+    previous.close().await;
+    Ok(restored.backups().carry_over(&state, Timestamp::now()).await?)
 }
 
 /// A URL may contain a password, so it is no argument, which other users of the machine can see.
@@ -205,48 +232,15 @@ fn read_url(file: &Path) -> anyhow::Result<SecretString> {
     if file == Path::new("-") {
         io::stdin().lock().take(URL_BYTES_MAX).read_to_string(&mut text).context("could not read standard input")?;
     } else {
-        let opened = fs::File::open(file).with_context(|| format!("could not read {}", file.display()))?;
-        opened
-            .take(URL_BYTES_MAX)
-            .read_to_string(&mut text)
-            .with_context(|| format!("could not read {}", file.display()))?;
+        let read = fs::File::open(file).and_then(|file| file.take(URL_BYTES_MAX).read_to_string(&mut text));
+        read.with_context(|| format!("could not read {}", file.display()))?;
     }
     Ok(SecretString::from(text.trim()))
 }
 
-async fn decide_about_keys(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
-    let storage = wiring::open_storage(settings).await?;
-    let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
-    if !args.revoke_keys && !storage.backups().awaits_restore_decision().await? {
-        storage.close().await;
-        let nothing = "Nothing to decide: the database is not known to be restored from a backup.";
-        return output::print(args.format, &DecidedView { keys_revoked: 0 }, |_| nothing.to_owned());
-    }
-    let keys_revoked = if args.revoke_keys { storage.backups().revoke_all_keys(Timestamp::now()).await? } else { 0 };
-    finish_decision(settings, storage, lock).await?;
-    output::print(args.format, &DecidedView { keys_revoked }, |view| match args.revoke_keys {
-        false => format!("Kept all API keys.\n{REVIVED}\nStart the service now."),
-        true => format!(
-            "Revoked {}. Create new ones with `bellbird key create`.\n{REVIVED}\nStart the service now.",
-            count(view.keys_revoked, "API key", "API keys")
-        ),
-    })
-}
-
-/// Warns about missing keys only: they may be lost for good.
-async fn finish_decision(settings: &Settings, storage: Storage, lock: Option<ServiceLock>) -> anyhow::Result<()> {
-    storage.backups().set_restore_decided().await?;
-    if let Some(missing) = missing_keys(settings, &storage.secrets().sealed().await?)? {
-        output::note(&format!("warning: the database needs a master key that is not in secrets.key: {missing}"));
-    }
-    storage.close().await;
-    drop(lock);
-    Ok(())
-}
-
 /// The keys of these secrets that are not configured.
 fn missing_keys(settings: &Settings, secrets: &SealedSecrets) -> anyhow::Result<Option<String>> {
-    let missing: Vec<_> = needed_keys(secrets, &configured_keys(settings)?)
+    let missing: Vec<_> = needed_keys(secrets, &wiring::key_ids(settings)?)
         .into_iter()
         .filter(|key| !key.configured)
         .map(|key| format!("`{}` ({})", key.id, count(key.secrets, "secret", "secrets")))

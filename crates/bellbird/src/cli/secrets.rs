@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use bellbird_storage::{INSTANCE_TIMEOUT, Leftovers, SealError, SealedSecrets, Storage, UnopenableSecret};
+use bellbird_storage::{INSTANCE_TIMEOUT, Instance, Leftovers, SealError, SealedSecrets, Storage, UnopenableSecret};
 use clap::Subcommand;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
 use super::output::{self, ErrorView, JsonFlag, Progress};
-use crate::instances::{self, Instance};
+use crate::instances;
 use crate::wiring;
 
 /// Passes over all secrets. A second pass is needed if an instance still seals with an older key during the first.

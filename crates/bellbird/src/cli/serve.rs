@@ -1,14 +1,16 @@
 //! `bellbird serve`: starts the service and runs it until a signal.
 
+use bellbird_domain::Clock;
 use clap::Args;
 
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::secrets;
-use crate::instances::{self, Finding, Presence};
+use crate::config::Settings;
+use crate::instances::{self, Finding};
 use crate::serve::raise_open_files_limit;
-use crate::service::{self, Listeners, Routers, Urls};
-use crate::{background, telemetry, wiring};
+use crate::service::{self, Service, Start, Urls};
+use crate::{telemetry, wiring};
 
 /// Run the service.
 ///
@@ -31,43 +33,32 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     raise_open_files_limit();
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
-    let providers = wiring::providers(&settings)?;
-    let lock = service::lock(&settings)?;
-    let storage = wiring::open_for_service(&settings, wiring::required_sealer(&settings)?).await?;
-    let listeners = Listeners::open(&settings).await?;
-    service::migrate(&storage).await?;
+    let (providers, sealer) = (wiring::providers(&settings)?, wiring::required_sealer(&settings)?);
     if providers.iter().next().is_none() {
         tracing::warn!("providers: {}", wiring::no_provider_hint());
     }
+    let start = Start { providers, sealer, clock: Clock::system(), metrics, stop };
+    let mut service = Service::open(settings.clone(), start).await?;
+    warn_operator(&service, &settings).await?;
+    let Urls { api_url, console_url, ops_url, .. } = &service.urls;
+    tracing::info!(api = api_url, console = console_url, ops = ops_url, "ready");
+    output::print(args.format, &service.urls, |_| {
+        format!("Bellbird is running.\n\nAPI      {api_url}\nconsole  {console_url}\nops      {ops_url}")
+    })?;
+    service.start_background();
+    let served = service.serve(None).await;
+    tracing::info!("stopped");
+    served
+}
+
+/// Warns of secrets and instances that will not work together.
+async fn warn_operator(service: &Service, settings: &Settings) -> anyhow::Result<()> {
+    let storage = &service.parts.storage;
     for message in secrets::unopenable_messages(&storage.secrets().sealed().await?.unopenable) {
         tracing::warn!("secrets: {message}");
     }
-    let urls = listeners.urls();
-    let presence = Presence::announce(&storage, &settings, &urls, &stop).await?;
-    let mut others = instances::running(&storage).await?;
-    others.retain(|instance| instance.id != presence.id());
-    for Finding { text, .. } in instances::compare_with(&others, &settings) {
+    for Finding { text, .. } in instances::compare_with(&instances::running(storage).await?, settings) {
         tracing::warn!("instances: {text}");
     }
-    let event_buffer = wiring::event_buffer(&settings);
-    let console = urls.public_console(&settings);
-    let connections = wiring::connections(&settings, &storage, &providers, &event_buffer, Some(console));
-    let webhooks = wiring::webhooks(&settings, &storage, &providers, event_buffer)?;
-    let api = wiring::api(&settings, &storage, &providers, &connections, &urls.api_url);
-    let routers = Routers::new(&settings, api.clone(), &storage, connections.clone(), metrics, &urls, None);
-    tracing::info!(api = urls.api_url, console = urls.console_url, ops = urls.ops_url, "ready");
-    output::print(args.format, &urls, |urls| {
-        let Urls { api_url, console_url, ops_url } = urls;
-        format!("Bellbird is running.\n\nAPI      {api_url}\nconsole  {console_url}\nops      {ops_url}")
-    })?;
-    let (evict, purge) = routers.evict_and_purge(api);
-    let background = background::start(storage.clone(), connections.clone(), webhooks, evict, purge, stop.clone());
-    listeners.serve(&settings, routers, stop).await;
-    background.await?;
-    connections.finish_tasks(background::TASK_GRACE).await;
-    let withdrawn = presence.withdraw().await;
-    storage.close().await;
-    drop(lock);
-    tracing::info!("stopped");
-    withdrawn
+    Ok(())
 }

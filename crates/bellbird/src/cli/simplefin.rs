@@ -84,10 +84,9 @@ async fn api_url(settings: &Settings, storage: &Storage) -> anyhow::Result<Strin
     if let Some(url) = &settings.api.public_url {
         return Ok(url.clone());
     }
-    let host = instances::host_name();
-    let here = instances::running(storage).await?.into_iter().find(|instance| instance.host == host);
+    let here = instances::on_this_machine(storage).await?;
     here.map(|instance| instance.api_url)
-        .or_else(|| service::api_url(settings))
+        .or_else(|| service::expected_url(&settings.api))
         .context("the token needs the URL of the API: set api.public_url, or start the service first")
 }
 

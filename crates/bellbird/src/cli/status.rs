@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bellbird_connections::job_kinds;
-use bellbird_storage::Storage;
+use bellbird_storage::{Instance, Storage};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::arguments::SettingArgs;
 use super::output::{self, ErrorView, JsonFlag};
 use crate::config::Settings;
-use crate::instances::{self, Instance, VERSION};
+use crate::instances::{self, VERSION};
 use crate::wiring;
 
 /// Show the running instances, and the settings file and database of this command.
@@ -78,7 +78,7 @@ struct JobsView {
 
 pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let settings = settings.load(None)?;
-    let sealer = wiring::sealer(&settings)?;
+    let key_ids = wiring::key_ids(&settings)?;
     let (database, read) = database(&settings).await;
     let (contents, error) = match read {
         Ok(contents) => (contents, None),
@@ -88,7 +88,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Re
     let view = StatusView {
         version: VERSION,
         settings_file: settings.file.clone(),
-        key_ids: sealer.iter().flat_map(|sealer| sealer.key_ids()).map(str::to_owned).collect(),
+        key_ids,
         providers: wiring::providers(&settings)?.iter().map(|provider| provider.name().to_string()).collect(),
         database,
         contents,

@@ -143,10 +143,10 @@ fn details(user: &User) -> String {
 
 pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
-    let mut storage = wiring::open_storage(&settings).await?;
+    let storage = wiring::open_storage(&settings).await?;
     if let UserCommand::Remove(_) = command {
         // It calls providers.
-        storage = wiring::require_restore_decision(storage).await?;
+        wiring::require_ready(&settings, &storage).await?;
     }
     let result = match command {
         UserCommand::Add(args) => add(&storage, &args).await,

@@ -27,7 +27,7 @@ impl ServiceAccess {
             return Err(format!("{KEY} is not set: make a key with `bellbird key create`, and set it to that"));
         };
         let key = ApiKey::parse(key.trim())
-            .map_err(|_| format!("{KEY} is no API key: copy the whole of it, bb_ and 38 letters and digits"))?;
+            .map_err(|_| format!("{KEY} is not a valid API key: paste all of it, bb_ and 38 letters and digits"))?;
         Ok(Self { url, key })
     }
 }

@@ -71,10 +71,10 @@ impl Sources {
     }
 }
 
-/// The values that the sources set. A later source overrides an earlier one.
-pub(super) struct Given<'a> {
+/// Reads the sources one after the other. A later source overrides an earlier one.
+pub(super) struct SourceReader<'a> {
     /// The names of all settings, such as `api.listen`.
-    known: &'a [String],
+    names: &'a [String],
     /// The names of those that may be in a file of their own.
     secrets: &'a [String],
     /// The last source that set a value, or named its file.
@@ -85,21 +85,21 @@ pub(super) struct Given<'a> {
     pub(super) errors: Vec<String>,
 }
 
-impl<'a> Given<'a> {
-    pub(super) fn collect(sources: &Sources, known: &'a [String], secrets: &'a [String]) -> Self {
+impl<'a> SourceReader<'a> {
+    pub(super) fn read(sources: &Sources, names: &'a [String], secrets: &'a [String]) -> Self {
         let (set_by, values) = (BTreeMap::new(), BTreeMap::new());
-        let mut given = Self { known, secrets, set_by, values, file: None, errors: Vec::new() };
-        if let Err(error) = given.add_file(sources.file.as_deref()) {
-            given.errors.push(error);
+        let mut reader = Self { names, secrets, set_by, values, file: None, errors: Vec::new() };
+        if let Err(error) = reader.add_file(sources.file.as_deref()) {
+            reader.errors.push(error);
         }
         for (name, value) in &sources.environment {
-            given.add_variable(name, value);
+            reader.add_variable(name, value);
         }
         for flag in &sources.flags {
             let value = (Raw::Text(flag.value.clone()), Origin::Flag(flag.name));
-            given.values.insert(flag.setting.to_owned(), value);
+            reader.values.insert(flag.setting.to_owned(), value);
         }
-        given
+        reader
     }
 
     fn add_file(&mut self, named: Option<&Path>) -> Result<(), String> {
@@ -136,7 +136,7 @@ impl<'a> Given<'a> {
         let rest = rest.to_ascii_lowercase();
         let Some((section, key)) = rest.split_once("__") else {
             // A container platform sets variables of this form by itself, so only the name of a setting is an error.
-            if let Some(name) = self.known.iter().find(|name| name.replacen('.', "_", 1) == rest) {
+            if let Some(name) = self.names.iter().find(|name| name.replacen('.', "_", 1) == rest) {
                 let right = name.replacen('.', "__", 1).to_ascii_uppercase();
                 self.errors.push(format!(
                     "unknown environment variable {variable}: {name} is {PREFIX}{right}, with two underscores"
@@ -159,8 +159,9 @@ impl<'a> Given<'a> {
         } else if let Some(name) = self.secret_of_file(section, key) {
             self.add_secret_file(name, &raw, origin);
         } else {
-            let (key, known) = (shortened(key), keys.join(", "));
-            self.errors.push(format!("unknown setting `{section}.{key}` in {origin}: section {section} has {known}"));
+            let (key, accepted) = (shortened(key), keys.join(", "));
+            self.errors
+                .push(format!("unknown setting `{section}.{key}` in {origin}: section {section} has {accepted}"));
         }
     }
 
@@ -203,8 +204,8 @@ impl<'a> Given<'a> {
 
     /// A key above all sections: it belongs into one that has a key of this name.
     fn outside_of_sections(&mut self, key: &str, origin: &Origin) {
-        let sections: Vec<_> = self.known.iter().filter_map(|name| name.split_once('.')).collect();
-        let having = sections.iter().filter(|(_, known)| *known == key).map(|(section, _)| format!("[{section}]"));
+        let sections: Vec<_> = self.names.iter().filter_map(|name| name.split_once('.')).collect();
+        let having = sections.iter().filter(|(_, name)| *name == key).map(|(section, _)| format!("[{section}]"));
         let having = having.collect::<Vec<_>>().join(" or ");
         if having.is_empty() {
             return self.unknown_section(key, origin);
@@ -213,14 +214,14 @@ impl<'a> Given<'a> {
     }
 
     fn unknown_section(&mut self, section: &str, origin: &Origin) {
-        let mut sections: Vec<_> = self.known.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
+        let mut sections: Vec<_> = self.names.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
         sections.dedup();
-        let (section, known) = (shortened(section), sections.join(", "));
-        self.errors.push(format!("unknown section `{section}` in {origin}: the sections are {known}"));
+        let (section, sections) = (shortened(section), sections.join(", "));
+        self.errors.push(format!("unknown section `{section}` in {origin}: the sections are {sections}"));
     }
 
     fn keys(&self, section: &str) -> impl Iterator<Item = &'a str> {
-        self.known.iter().filter_map(move |name| name.strip_prefix(section)?.strip_prefix('.'))
+        self.names.iter().filter_map(move |name| name.strip_prefix(section)?.strip_prefix('.'))
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Form, provider_url};
 use clap::ValueEnum;
 use secrecy::SecretString;
 
-use super::source::{Given, Origin, Raw, Sources, shortened};
+use super::source::{Origin, Raw, SourceReader, Sources, shortened};
 
 /// The form of an address to listen on, after "must be".
 pub const LISTEN_ADDRESS: &str = "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080";
@@ -28,7 +29,8 @@ enum Show {
 
 #[derive(Default)]
 pub(super) struct Values {
-    given: BTreeMap<String, (Raw, Origin)>,
+    /// Those that a source sets.
+    set: BTreeMap<String, (Raw, Origin)>,
     /// The settings file that was read.
     pub(super) file: Option<PathBuf>,
     /// The settings that were read, in order.
@@ -39,20 +41,36 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// `known` are the names of all settings, `secrets` those of settings that hold secrets.
-    pub(super) fn collect(sources: &Sources, known: &[String], secrets: &[String]) -> Self {
-        let given = Given::collect(sources, known, secrets);
-        Self { given: given.values, file: given.file, errors: given.errors, ..Self::default() }
+    /// `names` are those of all settings, `secrets` those of settings that hold secrets.
+    pub(super) fn collect(sources: &Sources, names: &[String], secrets: &[String]) -> Self {
+        let SourceReader { values, file, errors, .. } = SourceReader::read(sources, names, secrets);
+        Self { set: values, file, errors, ..Self::default() }
     }
 
     pub(super) fn origins(&self) -> BTreeMap<String, Origin> {
-        self.given.iter().map(|(name, (_, origin))| (name.clone(), origin.clone())).collect()
+        self.set.iter().map(|(name, (_, origin))| (name.clone(), origin.clone())).collect()
     }
 
     pub(super) fn number(&mut self, name: &str, default: u32, range: RangeInclusive<u32>) -> u32 {
+        self.bounded(name, range).unwrap_or(default)
+    }
+
+    fn bounded(&mut self, name: &str, range: RangeInclusive<u32>) -> Option<u32> {
         let accepted = format!("a whole number from {} to {}", range.start(), range.end());
         let parse = |raw: &Raw| raw.single().and_then(whole_number).filter(|number| range.contains(number));
-        self.read(name, Show::Value, &accepted, parse).unwrap_or(default)
+        self.read(name, Show::Value, &accepted, parse)
+    }
+
+    pub(super) fn seconds(&mut self, name: &str, default: Duration, range: RangeInclusive<u32>) -> Duration {
+        self.time(name, default, range, 1)
+    }
+
+    pub(super) fn days(&mut self, name: &str, default: Duration, range: RangeInclusive<u32>) -> Duration {
+        self.time(name, default, range, 86_400)
+    }
+
+    fn time(&mut self, name: &str, default: Duration, range: RangeInclusive<u32>, unit_seconds: u64) -> Duration {
+        self.bounded(name, range).map_or(default, |number| Duration::from_secs(u64::from(number) * unit_seconds))
     }
 
     pub(super) fn switch(&mut self, name: &str, default: bool) -> bool {
@@ -94,8 +112,8 @@ impl Values {
         self.read(name, Show::Value, accepted, parse_all).unwrap_or_default()
     }
 
-    /// Delays of attempts.
-    pub(super) fn seconds_list(&mut self, name: &str, default: &[u32]) -> Vec<u32> {
+    /// `None` if they are not set.
+    pub(super) fn attempt_delays(&mut self, name: &str) -> Option<Vec<Duration>> {
         const LONGEST: u32 = 30 * 86_400;
         // Bodies wait in memory for their first attempt, and not for longer.
         const LONGEST_FIRST: u32 = 30;
@@ -106,9 +124,10 @@ impl Values {
             let items = raw.items().filter(|items| (1..=20).contains(&items.len()))?;
             let longest = std::iter::once(LONGEST_FIRST).chain(std::iter::repeat(LONGEST));
             let seconds = |(item, longest)| whole_number(item).filter(|seconds| *seconds <= longest);
-            items.into_iter().zip(longest).map(seconds).collect()
+            let delays = items.into_iter().zip(longest).map(seconds);
+            delays.map(|seconds| Some(Duration::from_secs(seconds?.into()))).collect()
         };
-        self.read(name, Show::Value, &accepted, parse).unwrap_or_else(|| default.to_vec())
+        self.read(name, Show::Value, &accepted, parse)
     }
 
     /// An empty value leaves the setting unset.
@@ -160,7 +179,7 @@ impl Values {
         if show == Show::Nothing {
             self.secrets.push(name.to_owned());
         }
-        let (raw, origin) = self.given.get(name)?;
+        let (raw, origin) = self.set.get(name)?;
         let value = parse(raw);
         if value.is_none() {
             let shown = if show == Show::Value { format!(" is `{}`", shortened(&raw.shown())) } else { String::new() };

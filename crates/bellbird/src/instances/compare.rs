@@ -1,10 +1,8 @@
-//! Compares the running instances with each other and with a command's settings. Pure.
+//! Compares the keys and versions of the running instances with each other and with a command's. Pure.
 
-use std::collections::BTreeMap;
+use bellbird_storage::Instance;
 
-use serde_json::Value;
-
-use super::{Instance, VERSION};
+use super::VERSION;
 use crate::config::Settings;
 
 const COMMAND: &str = "this command";
@@ -17,14 +15,13 @@ pub struct Finding {
     pub text: String,
 }
 
-/// Finds what differs between the running instances, and between them and a command with these settings and master keys
-/// (the first one seals).
+/// Finds what differs between the running instances, and between them and a command with these master keys (the first
+/// one seals) and this public URL of the console.
 #[must_use]
-pub(super) fn compare(running: &[Instance], shared: &BTreeMap<String, Value>, key_ids: &[String]) -> Vec<Finding> {
+pub(super) fn compare(running: &[Instance], key_ids: &[String], console_url: Option<&str>) -> Vec<Finding> {
     let mut findings = different_keys(running, key_ids);
     findings.extend(different_versions(running));
-    findings.extend(different_settings(running, shared));
-    findings.extend(missing_public_url(running));
+    findings.extend(different_consoles(running, console_url));
     findings
 }
 
@@ -73,48 +70,19 @@ fn different_versions(running: &[Instance]) -> Option<Finding> {
     (!others.is_empty()).then_some(Finding { is_wrong: false, text })
 }
 
-/// A setting that an instance does not know, because it has another version, is not compared.
-fn different_settings(running: &[Instance], shared: &BTreeMap<String, Value>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (name, own) in shared {
-        let mut holders: Vec<(&Value, Vec<String>)> = vec![(own, vec![format!("in {COMMAND}")])];
-        for instance in running {
-            let Some(value) = instance.settings.get(name) else { continue };
-            match holders.iter_mut().find(|(known, _)| *known == value) {
-                Some((_, places)) => places.push(format!("on {instance}")),
-                None => holders.push((value, vec![format!("on {instance}")])),
-            }
-        }
-        if holders.len() > 1 {
-            let holders = holders.iter().map(|(value, places)| format!("{} {}", shown(value), places.join(", ")));
-            let text = format!(
-                "{name} differs: {}. Set it alike everywhere ({}), and restart the instances that change",
-                holders.collect::<Vec<_>>().join("; "),
-                Settings::variable(name)
-            );
-            findings.push(Finding { is_wrong: false, text });
-        }
-    }
-    findings
-}
-
-/// Without it, each instance sends browsers back to its own listener.
-fn missing_public_url(running: &[Instance]) -> Option<Finding> {
+/// Instances without a common URL send browsers back to their own listeners.
+fn different_consoles(running: &[Instance], console_url: Option<&str>) -> Option<Finding> {
     const NAME: &str = "console.public_url";
-    let is_missing = |instance: &Instance| instance.settings.get(NAME).is_some_and(Value::is_null);
-    (running.len() > 1 && running.iter().any(is_missing)).then(|| Finding {
+    let differs = running.iter().any(|instance| Some(instance.console_url.as_str()) != console_url);
+    (running.len() > 1 && differs).then(|| Finding {
         is_wrong: false,
         text: format!(
-            "{NAME} is not set, and {} instances run: each one sends browsers back to its own listener. Set {} to the \
-             URL of your proxy, and restart them",
+            "{NAME} is not the same everywhere, and {} instances run: each one sends browsers back to its own console. \
+             Set {} to the URL of your proxy, and restart them",
             running.len(),
             Settings::variable(NAME)
         ),
     })
-}
-
-fn shown(value: &Value) -> String {
-    if value.is_null() { "not set".to_owned() } else { value.to_string() }
 }
 
 #[cfg(test)]
@@ -124,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    fn instance(host: &str, key_ids: &[&str], settings: &[(&str, Value)]) -> Instance {
+    fn instance(host: &str, key_ids: &[&str]) -> Instance {
         Instance {
             id: Uuid::nil(),
             version: VERSION.to_owned(),
@@ -132,23 +100,23 @@ mod tests {
             console_url: "http://127.0.0.1:8081".to_owned(),
             api_url: "http://127.0.0.1:8080".to_owned(),
             key_ids: key_ids.iter().map(|id| (*id).to_owned()).collect(),
+            allow_loopback: false,
             started_at: Timestamp::UNIX_EPOCH,
             last_seen_at: Timestamp::UNIX_EPOCH,
-            settings: settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
         }
     }
 
     /// The hosts that cannot open a key, and whether all is well otherwise.
     fn key_findings(running: &[Instance], own: &[&str]) -> Vec<(bool, String)> {
         let own: Vec<_> = own.iter().map(|id| (*id).to_owned()).collect();
-        let findings = compare(running, &BTreeMap::new(), &own).into_iter();
+        let findings = compare(running, &own, Some("http://127.0.0.1:8081")).into_iter();
         findings.map(|finding| (finding.is_wrong, finding.text[..19].to_owned())).collect()
     }
 
     #[test]
     fn every_sealing_key_must_open_everywhere() {
         let (old, both, new) = (["2026"].as_slice(), ["2026", "2027"].as_slice(), ["2027", "2026"].as_slice());
-        let on = |host, keys| instance(host, keys, &[]);
+        let on = |host, keys| instance(host, keys);
         let found = |is_wrong, text: &str| (is_wrong, text.to_owned());
         for (running, own, expected) in [
             (vec![on("web-1", old), on("web-2", old)], old, vec![]),
@@ -163,15 +131,16 @@ mod tests {
     }
 
     #[test]
-    fn unknown_setting_is_not_compared() {
-        let own = BTreeMap::from([("sync.enabled".to_owned(), Value::Bool(true)), ("new.one".to_owned(), Value::Null)]);
-        let older =
-            instance("web-1", &["main"], &[("sync.enabled", Value::Bool(true)), ("old.one", Value::Bool(true))]);
-        assert_eq!(compare(&[older], &own, &[]), []);
-        let other = instance("web-1", &["main"], &[("sync.enabled", Value::Bool(false))]);
-        let findings = compare(&[other], &own, &[]);
-        assert!(findings.len() == 1 && !findings[0].is_wrong, "{findings:?}");
-        let text = "sync.enabled differs: true in this command; false on web-1 (http://127.0.0.1:8080). Set it alike";
-        assert!(findings[0].text.starts_with(text), "{findings:?}");
+    fn several_instances_need_one_console_url() {
+        let (one, other) = (instance("web-1", &["main"]), instance("web-2", &["main"]));
+        let elsewhere = Instance { console_url: "https://bellbird.example".to_owned(), ..other.clone() };
+        for (running, own, count) in [
+            (vec![one.clone()], None, 0),
+            (vec![one.clone(), other.clone()], None, 1),
+            (vec![one.clone(), other], Some("http://127.0.0.1:8081"), 0),
+            (vec![one, elsewhere], Some("https://bellbird.example"), 1),
+        ] {
+            assert_eq!(compare(&running, &[], own).len(), count, "{running:?} {own:?}");
+        }
     }
 }

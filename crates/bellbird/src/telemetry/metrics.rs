@@ -41,7 +41,7 @@ use Kind::{Counter, Gauge, Histogram};
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = &[
     metric(Counter, "bellbird_requests_total", &["route", "status"], "Requests, by route and class of status."),
-    metric(Histogram, "bellbird_request_seconds", &["route"], "Time until the answer began."),
+    metric(Histogram, "bellbird_request_seconds", &["route"], "Time until the response began."),
     metric(Counter, "bellbird_exports_total", &["route", "end"], "Files that began to be sent, by how they ended."),
     metric(Counter, "bellbird_provider_calls_total", &["provider", "operation", "outcome"],
         "Calls to providers, retries included."),

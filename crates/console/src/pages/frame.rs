@@ -5,7 +5,7 @@ use http::Uri;
 use super::names::sanitized;
 use crate::assets::{LOGO, STYLE};
 use crate::local::is_loopback_host;
-use crate::settings::ConsoleSettings;
+use crate::settings::{ConsoleSettings, Site};
 
 /// Paths are below the path of the console's public URL, which a proxy may have added.
 #[derive(Default)]
@@ -22,8 +22,8 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    pub(crate) fn new(settings: &ConsoleSettings) -> Self {
-        let url = settings.console_url.parse::<Uri>().ok();
+    pub(crate) fn new(settings: &ConsoleSettings, site: &Site) -> Self {
+        let url = site.console_url.parse::<Uri>().ok();
         let root = url.as_ref().map_or_else(String::new, |url| url.path().trim_end_matches('/').to_owned());
         let is_http = url.as_ref().and_then(Uri::scheme_str) == Some("http");
         Self {
@@ -31,7 +31,7 @@ impl Frame {
             logo: format!("{root}{}", LOGO.path()),
             root,
             operator: settings.operator_name.as_deref().map(sanitized),
-            offers_new_link: settings.demo.is_some(),
+            offers_new_link: site.demo.is_some(),
             is_on_loopback: is_http && url.as_ref().and_then(Uri::host).is_some_and(is_loopback_host),
         }
     }

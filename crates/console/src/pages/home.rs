@@ -4,24 +4,24 @@
 use askama::Template;
 
 use super::frame::Frame;
-use crate::settings::{ConsoleSettings, Demo};
+use crate::settings::{Demo, Site};
 
 #[derive(Template)]
 #[template(path = "home.html")]
 pub(crate) struct Home<'a> {
     pub(crate) frame: &'a Frame,
-    pub(crate) settings: &'a ConsoleSettings,
+    pub(crate) site: &'a Site,
     /// Whether the browser is on this machine.
     pub(crate) is_local: bool,
 }
 
 impl Home<'_> {
     fn console_url(&self) -> &str {
-        self.settings.console_url.trim_end_matches('/')
+        self.site.console_url.trim_end_matches('/')
     }
 
     fn api_url(&self) -> &str {
-        self.settings.api_url.trim_end_matches('/')
+        self.site.api_url.trim_end_matches('/')
     }
 
     fn key_command(&self, demo: &Demo) -> String {

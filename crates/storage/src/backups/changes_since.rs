@@ -3,12 +3,13 @@
 //! revoked.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use bellbird_domain::{ConnectionId, EndpointId, EndpointStatus, KeyId, Plan, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::db::{Row, params, statements};
+use crate::db::{ReadRow, Row, Sql, params, statements};
 use crate::error::{Result, StorageError};
 use crate::jobs::{JobKey, job_kinds};
 use crate::{Backups, UserChange};
@@ -35,19 +36,16 @@ statements! {
     REVOKE_ALL = "UPDATE api_keys SET revoked_at = $1 WHERE revoked_at IS NULL";
 }
 
-#[derive(Debug)]
 struct KeyState {
     expires_at: Option<Timestamp>,
     revoked_at: Option<Timestamp>,
 }
 
-#[derive(Debug)]
 struct ConnectionState {
     user: UserId,
     is_hidden: bool,
 }
 
-#[derive(Debug)]
 struct EndpointState {
     user: UserId,
     status: EndpointStatus,
@@ -57,8 +55,7 @@ struct EndpointState {
     event_types: String,
 }
 
-/// Who may do what, at one time. `Debug` shows no secret.
-#[derive(Debug)]
+/// Who may do what, at one time.
 pub struct PresentState {
     users: HashMap<UserId, Plan>,
     keys: HashMap<KeyId, KeyState>,
@@ -116,12 +113,6 @@ impl Backups<'_> {
     }
 
     async fn present_state(self) -> Result<PresentState> {
-        let users = self.0.db.all(LIST_USERS, params![], |row| Ok((row.id(0)?, row.word(1, "a plan")?))).await?;
-        let key =
-            |row: &Row<'_>| Ok((row.id(0)?, KeyState { expires_at: row.opt_time(1)?, revoked_at: row.opt_time(2)? }));
-        let connection = |row: &Row<'_>| {
-            Ok((row.id(0)?, ConnectionState { user: row.id(1)?, is_hidden: row.text(2)? == "deleting" }))
-        };
         let endpoint = |row: &Row<'_>| {
             let state = EndpointState {
                 user: row.id(1)?,
@@ -132,15 +123,24 @@ impl Backups<'_> {
             };
             Ok((row.id(0)?, state))
         };
+        let key =
+            |row: &Row<'_>| Ok((row.id(0)?, KeyState { expires_at: row.opt_time(1)?, revoked_at: row.opt_time(2)? }));
+        let connection = |row: &Row<'_>| {
+            Ok((row.id(0)?, ConnectionState { user: row.id(1)?, is_hidden: row.text(2)? == "deleting" }))
+        };
         let provider_user =
             |row: &Row<'_>| Ok(((row.id(0)?, row.text(1)?.to_owned()), row.opt_text(2)?.map(str::to_owned)));
         Ok(PresentState {
-            users: users.into_iter().collect(),
-            keys: self.0.db.all(LIST_KEYS, params![], key).await?.into_iter().collect(),
-            connections: self.0.db.all(LIST_CONNECTIONS, params![], connection).await?.into_iter().collect(),
-            endpoints: self.0.db.all(LIST_ENDPOINTS, params![], endpoint).await?.into_iter().collect(),
-            provider_users: self.0.db.all(LIST_PROVIDER_USERS, params![], provider_user).await?.into_iter().collect(),
+            users: self.list(LIST_USERS, |row| Ok((row.id(0)?, row.word(1, "a plan")?))).await?,
+            keys: self.list(LIST_KEYS, key).await?,
+            connections: self.list(LIST_CONNECTIONS, connection).await?,
+            endpoints: self.list(LIST_ENDPOINTS, endpoint).await?,
+            provider_users: self.list(LIST_PROVIDER_USERS, provider_user).await?,
         })
+    }
+
+    async fn list<K: Eq + Hash, V>(self, sql: Sql, read: ReadRow<(K, V)>) -> Result<HashMap<K, V>> {
+        Ok(self.0.db.all(sql, params![], read).await?.into_iter().collect())
     }
 
     /// Revokes and removes in this restored database what was revoked and removed in the previous one. Idempotent, so
@@ -148,42 +148,35 @@ impl Backups<'_> {
     /// already, or a removal that had begun continues.
     pub async fn carry_over(self, previous: &PresentState, now: Timestamp) -> Result<(CarriedOver, LostSince)> {
         let restored = self.present_state().await?;
-        let lost = lost(&restored, previous);
         let mut done = CarriedOver::default();
-        for (id, connection) in &restored.connections {
-            match previous.connections.get(id) {
-                None => {
-                    self.remove_locally(connection.user, *id, now).await?;
-                    done.connections_removed += 1;
-                }
-                Some(present) if present.is_hidden && !connection.is_hidden => {
-                    // Without a lease, so the removal is due at once.
-                    self.0.removals().begin(connection.user, *id, now, now).await?;
-                    done.removals_continued += 1;
-                }
-                Some(_) => {}
+        for (id, connection) in missing(&restored.connections, &previous.connections) {
+            self.remove_locally(connection.user, *id, now).await?;
+            done.connections_removed += 1;
+        }
+        for (id, connection, present) in common(&restored.connections, &previous.connections) {
+            if present.is_hidden && !connection.is_hidden {
+                // Without a lease, so the removal is due at once.
+                self.0.removals().begin(connection.user, *id, now, now).await?;
+                done.removals_continued += 1;
             }
         }
-        self.carry_over_registrations(&restored, previous, &mut done).await?;
-        self.carry_over_endpoints(&restored, previous, now, &mut done).await?;
-        self.carry_over_users(&restored, previous, &mut done).await?;
-        self.carry_over_keys(&restored, previous, now, &mut done).await?;
-        Ok((done, lost))
-    }
-
-    async fn carry_over_registrations(
-        self,
-        restored: &PresentState,
-        previous: &PresentState,
-        done: &mut CarriedOver,
-    ) -> Result<()> {
         for (key @ (user, provider), digest) in &restored.provider_users {
             if previous.provider_users.get(key) != Some(digest) {
                 self.0.provider_users().delete(*user, provider).await?;
                 done.registrations_removed += 1;
             }
         }
-        Ok(())
+        self.carry_over_endpoints(&restored, previous, now, &mut done).await?;
+        for (id, _) in missing(&restored.users, &previous.users) {
+            self.0.users().delete(*id).await?;
+            done.users_removed += 1;
+        }
+        for (id, _, present) in common(&restored.users, &previous.users).filter(|(_, plan, present)| plan != present) {
+            self.0.users().update(*id, &UserChange { plan: Some(*present), ..UserChange::default() }).await?;
+            done.plans_changed += 1;
+        }
+        self.carry_over_keys(&restored, previous, now, &mut done).await?;
+        Ok((done, lost(&restored, previous)))
     }
 
     async fn carry_over_endpoints(
@@ -193,12 +186,11 @@ impl Backups<'_> {
         now: Timestamp,
         done: &mut CarriedOver,
     ) -> Result<()> {
-        for (id, endpoint) in &restored.endpoints {
-            let Some(present) = previous.endpoints.get(id) else {
-                self.0.endpoints().delete(endpoint.user, *id).await?;
-                done.endpoints_removed += 1;
-                continue;
-            };
+        for (id, endpoint) in missing(&restored.endpoints, &previous.endpoints) {
+            self.0.endpoints().delete(endpoint.user, *id).await?;
+            done.endpoints_removed += 1;
+        }
+        for (id, endpoint, present) in common(&restored.endpoints, &previous.endpoints) {
             if (&present.url, &present.event_types) != (&endpoint.url, &endpoint.event_types) {
                 let values = params![endpoint.user, *id, present.url.as_str(), present.event_types.as_str()];
                 self.0.db.run(CHANGE_ENDPOINT, values).await?;
@@ -213,28 +205,6 @@ impl Backups<'_> {
         Ok(())
     }
 
-    async fn carry_over_users(
-        self,
-        restored: &PresentState,
-        previous: &PresentState,
-        done: &mut CarriedOver,
-    ) -> Result<()> {
-        for (id, plan) in &restored.users {
-            match previous.users.get(id) {
-                None => {
-                    self.0.users().delete(*id).await?;
-                    done.users_removed += 1;
-                }
-                Some(present) if present != plan => {
-                    self.0.users().update(*id, &UserChange { plan: Some(*present), ..UserChange::default() }).await?;
-                    done.plans_changed += 1;
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(())
-    }
-
     async fn carry_over_keys(
         self,
         restored: &PresentState,
@@ -243,15 +213,15 @@ impl Backups<'_> {
         done: &mut CarriedOver,
     ) -> Result<()> {
         for (id, key) in restored.keys.iter().filter(|(_, key)| key.revoked_at.is_none()) {
-            let revoked_at = previous.keys.get(id).map_or(Some(now), |present| present.revoked_at);
-            if let Some(revoked_at) = revoked_at {
+            let present = previous.keys.get(id);
+            if let Some(revoked_at) = present.map_or(Some(now), |present| present.revoked_at) {
                 match self.0.keys().revoke(*id, revoked_at).await {
                     Ok(_) => done.keys_revoked += 1,
                     // Deleted with its user.
                     Err(StorageError::NotFound(_)) => {}
                     Err(error) => return Err(error),
                 }
-            } else if let Some(expires_at) = previous.keys.get(id).and_then(|present| present.expires_at)
+            } else if let Some(expires_at) = present.and_then(|present| present.expires_at)
                 && key.expires_at.is_none_or(|at| expires_at < at)
             {
                 self.0.keys().expire(*id, expires_at).await?;
@@ -285,15 +255,25 @@ impl Backups<'_> {
 }
 
 fn lost(restored: &PresentState, previous: &PresentState) -> LostSince {
-    let users = previous.users.keys().filter(|id| !restored.users.contains_key(id));
-    let keys = previous.keys.iter().filter(|(id, key)| !restored.keys.contains_key(id) && key.revoked_at.is_none());
-    // Also those that are being removed: their consent is not withdrawn yet.
-    let connections = previous.connections.keys().filter(|id| !restored.connections.contains_key(id));
-    let endpoints = previous.endpoints.keys().filter(|id| !restored.endpoints.contains_key(id));
+    let keys = missing(&previous.keys, &restored.keys).filter(|(_, key)| key.revoked_at.is_none());
     LostSince {
-        users: users.count() as u64,
+        users: missing(&previous.users, &restored.users).count() as u64,
         keys: keys.count() as u64,
-        connections: connections.count() as u64,
-        endpoints: endpoints.count() as u64,
+        // Also those that are being removed: their consent is not withdrawn yet.
+        connections: missing(&previous.connections, &restored.connections).count() as u64,
+        endpoints: missing(&previous.endpoints, &restored.endpoints).count() as u64,
     }
+}
+
+/// What `other` lacks.
+fn missing<'a, K: Eq + Hash, V>(all: &'a HashMap<K, V>, other: &HashMap<K, V>) -> impl Iterator<Item = (&'a K, &'a V)> {
+    all.iter().filter(|(key, _)| !other.contains_key(key))
+}
+
+/// What both have, with the value of each.
+fn common<'a, K: Eq + Hash, V>(
+    one: &'a HashMap<K, V>,
+    other: &'a HashMap<K, V>,
+) -> impl Iterator<Item = (&'a K, &'a V, &'a V)> {
+    one.iter().filter_map(|(key, value)| Some((key, value, other.get(key)?)))
 }

@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 
-use crate::db::{params, statements};
+use crate::db::{Param, Sql, params, statements};
 use crate::error::Result;
 use crate::{Backups, StorageError};
 
@@ -47,24 +47,15 @@ impl Backups<'_> {
 
     /// Ends the wait for a decision. Link URLs and setup tokens of the backup never work again.
     pub async fn set_restore_decided(self) -> Result<()> {
-        self.write_origin(true).await
+        let statements: [(Sql, &[Param<'_>]); 4] =
+            [(DELETE_ORIGIN, &[]), (INSERT_ORIGINAL, &[]), (DELETE_LINKS, &[]), (DELETE_UNCLAIMED_TOKENS, &[])];
+        self.0.db.batch(&statements).await.map(|_| ())
     }
 
     /// Makes the database wait for a decision.
     pub(crate) async fn set_copy(self) -> Result<()> {
-        self.write_origin(false).await
-    }
-
-    async fn write_origin(self, is_original: bool) -> Result<()> {
-        let insert = if is_original { INSERT_ORIGINAL } else { INSERT_COPY };
-        let mut tx = self.0.db.begin().await?;
-        tx.run(DELETE_ORIGIN, params![]).await?;
-        tx.run(insert, params![]).await?;
-        if is_original {
-            tx.run(DELETE_LINKS, params![]).await?;
-            tx.run(DELETE_UNCLAIMED_TOKENS, params![]).await?;
-        }
-        tx.commit().await
+        let statements: [(Sql, &[Param<'_>]); 2] = [(DELETE_ORIGIN, &[]), (INSERT_COPY, &[])];
+        self.0.db.batch(&statements).await.map(|_| ())
     }
 
     /// When the database was first created. Its backups have the same time.

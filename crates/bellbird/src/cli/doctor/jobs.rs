@@ -83,7 +83,7 @@ async fn check_jobs(checks: &mut Checks, settings: &Settings, storage: &Storage)
 
 async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Storage) {
     const NAME: &str = "webhooks";
-    if settings.webhooks.allow_loopback {
+    if settings.webhooks.rules.allow_loopback {
         let detail = "webhooks.allow_loopback is true: for development only, because endpoints can reach this machine";
         checks.add(NAME, Verdict::Note, detail);
     }

@@ -32,11 +32,11 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
     };
     let count = settings.origins.len();
     checks.add(NAME, Verdict::Ok, format!("{source}; {count} set, all others at their defaults"));
-    let (deadline, timeout) = (settings.reads.deadline_seconds, settings.reads.provider_timeout_seconds);
+    let (deadline, timeout) = (settings.reads.deadline.as_secs(), settings.provider_timeout.as_secs());
     if deadline < timeout {
         let detail = format!(
             "reads.deadline_seconds ({deadline}) is below reads.provider_timeout_seconds ({timeout}): requests end \
-             before a slow provider answers"
+             before a slow provider responds"
         );
         checks.add(NAME, Verdict::Note, detail);
     }

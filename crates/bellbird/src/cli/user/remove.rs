@@ -10,7 +10,7 @@ use super::super::output::{self, JsonFlag};
 use super::super::removal::{RemovalArgs, dry_run_text};
 use super::UserRef;
 use crate::config::Settings;
-use crate::wiring;
+use crate::wiring::Wiring;
 
 /// Remove a user with all API keys and webhook endpoints. Remove the user's connections first.
 ///
@@ -91,8 +91,7 @@ fn describe(plan: &PlannedRemoval<'_>) -> String {
 }
 
 async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs, user: &User) -> anyhow::Result<()> {
-    let providers = wiring::providers(settings)?;
-    let connections = wiring::connections(settings, storage, &providers, &wiring::event_buffer(settings), None);
+    let connections = Wiring::new(settings, storage)?.connections(None);
     let unregistered = connections.links().unregister_provider_users(user.id, args.local_only).await;
     unregistered.with_context(|| {
         format!(

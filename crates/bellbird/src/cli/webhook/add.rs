@@ -18,7 +18,6 @@ use super::super::output::{self, JsonFlag};
 use super::super::user::find_user;
 use super::{advice, names, warn_of_rejections};
 use crate::config::Settings;
-use crate::wiring;
 
 /// Endpoints per user: docs/contract.md#webhook-endpoints.
 const ENDPOINTS_MAX: u32 = 20;
@@ -111,7 +110,7 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
 
 /// Checks the URL of an endpoint, and returns its normal form. Also returns why its host name does not resolve now.
 pub(super) async fn checked_url(settings: &Settings, url: &str) -> anyhow::Result<(String, Option<ResolveError>)> {
-    let rules = wiring::endpoint_rules(settings);
+    let rules = settings.webhooks.rules;
     let url = check_url(url, rules).map_err(|error| anyhow::Error::msg(advice::explain(error, url)))?;
     // Only a loopback address, where allowed, has no host name.
     let resolve_error = match url.domain() {

@@ -1,12 +1,11 @@
 //! Says why an endpoint gets no events, or will get none, and what to do.
 
 use bellbird_domain::{EndpointId, EndpointStatus, UserId};
-use bellbird_storage::{Endpoint, Storage};
+use bellbird_storage::{Endpoint, Instance, Storage};
 use bellbird_webhooks::target::{Rules, TargetError, check_url};
-use serde_json::Value;
 
 use crate::config::Settings;
-use crate::instances::{self, Instance};
+use crate::instances;
 
 /// The development setting that allows addresses of this machine.
 const SETTING: &str = "webhooks.allow_loopback";
@@ -35,7 +34,7 @@ pub(super) fn rejections(running: &[Instance], id: EndpointId, url: &str) -> Vec
     if check_url(url, Rules::default()).is_ok() || check_url(url, Rules { allow_loopback: true }).is_err() {
         return Vec::new();
     }
-    let strict = running.iter().filter(|instance| instance.settings.get(SETTING) == Some(&Value::Bool(false)));
+    let strict = running.iter().filter(|instance| !instance.allow_loopback);
     let warning = |instance| {
         format!(
             "warning: {instance} runs without {SETTING}, so it rejects this address and disables the endpoint. \

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::output::{self, ErrorView};
 use super::{EndpointArgs, endpoint_not_found, find, warn_of_rejections};
 use crate::config::Settings;
-use crate::wiring;
+use crate::wiring::Wiring;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -54,8 +54,7 @@ impl PingView {
 
 pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &EndpointArgs) -> anyhow::Result<ExitCode> {
     let endpoint = find(storage, args.id).await?;
-    let providers = wiring::providers(settings)?;
-    let webhooks = wiring::webhooks(settings, storage, &providers, wiring::event_buffer(settings))?;
+    let webhooks = Wiring::new(settings, storage)?.webhooks()?;
     let pinged = match webhooks.ping(&endpoint).await {
         Err(PingError::NotFound) => return Err(endpoint_not_found(args.id)),
         other => other?,

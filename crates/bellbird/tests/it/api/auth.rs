@@ -107,7 +107,11 @@ async fn unknown_path_is_404_and_method_is_405() {
 
 fn limited() -> Setup {
     let mut setup = Setup::default();
-    (setup.access.metadata_per_minute, setup.access.balances_per_minute, setup.access.live_per_minute) = (5, 3, 2);
+    (
+        setup.settings.access.metadata_per_minute,
+        setup.settings.access.balances_per_minute,
+        setup.settings.access.live_per_minute,
+    ) = (5, 3, 2);
     setup
 }
 
@@ -162,8 +166,8 @@ async fn checks_run_limit_then_plan_then_parameters() {
 #[tokio::test]
 async fn concurrent_live_requests_are_bounded() {
     let mut setup = Setup::default();
-    setup.access.live_in_flight = 4;
-    setup.access.live_per_minute = 30;
+    setup.settings.access.live_in_flight = 4;
+    setup.settings.access.live_per_minute = 30;
     let app = App::start(setup).await;
     let connection = app.olivia.connections[0].id;
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 700})).await;
@@ -187,8 +191,8 @@ async fn concurrent_live_requests_are_bounded() {
 #[tokio::test]
 async fn failed_auth_limit_spares_known_keys() {
     let mut setup = Setup::default();
-    setup.access.failed_auth_per_minute = 3;
-    setup.access.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+    setup.settings.access.failed_auth_per_minute = 3;
+    setup.settings.access.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
     let app = App::start(setup).await;
     assert_eq!(app.get("/v1/accounts").await.status, 200, "known from here on");
     for _ in 0..3 {
@@ -215,8 +219,8 @@ fn made_up_key(number: u32) -> String {
 #[tokio::test]
 async fn made_up_keys_do_not_reach_the_database() {
     let mut setup = Setup::default();
-    setup.access.failed_auth_per_minute = 3;
-    setup.access.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+    setup.settings.access.failed_auth_per_minute = 3;
+    setup.settings.access.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
     let app = App::start(setup).await;
     let path = "/v1/accounts";
     assert_eq!(app.get(path).await.status, 200, "the key is known from here on");
@@ -238,7 +242,7 @@ async fn made_up_keys_do_not_reach_the_database() {
 #[tokio::test]
 async fn revoked_key_is_not_known_any_more() {
     let mut setup = Setup::default();
-    setup.access.failed_auth_per_minute = 1;
+    setup.settings.access.failed_auth_per_minute = 1;
     let app = App::start(setup).await;
     let path = "/v1/accounts";
     assert_eq!(app.get(path).await.status, 200);
@@ -314,7 +318,7 @@ async fn cors_is_off_unless_configured() {
     app.send(preflight(&app)).await.error(401);
 
     let mut setup = Setup::default();
-    setup.access.cors_origins = vec!["https://app.example".to_owned()];
+    setup.settings.access.cors_origins = vec!["https://app.example".to_owned()];
     let app = App::start(setup).await;
     assert_eq!(app.send(request(&app)).await.header("access-control-allow-origin"), Some("https://app.example"));
     let allowed = app.send(preflight(&app)).await;

@@ -81,7 +81,7 @@ async fn cache_key_ignores_account_order() {
 #[tokio::test]
 async fn zero_cache_time_disables_the_cache() {
     let mut setup = Setup::default();
-    setup.api.balances_cache = std::time::Duration::ZERO;
+    setup.settings.caches.balances_cache = std::time::Duration::ZERO;
     let app = App::start(setup).await;
     let ids = ids(&app).await;
     for _ in 0..2 {
@@ -137,7 +137,7 @@ async fn invalid_parameters_are_rejected() {
 
 #[tokio::test]
 async fn a_failing_connection_is_confined_to_its_accounts() {
-    let app = App::start(Setup { call_timeout: std::time::Duration::from_secs(2), ..Setup::default() }).await;
+    let app = App::start(Setup::with(|settings| settings.provider_timeout = std::time::Duration::from_secs(2))).await;
     let [first, second] = [app.olivia.connections[0].id, app.olivia.connections[1].id];
     let of = |connection| app.storage.accounts().list_of_connection(app.olivia.user.id, connection);
     let broken: Vec<String> = of(first).await.unwrap().iter().map(|account| account.id.to_string()).collect();

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use bellbird_domain::ConnectionStatus;
-use bellbird_reads::Limits;
 use bellbird_storage::{JobKey, job_kinds};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,11 +11,10 @@ use crate::support::harness::{App, Setup, assert_reconnect};
 
 /// Short timeouts for providers that never answer.
 fn short_timeouts() -> Setup {
-    Setup {
-        limits: Limits { deadline: Duration::from_secs(3), row_cap: 5_000 },
-        call_timeout: Duration::from_millis(700),
-        ..Setup::default()
-    }
+    Setup::with(|settings| {
+        settings.reads.deadline = Duration::from_secs(3);
+        settings.provider_timeout = Duration::from_millis(700);
+    })
 }
 
 /// Every way in which the sandbox can break an answer.
@@ -196,13 +194,11 @@ async fn empty_account_is_not_lost_consent() {
 
 #[tokio::test]
 async fn slow_provider_is_cut_off_at_the_deadline() {
-    let setup = Setup {
-        rows: 12_000,
-        limits: Limits { deadline: Duration::from_secs(2), row_cap: 5_000 },
-        call_timeout: Duration::from_secs(2),
-        ..Setup::default()
-    };
-    let app = App::start(setup).await;
+    let setup = Setup::with(|settings| {
+        settings.reads.deadline = Duration::from_secs(2);
+        settings.provider_timeout = Duration::from_secs(2);
+    });
+    let app = App::start(Setup { rows: 12_000, ..setup }).await;
     let (account, _) = app.busiest().await;
     let path = |offset: u32| {
         format!(

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use bellbird_connections::SyncSettings;
 use bellbird_domain::{Connection, Plan};
 use jiff::SignedDuration;
 use reqwest::Method;
@@ -19,7 +18,7 @@ const REQUESTS: u32 = 300;
 
 async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
     let mut setup = Setup::default();
-    setup.access.provider_calls_per_minute = calls_per_minute;
+    setup.settings.access.provider_calls_per_minute = calls_per_minute;
     let app = App::start(setup).await;
     let credentials = app.credentials_of(PROVIDER);
     let greedy = app.add_person("mia@example.com", Plan::Professional, &[&credentials[0]]).await;
@@ -77,8 +76,7 @@ async fn requests_leave_the_last_calls_to_jobs() {
 
 #[tokio::test]
 async fn hanging_provider_stops_no_sync_elsewhere() {
-    let syncing = SyncSettings { enabled: true, ..SyncSettings::default() };
-    let app = App::start(Setup { syncing, ..Setup::default() }).await;
+    let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
     let elsewhere = app.person_at(PROVIDER).await;
     let credentials = app.credentials_of("fiskil");
     app.add_person("ava@example.com", Plan::Professional, &[&credentials[3]]).await;
@@ -99,8 +97,7 @@ async fn hanging_provider_stops_no_sync_elsewhere() {
 
 #[tokio::test]
 async fn provider_that_hangs_is_rejected_fast() {
-    let call_timeout = Duration::from_millis(100);
-    let app = App::start(Setup { call_timeout, ..Setup::default() }).await;
+    let app = App::start(Setup::with(|settings| settings.provider_timeout = Duration::from_millis(100))).await;
     let connection = app.olivia.connections[0].id;
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 600_000})).await;
     let path = |limit: u32| format!("/v1/transactions?connectionId={connection}&limit={limit}");

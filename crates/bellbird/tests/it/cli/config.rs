@@ -2,10 +2,12 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
+use std::time::Duration;
 
 use bellbird::config::{Flag, LogLevel, Origin, Settings, Sources};
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Declaration, Form, Setting};
+use bellbird_webhooks::delivery::schedule::Schedule;
 use secrecy::ExposeSecret as _;
 
 fn from_file(text: &str) -> Sources {
@@ -30,27 +32,35 @@ fn error_of(sources: &Sources) -> String {
     }
 }
 
+fn seconds(number: u64) -> Duration {
+    Duration::from_secs(number)
+}
+
+fn schedule(delays: &[u64]) -> Schedule {
+    Schedule::new(delays.iter().copied().map(seconds).collect())
+}
+
 #[test]
 fn nothing_set_gives_the_documented_defaults() {
     let settings = Settings::load(&from_file("")).unwrap();
     assert_eq!((settings.database.url.expose_secret(), settings.database.pool_size), ("sqlite:bellbird.db", 16));
     assert_eq!(settings.api.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(settings.console.listen.to_string(), "127.0.0.1:8081");
-    assert_eq!(settings.ops.listen.to_string(), "127.0.0.1:9090");
-    assert_eq!((settings.reads.deadline_seconds, settings.reads.row_cap), (25, 5000));
-    assert_eq!((settings.reads.provider_timeout_seconds, settings.cache.balances_seconds), (20, 300));
-    assert_eq!((settings.cache.holdings_seconds, settings.cache.trades_seconds), (600, 600));
-    let limits = &settings.limits;
+    assert_eq!(settings.ops_listen.to_string(), "127.0.0.1:9090");
+    assert_eq!((settings.reads.deadline, settings.reads.row_cap), (seconds(25), 5000));
+    assert_eq!((settings.provider_timeout, settings.caches.balances_cache), (seconds(20), seconds(300)));
+    assert_eq!((settings.caches.holdings_cache, settings.caches.trades_cache), (seconds(600), seconds(600)));
+    let limits = &settings.access;
     assert_eq!((limits.metadata_per_minute, limits.balances_per_minute, limits.live_per_minute), (60, 30, 30));
     assert_eq!((limits.live_in_flight, limits.failed_auth_per_minute), (4, 60));
     assert_eq!(limits.provider_calls_per_minute, 300);
     let sync = &settings.sync;
-    assert_eq!((sync.enabled, sync.interval_seconds, sync.announce_first), (true, 21_600, true));
-    assert_eq!((sync.overlap_days, sync.first_days), (7, 30));
+    assert_eq!((sync.enabled, sync.interval, sync.announce_first), (true, seconds(21_600), true));
+    assert_eq!((sync.overlap, sync.first), (seconds(7 * 86_400), seconds(30 * 86_400)));
     let webhooks = &settings.webhooks;
-    assert_eq!((webhooks.allow_loopback, webhooks.timeout_seconds, webhooks.chunk_rows), (false, 15, 500));
-    assert_eq!(webhooks.attempt_delays_seconds, [0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]);
-    assert!(settings.api.trusted_proxies.is_empty() && settings.api.cors_origins.is_empty());
+    assert_eq!((webhooks.rules.allow_loopback, webhooks.timeout, webhooks.chunk_rows), (false, seconds(15), 500));
+    assert_eq!(webhooks.schedule, schedule(&[0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]));
+    assert!(settings.access.trusted_proxies.is_empty() && settings.access.cors_origins.is_empty());
     assert!(settings.origins.is_empty());
 }
 
@@ -62,7 +72,7 @@ fn flag_beats_variable_beats_file() {
     sources.flags.push(Flag { name: "--log-level", setting: "log.level", value: "trace".to_owned() });
     let settings = Settings::load(&sources).unwrap();
     assert_eq!(settings.api.listen.port(), 1);
-    assert_eq!(settings.ops.listen.port(), 3);
+    assert_eq!(settings.ops_listen.port(), 3);
     assert_eq!(settings.log.level, LogLevel::Trace);
     assert_eq!(settings.origin("ops.listen").unwrap().to_string(), "the environment variable BELLBIRD_OPS__LISTEN");
     assert!(settings.origin("console.listen").is_none());
@@ -72,13 +82,13 @@ fn flag_beats_variable_beats_file() {
 fn booleans_and_number_lists_are_parsed() {
     let load = |text: &str| Settings::load(&from_file(text)).unwrap();
     let settings = load("[sync]\nenabled = false\n[webhooks]\nallow_loopback = true\nattempt_delays_seconds = [0, 7]");
-    assert!(!settings.sync.enabled && settings.webhooks.allow_loopback);
-    assert_eq!(settings.webhooks.attempt_delays_seconds, [0, 7]);
-    assert_eq!(load("[webhooks]\nattempt_delays_seconds = [30, 31]").webhooks.attempt_delays_seconds, [30, 31]);
+    assert!(!settings.sync.enabled && settings.webhooks.rules.allow_loopback);
+    assert_eq!(settings.webhooks.schedule, schedule(&[0, 7]));
+    assert_eq!(load("[webhooks]\nattempt_delays_seconds = [30, 31]").webhooks.schedule, schedule(&[30, 31]));
     let sources = with_variable(from_file(""), "BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0, 1,2");
     let sources = with_variable(sources, "BELLBIRD_SYNC__ENABLED", "false");
     let settings = Settings::load(&sources).unwrap();
-    assert_eq!(settings.webhooks.attempt_delays_seconds, [0, 1, 2]);
+    assert_eq!(settings.webhooks.schedule, schedule(&[0, 1, 2]));
     assert!(!settings.sync.enabled);
     for (text, accepted) in [
         ("[sync]\nenabled = 1", "true or false"),
@@ -177,10 +187,10 @@ fn lists_come_from_the_file_and_from_commas() {
     let file =
         from_file("[api]\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\ncors_origins = [\"https://App.example\"]\n");
     let settings = Settings::load(&file).unwrap();
-    assert_eq!(settings.api.trusted_proxies, ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap()));
-    assert_eq!(settings.api.cors_origins, ["https://app.example"]);
+    assert_eq!(settings.access.trusted_proxies, ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap()));
+    assert_eq!(settings.access.cors_origins, ["https://app.example"]);
     let settings = Settings::load(&with_variable(file, "BELLBIRD_API__TRUSTED_PROXIES", "192.0.2.1, ")).unwrap();
-    assert_eq!(settings.api.trusted_proxies, ["192.0.2.1".parse().unwrap()]);
+    assert_eq!(settings.access.trusted_proxies, ["192.0.2.1".parse().unwrap()]);
 }
 
 #[test]
@@ -323,7 +333,7 @@ fn secrets_are_read_from_files() {
             let mut settings = Settings::load(&sources).unwrap();
             let value = match PROVIDERS.iter().find(|provider| provider.name.as_str() == section) {
                 Some(provider) => settings.providers.section(provider).get(key).map(str::to_owned),
-                None => settings.secrets.key.as_ref().map(|key| key.expose_secret().to_owned()),
+                None => settings.master_keys.as_ref().map(|key| key.expose_secret().to_owned()),
             };
             assert_eq!(value.as_deref(), Some("from-a-file"), "{name}");
             assert_eq!(settings.origin(name).unwrap().to_string(), format!("the file {path}"));
@@ -403,7 +413,7 @@ fn empty_variable_unsets_an_optional_setting() {
 fn operator_name_is_one_short_line() {
     let name = |value: &str| {
         let file = from_file(&format!("[console]\noperator_name = \"{value}\"\n"));
-        Settings::load(&file).map(|settings| settings.console.operator_name)
+        Settings::load(&file).map(|settings| settings.pages.operator_name)
     };
     assert_eq!(name(" Māori & <Sons> ").unwrap().as_deref(), Some("Māori & <Sons>"));
     assert_eq!(name("  ").unwrap(), None);

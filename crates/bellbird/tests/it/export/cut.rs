@@ -23,7 +23,7 @@ struct Case {
 /// An account with many rows.
 async fn case(rows: u32) -> Case {
     let mut setup = Setup { rows, ..Setup::default() };
-    setup.access.live_in_flight = 1;
+    setup.settings.access.live_in_flight = 1;
     let app = App::start(setup).await;
     let (account, _) = app.busiest().await;
     let id = account["id"].as_str().unwrap();
@@ -144,7 +144,7 @@ async fn connection_that_is_removed_before_its_turn_ends_a_file() {
 #[tokio::test]
 async fn service_that_stops_ends_a_file() {
     let mut setup = Setup { rows: MANY_ROWS, ..Setup::default() };
-    setup.serve.stop_timeout = Duration::ZERO;
+    setup.stop_timeout = Some(Duration::ZERO);
     let app = App::start(setup).await;
     let mut download = Download::start(&app, &app.olivia.key, "/v1/export/transactions.jsonl?from=2000-01-01").await;
     download.begin().await;

@@ -190,8 +190,7 @@ async fn malformed_events_are_rejected() {
 
 #[tokio::test]
 async fn event_about_a_known_account_affects_only_its_connection() {
-    let syncing = bellbird_connections::SyncSettings { enabled: true, ..Default::default() };
-    let app = App::start(Setup { syncing, ..Setup::default() }).await;
+    let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
     let credentials = app.credentials_of("akahu");
     let person = app.add_person("two.banks@example.com", bellbird_domain::Plan::Professional, &[]).await;
     let mut connections = Vec::new();

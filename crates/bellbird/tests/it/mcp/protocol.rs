@@ -1,6 +1,5 @@
 //! The protocol in both eras, as a client that follows the specification's text speaks it.
 
-use bellbird_api::front::AccessSettings;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -119,7 +118,7 @@ async fn requests_that_break_the_protocol_are_rejected() {
 #[tokio::test]
 async fn key_method_and_origin_are_checked() {
     let mut setup = Setup::default();
-    setup.access.cors_origins = vec!["https://app.example".to_owned()];
+    setup.settings.access.cors_origins = vec!["https://app.example".to_owned()];
     let app = App::start(setup).await;
     let mcp = Mcp { app: &app, key: &app.olivia.key };
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
@@ -148,9 +147,7 @@ async fn key_method_and_origin_are_checked() {
 
 #[tokio::test]
 async fn limits_of_requests_are_jsonrpc_errors() {
-    let setup = Setup::default();
-    let access = AccessSettings { metadata_per_minute: 2, ..setup.access.clone() };
-    let app = App::start(Setup { access, ..setup }).await;
+    let app = App::start(Setup::with(|settings| settings.access.metadata_per_minute = 2)).await;
     let mcp = Mcp { app: &app, key: &app.olivia.key };
     assert_eq!(mcp.legacy("ping", json!({})).await.status, 200);
     assert_eq!(mcp.legacy("ping", json!({})).await.status, 200);

@@ -142,7 +142,7 @@ async fn failures_of_the_transport_are_errors_of_the_request() {
 
     for (variables, expected) in [
         (vec![("BELLBIRD_URL", app.url.as_str())], "BELLBIRD_KEY is not set"),
-        (vec![("BELLBIRD_KEY", wrong_key.as_str())], "BELLBIRD_KEY is no API key"),
+        (vec![("BELLBIRD_KEY", wrong_key.as_str())], "BELLBIRD_KEY is not a valid API key"),
         (vec![("BELLBIRD_KEY", app.olivia.key.as_str()), ("BELLBIRD_URL", "ftp://x")], "BELLBIRD_URL must be"),
     ] {
         let output = command(&variables).output().unwrap();

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bellbird_api::front::AccessSettings;
 use bellbird_domain::Plan;
 use bigdecimal::BigDecimal;
 use serde_json::{Value, json};
@@ -326,9 +325,9 @@ async fn failing_connection_leaves_the_others() {
 
 #[tokio::test]
 async fn plan_and_limits_are_those_of_v1() {
-    let setup = Setup::default();
-    let access = AccessSettings { live_per_minute: 2, balances_per_minute: 1, ..setup.access.clone() };
-    let app = App::start(Setup { access, ..setup }).await;
+    let mut setup = Setup::default();
+    (setup.settings.access.live_per_minute, setup.settings.access.balances_per_minute) = (2, 1);
+    let app = App::start(setup).await;
     let ben = Mcp { app: &app, key: &app.ben.key };
     let text = ben.failure("list_holdings", json!({})).await;
     assert!(text.contains("Professional plan"), "{text}");

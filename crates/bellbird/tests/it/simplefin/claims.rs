@@ -78,7 +78,7 @@ async fn unknown_and_expired_tokens_are_forbidden_without_a_trace() {
 #[tokio::test]
 async fn failed_claims_are_limited_by_address() {
     let mut setup = Setup::default();
-    setup.access.failed_auth_per_minute = 3;
+    setup.settings.access.failed_auth_per_minute = 3;
     let app = App::start(setup).await;
     let unknown = SetupToken::from_random(random_base62());
     for token in ["x", unknown.expose(), "y"] {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bellbird_domain::Plan;
-use bellbird_reads::Limits;
 use serde_json::json;
 
 use super::{account_set, ask, ask_as, assert_plain, list, set_of, text};
@@ -22,7 +21,7 @@ async fn plan_without_access_has_to_pay() {
 #[tokio::test]
 async fn requests_have_a_bucket_of_their_own() {
     let mut setup = Setup::default();
-    (setup.access.simplefin_per_minute, setup.access.live_per_minute) = (2, 1);
+    (setup.settings.access.simplefin_per_minute, setup.settings.access.live_per_minute) = (2, 1);
     let app = App::start(setup).await;
     for _ in 0..2 {
         let answer = ask(&app, "?balances-only=1").await;
@@ -34,11 +33,10 @@ async fn requests_have_a_bucket_of_their_own() {
 
 #[tokio::test]
 async fn nothing_to_show_is_an_error_and_not_an_empty_set() {
-    let setup = Setup {
-        limits: Limits { deadline: Duration::from_secs(4), row_cap: 5_000 },
-        call_timeout: Duration::from_millis(700),
-        ..Setup::default()
-    };
+    let setup = Setup::with(|settings| {
+        settings.reads.deadline = Duration::from_secs(4);
+        settings.provider_timeout = Duration::from_millis(700);
+    });
     let app = App::start(setup).await;
     for path in ["/v1/banking/balances", "/v1/banking/transactions"] {
         for kind in [json!({"kind": "status", "status": 500}), json!({"kind": "delay", "delayMs": 60_000})] {
@@ -95,12 +93,7 @@ async fn window_that_ends_before_it_starts_is_noted() {
 /// One provider hangs until the deadline. The accounts of the other are there, and the slow ones are named.
 #[tokio::test]
 async fn slow_provider_delays_no_other() {
-    let setup = Setup {
-        limits: Limits { deadline: Duration::from_secs(2), row_cap: 5_000 },
-        call_timeout: Duration::from_secs(20),
-        ..Setup::default()
-    };
-    let app = App::start(setup).await;
+    let app = App::start(Setup::with(|settings| settings.reads.deadline = Duration::from_secs(2))).await;
     let (fiskil, akahu) = (app.credentials_of("fiskil")[4].clone(), app.credentials_of("akahu")[0].clone());
     let person = app.add_person("both@example.com", Plan::Professional, &[&fiskil, &akahu]).await;
     let [at_fiskil, at_akahu] = [&person.connections[0], &person.connections[1]];

@@ -5,24 +5,19 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bellbird::serve::{self, ServeOptions};
-use bellbird_api::front::{Access, AccessSettings};
-use bellbird_api::{ApiSettings, AppState};
-use bellbird_connections::{Connections, SyncSettings};
-use bellbird_console::ConsoleSettings;
+use bellbird::config::Settings;
+use bellbird::service::{Parts, Service, Start};
+use bellbird::wiring::{self, Wiring};
+use bellbird_connections::Connections;
 use bellbird_domain::Clock;
 use bellbird_domain::{Connection, Plan, User, UserId};
-use bellbird_interop::{Interop, InteropSettings};
-use bellbird_providers::Registry;
-use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
-use bellbird_reads::{Limits, Reads};
+use bellbird_providers::registry::PROVIDERS;
+use bellbird_reads::Reads;
 use bellbird_sandbox::Sandbox;
 use bellbird_storage::{NewUser, Sealer, Storage};
-use bellbird_webhooks::delivery::schedule::Schedule;
-use bellbird_webhooks::event::buffer::WebhookEventBuffer;
-use bellbird_webhooks::target::Rules;
-use bellbird_webhooks::{Settings as WebhookSettings, Webhooks};
+use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -42,51 +37,44 @@ pub(crate) enum Database {
 pub(crate) struct Setup {
     pub(crate) database: Database,
     pub(crate) rows: u32,
-    pub(crate) api: ApiSettings,
-    pub(crate) access: AccessSettings,
-    pub(crate) serve: ServeOptions,
-    pub(crate) limits: Limits,
-    pub(crate) call_timeout: Duration,
-    pub(crate) syncing: SyncSettings,
-    pub(crate) chunk_rows: usize,
-    pub(crate) webhooks: WebhookSettings,
+    pub(crate) settings: Settings,
+    /// Instead of the time of the service for requests in flight when it stops.
+    pub(crate) stop_timeout: Option<Duration>,
 }
 
 impl Default for Setup {
     /// The defaults of the service, but without rate limits, which have tests of their own.
     fn default() -> Self {
-        Self {
-            database: Database::Sqlite,
-            rows: 500,
-            api: ApiSettings {
-                balances_cache: Duration::from_secs(300),
-                holdings_cache: Duration::from_secs(600),
-                trades_cache: Duration::from_secs(600),
-                public_url: "https://bellbird.example".to_owned(),
-            },
-            access: AccessSettings {
-                metadata_per_minute: 0,
-                balances_per_minute: 0,
-                live_per_minute: 0,
-                simplefin_per_minute: 0,
-                live_in_flight: 0,
-                provider_calls_per_minute: 0,
-                failed_auth_per_minute: 0,
-                trusted_proxies: Vec::new(),
-                cors_origins: Vec::new(),
-            },
-            serve: ServeOptions::default(),
-            limits: Limits { deadline: Duration::from_secs(25), row_cap: 5_000 },
-            call_timeout: Duration::from_secs(20),
-            // Off, so that a test makes all the provider calls that it counts.
-            syncing: SyncSettings { enabled: false, ..SyncSettings::default() },
-            chunk_rows: 500,
-            webhooks: WebhookSettings {
-                rules: Rules { allow_loopback: true },
-                timeout: Duration::from_secs(15),
-                schedule: Schedule::default(),
-            },
+        let mut settings = Settings::default();
+        let any_port = "127.0.0.1:0".parse().expect("an address");
+        (settings.api.listen, settings.console.listen, settings.ops_listen) = (any_port, any_port, any_port);
+        settings.api.public_url = Some("https://bellbird.example".to_owned());
+        let access = &mut settings.access;
+        for limit in [
+            &mut access.metadata_per_minute,
+            &mut access.balances_per_minute,
+            &mut access.live_per_minute,
+            &mut access.simplefin_per_minute,
+            &mut access.live_in_flight,
+            &mut access.provider_calls_per_minute,
+            &mut access.failed_auth_per_minute,
+            &mut settings.pages.failed_auth_per_minute,
+        ] {
+            *limit = 0;
         }
+        // Off, so that a test makes all the provider calls that it counts.
+        settings.sync.enabled = false;
+        settings.webhooks.rules.allow_loopback = true;
+        Self { database: Database::Sqlite, rows: 500, settings, stop_timeout: None }
+    }
+}
+
+impl Setup {
+    /// The defaults of tests, with a few other settings.
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let mut setup = Self::default();
+        change(&mut setup.settings);
+        setup
     }
 }
 
@@ -109,19 +97,18 @@ pub(crate) fn assert_reconnect(answer: &Answer, status: &str) {
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) database: String,
+    settings: Settings,
     sealer: Sealer,
-    providers: ProviderSettings,
-    call_timeout: Duration,
     clock: Clock,
-    console_url: reqwest::Url,
+    console_url: String,
 }
 
 impl Shared {
     /// Another instance, as if the service had just started.
     pub(crate) async fn new_instance(&self) -> Connections {
         let storage = Storage::open(&self.database, self.sealer.clone()).await.expect("the database opens");
-        let providers = Registry::new(&self.providers, self.call_timeout).expect("providers");
-        Connections::new(storage, providers, self.clock.clone()).with_console_url(self.console_url.clone())
+        let providers = wiring::providers(&self.settings).expect("providers");
+        Wiring::with(&self.settings, &storage, providers, self.clock.clone()).connections(Some(&self.console_url))
     }
 }
 
@@ -140,6 +127,7 @@ pub(crate) struct App {
     pub(crate) url: String,
     pub(crate) console_url: String,
     pub(crate) http: reqwest::Client,
+    parts: Parts,
     stop: CancellationToken,
     _directory: TempDir,
 }
@@ -203,48 +191,20 @@ impl App {
             Database::Sqlite => format!("sqlite:{}", directory.path().join("test.db").display()),
             Database::Postgres => postgres_database().await,
         };
-        let sealer = Sealer::random();
-        let storage = Storage::open(&url, sealer.clone()).await.expect("the database opens");
-        storage.migrate().await.expect("migrates");
-        let settings = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
-        let providers = Registry::new(&settings, setup.call_timeout).expect("providers");
-        let clock = Clock::manual(now);
-        let console = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
-        let console_url = format!("http://{}", console.address());
-        let shared = Shared {
-            database: url,
-            sealer,
-            providers: settings,
-            call_timeout: setup.call_timeout,
-            clock: clock.clone(),
-            console_url: console_url.parse().expect("a URL"),
-        };
-        let event_buffer = WebhookEventBuffer::new(setup.chunk_rows);
-        let connections = Connections::new(storage.clone(), providers.clone(), clock.clone())
-            .with_syncs(setup.syncing, event_buffer.clone())
-            .with_console_url(console_url.parse().expect("a URL"));
-        let webhooks = Webhooks::new(storage.clone(), providers.clone(), clock.clone(), event_buffer, setup.webhooks)
-            .expect("TLS");
-        let reads = Reads::new(storage.clone(), providers, clock.clone(), setup.limits);
-        let pages = ConsoleSettings {
-            api_url: String::new(),
-            console_url: console_url.clone(),
-            operator_name: None,
-            trusted_proxies: setup.access.trusted_proxies.clone(),
-            failed_auth_per_minute: setup.access.failed_auth_per_minute,
-            demo: None,
-        };
-        let access = Access::new(storage.clone(), reads.clone(), connections.clone(), clock.clone(), setup.access);
-        let interop = Interop::new(access.clone(), InteropSettings { public_url: setup.api.public_url.clone() });
-        let state = AppState::new(access, setup.api);
-        let router = bellbird::wiring::api_router(state, &interop);
-        let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
-        let url = format!("http://{}", listener.address());
-        let stop = CancellationToken::new();
-        tokio::spawn(serve::serve(listener, router, setup.serve, stop.clone()));
-        let pages = ConsoleSettings { api_url: url.clone(), ..pages };
-        let pages = bellbird_console::router(connections.clone(), pages);
-        tokio::spawn(serve::serve(console, pages, ServeOptions::default(), stop.clone()));
+        let mut settings = setup.settings;
+        settings.database.url = SecretString::from(url.clone());
+        settings.providers = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
+        let providers = wiring::providers(&settings).expect("providers");
+        let (sealer, clock, stop) = (Sealer::random(), Clock::manual(now), CancellationToken::new());
+        let metrics = PrometheusBuilder::new().build_recorder().handle();
+        let start = Start { providers, sealer: sealer.clone(), clock: clock.clone(), metrics, stop: stop.clone() };
+        let mut service = Service::open(settings.clone(), start).await.expect("the service starts");
+        service.stop_timeout = setup.stop_timeout.unwrap_or(service.stop_timeout);
+        let (parts, urls) = (service.parts.clone(), service.urls.clone());
+        let Parts { storage, connections, webhooks, reads, .. } = parts.clone();
+        tokio::spawn(service.serve(None));
+        let console_url = urls.console_url;
+        let shared = Shared { database: url, settings, sealer, clock: clock.clone(), console_url: console_url.clone() };
 
         let all_credentials = serde_json::to_value(&sandbox.description().credentials).expect("JSON");
         let olivia = person(
@@ -269,9 +229,10 @@ impl App {
             clock,
             olivia,
             ben,
-            url,
+            url: urls.api_url,
             console_url,
             http,
+            parts,
             stop,
             _directory: directory,
         };
@@ -281,8 +242,7 @@ impl App {
 
     /// Runs the background jobs of the service until the end of the test.
     pub(crate) fn start_background_jobs(&self) {
-        let (storage, connections) = (self.storage.clone(), self.connections.clone());
-        bellbird::background::start(storage, connections, self.webhooks.clone(), |_, _| (), || (), self.stop.clone());
+        bellbird::background::start(self.parts.clone(), self.stop.clone());
     }
 
     pub(crate) fn credentials(&self, at: usize) -> Value {
@@ -483,7 +443,7 @@ async fn person(
         .insert(&NewUser { email, plan, timezone: Some("Australia/Sydney") }, now)
         .await
         .expect("a user");
-    let key = bellbird::wiring::new_key();
+    let key = wiring::new_key();
     storage.keys().insert(user.id, &key, "test", None, now).await.expect("the key is stored");
     let mut imported = Vec::new();
     for credentials in all_credentials {

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bellbird_connections::{Connections, SyncSettings};
+use bellbird_connections::Connections;
 use bellbird_domain::Connection;
-use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -19,14 +18,10 @@ const DAY_MICROSECONDS: i64 = 86_400_000_000;
 const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 
 /// Each run stops as soon as it may: after the rows of one instant, or after one account of a broker.
-fn short_runs(first_days: u64) -> SyncSettings {
-    let first = Duration::from_secs(first_days * 86_400);
-    SyncSettings { enabled: false, run_time: Duration::ZERO, first, ..SyncSettings::default() }
-}
-
-/// As the service has them after a start with these settings.
-fn with_short_runs(instance: Connections, first_days: u64) -> Connections {
-    instance.with_syncs(short_runs(first_days), WebhookEventBuffer::default())
+fn short_runs(first_days: u64) -> Setup {
+    Setup::with(|settings| {
+        (settings.sync.first, settings.sync.run_time) = (Duration::from_secs(first_days * 86_400), Duration::ZERO);
+    })
 }
 
 impl App {
@@ -38,7 +33,7 @@ impl App {
     /// The ids that the first sync announces.
     async fn ids_shown(&self, key: &str, connection: &Connection, days: u64) -> Vec<String> {
         let list = if connection.provider == "snaptrade" { "trades" } else { "transactions" };
-        let from = (self.clock.now() - short_runs(days).first).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let from = (self.clock.now() - Duration::from_secs(days * 86_400)).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let path = format!("/v1/{list}?connectionId={}&from={from}&limit=500", connection.id);
         let answer = self.get_as(key, &path).await;
         assert_eq!(answer.json()["pagination"]["hasMore"], false);
@@ -55,8 +50,8 @@ fn sorted(mut ids: Vec<String>) -> Vec<String> {
 async fn large_sync_continues_in_later_runs() {
     const DAYS: u64 = 9;
     for database in BOTH {
-        let app = App::start(Setup { database, syncing: short_runs(DAYS), ..Setup::default() }).await;
-        let other = with_short_runs(app.shared.new_instance().await, DAYS);
+        let app = App::start(Setup { database, ..short_runs(DAYS) }).await;
+        let other = app.shared.new_instance().await;
         for provider in simulated_providers() {
             let person = app.person_at(provider).await;
             let (user, connection) = (person.user.id, &person.connections[0]);
@@ -96,8 +91,9 @@ async fn large_sync_continues_in_later_runs() {
 /// Also in the runs that continue the first sync.
 #[tokio::test]
 async fn large_first_sync_can_be_silent() {
-    let syncing = SyncSettings { announce_first: false, ..short_runs(3) };
-    let app = App::start(Setup { syncing, ..Setup::default() }).await;
+    let mut setup = short_runs(3);
+    setup.settings.sync.announce_first = false;
+    let app = App::start(setup).await;
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
@@ -119,8 +115,8 @@ async fn large_first_sync_can_be_silent() {
 async fn limit_of_one_account_keeps_the_rows_of_others() {
     const DAYS: u64 = 30;
     for database in BOTH {
-        let syncing = SyncSettings { run_time: SyncSettings::default().run_time, ..short_runs(DAYS) };
-        let app = App::start(Setup { database, syncing, ..Setup::default() }).await;
+        let setup = Setup::with(|settings| settings.sync.first = Duration::from_secs(DAYS * 86_400));
+        let app = App::start(Setup { database, ..setup }).await;
         let person = app.person_at("snaptrade").await;
         let (user, connection) = (person.user.id, &person.connections[0]);
         let hook = app.hook(&person.user).await;
@@ -155,7 +151,7 @@ async fn limit_of_one_account_keeps_the_rows_of_others() {
 async fn crashed_large_sync_announces_every_row_once() {
     const DAYS: u64 = 5;
     for database in BOTH {
-        let app = App::start(Setup { database, syncing: short_runs(DAYS), ..Setup::default() }).await;
+        let app = App::start(Setup { database, ..short_runs(DAYS) }).await;
         for provider in simulated_providers() {
             let person = app.person_at(provider).await;
             let (user, connection) = (person.user.id, &person.connections[0]);
@@ -169,7 +165,7 @@ async fn crashed_large_sync_announces_every_row_once() {
             for polls in (40..).step_by(67) {
                 let id = connection.id;
                 let sync = async move |instance: Connections| {
-                    let _ = with_short_runs(instance, DAYS).syncs().run(user, id).await;
+                    let _ = instance.syncs().run(user, id).await;
                 };
                 let outcome = app.run_until_crash(provider, CrashPoint::AfterPolls(polls), sync).await;
                 delivered.extend(app.ids_delivered_to(&hook).await);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_connections::{ConnectionsError, SyncSettings};
+use bellbird_connections::ConnectionsError;
 use bellbird_domain::{Connection, ConnectionStatus};
 use bellbird_storage::{JobKey, job_kinds};
 use jiff::{SignedDuration, Timestamp};
@@ -78,8 +78,8 @@ on_both_databases! {
 #[tokio::test]
 async fn first_sync_can_be_silent() {
     for database in BOTH {
-        let syncing = SyncSettings { enabled: false, announce_first: false, ..SyncSettings::default() };
-        let app = App::start(Setup { database, syncing, ..Setup::default() }).await;
+        let setup = Setup::with(|settings| settings.sync.announce_first = false);
+        let app = App::start(Setup { database, ..setup }).await;
         for provider in simulated_providers() {
             let person = app.person_at(provider).await;
             let connection = &person.connections[0];
@@ -376,8 +376,8 @@ on_both_databases! {
 #[tokio::test]
 async fn provider_event_requests_a_sync() {
     for (database, enabled) in [(Database::Sqlite, true), (Database::Postgres, true), (Database::Sqlite, false)] {
-        let syncing = SyncSettings { enabled, ..SyncSettings::default() };
-        let app = App::start(Setup { database, syncing, ..Setup::default() }).await;
+        let setup = Setup::with(|settings| settings.sync.enabled = enabled);
+        let app = App::start(Setup { database, ..setup }).await;
         let (user, connection) = (&app.olivia.user, &app.olivia.connections[0]);
         let hook = app.hook(user).await;
         app.complete_initial_sync(connection, &hook).await;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellbird_domain::DeliveryState;
-use bellbird_webhooks::Settings as WebhookSettings;
 
 use super::{BOTH, with_chunks_of};
 use crate::support::harness::{App, Setup, eventually};
@@ -47,8 +46,8 @@ async fn concurrent_workers_send_everything_once() {
 #[tokio::test]
 async fn in_flight_result_of_disabled_endpoint_is_ignored() {
     for database in BOTH {
-        let webhooks = WebhookSettings { timeout: Duration::from_millis(300), ..Setup::default().webhooks };
-        let app = App::start(Setup { database, webhooks, ..Setup::default() }).await;
+        let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(300));
+        let app = App::start(Setup { database, ..setup }).await;
         let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
         let hook = app.hook(&app.olivia.user).await;
         let before = app.clock.now();

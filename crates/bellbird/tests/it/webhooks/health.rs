@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bellbird_domain::TimestampExt as _;
-use bellbird_webhooks::Settings as WebhookSettings;
 use jiff::SignedDuration;
 
 use super::{BODY_EXPIRED, BOTH};
@@ -53,8 +52,8 @@ on_both_databases! {
 #[tokio::test]
 async fn endpoint_that_failed_gets_one_event_at_a_time() {
     for database in BOTH {
-        let webhooks = WebhookSettings { timeout: Duration::from_millis(200), ..Setup::default().webhooks };
-        let app = App::start(Setup { database, webhooks, ..Setup::default() }).await;
+        let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(200));
+        let app = App::start(Setup { database, ..setup }).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook_on(connection).await;
         hook.receiver.reply_with(Reply::Never);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bellbird_domain::{DeliveryState, TimestampExt as _};
-use bellbird_webhooks::Settings as WebhookSettings;
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -18,8 +17,8 @@ const CONCURRENT: usize = 16;
 const LEASE_EXPIRED: SignedDuration = SignedDuration::from_secs(120);
 
 async fn with_short_timeout(database: Database) -> App {
-    let webhooks = WebhookSettings { timeout: Duration::from_millis(300), ..Setup::default().webhooks };
-    App::start(Setup { database, webhooks, ..Setup::default() }).await
+    let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(300));
+    App::start(Setup { database, ..setup }).await
 }
 
 #[tokio::test]

@@ -22,6 +22,6 @@ const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 const BODY_EXPIRED: SignedDuration = SignedDuration::from_secs(121);
 
 /// An application whose events have at most `rows` rows.
-async fn with_chunks_of(rows: usize, database: Database) -> App {
-    App::start(Setup { database, chunk_rows: rows, ..Setup::default() }).await
+async fn with_chunks_of(rows: u32, database: Database) -> App {
+    App::start(Setup { database, ..Setup::with(|settings| settings.webhooks.chunk_rows = rows) }).await
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use bellbird_connections::SyncSettings;
 use bellbird_domain::{Connection, DeliveryState, User};
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::{BODY_EXPIRED, BOTH, DAY, HOUR};
 use crate::support::database::execute;
-use crate::support::harness::{App, Setup, eventually, simulated_providers};
+use crate::support::harness::{App, Database, Setup, eventually, simulated_providers};
 use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply};
 use crate::support::rows::all_rows;
 
@@ -36,10 +35,12 @@ impl App {
 }
 
 /// An application whose first syncs read all rows: 10,000 at Fiskil.
-async fn with_long_runs(rows: u32, chunk_rows: usize) -> App {
-    let first = Duration::from_secs(10_000 * 86_400);
-    let syncing = SyncSettings { enabled: false, first, ..SyncSettings::default() };
-    App::start(Setup { rows, chunk_rows, syncing, ..Setup::default() }).await
+async fn with_long_runs(rows: u32, chunk_rows: u32) -> App {
+    let setup = Setup::with(|settings| {
+        settings.sync.first = Duration::from_secs(10_000 * 86_400);
+        settings.webhooks.chunk_rows = chunk_rows;
+    });
+    App::start(Setup { rows, ..setup }).await
 }
 
 async fn person_with_rows(app: &App, provider: &str) -> (User, Connection) {
@@ -90,7 +91,7 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
 #[tokio::test]
 async fn rows_that_moved_are_found_by_reading_everything() {
     for database in BOTH {
-        let app = App::start(Setup { database, chunk_rows: 5, ..Setup::default() }).await;
+        let app = super::with_chunks_of(5, database).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
         let at = app.clock.now() - HOUR;
@@ -181,7 +182,7 @@ async fn endpoints_of_a_user_share_what_is_read() {
 
 #[tokio::test]
 async fn hanging_provider_blocks_no_retry_at_another() {
-    let app = App::start(Setup { chunk_rows: 5, ..Setup::default() }).await;
+    let app = super::with_chunks_of(5, Database::Sqlite).await;
     let hung = app.hook(&app.olivia.user).await;
     let connection = &app.olivia.connections[0];
     app.complete_initial_sync(connection, &hung).await;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bellbird_domain::{Connection, DeliveryState, EndpointStatus};
-use bellbird_webhooks::Settings as WebhookSettings;
 use jiff::SignedDuration;
 
 use super::{DAY, HOUR, with_chunks_of};
@@ -278,9 +277,10 @@ on_both_databases! {
 #[tokio::test]
 async fn silent_endpoint_blocks_no_other() {
     for database in super::BOTH {
-        let defaults = Setup::default().webhooks;
-        let webhooks = WebhookSettings { timeout: Duration::from_millis(300), ..defaults };
-        let app = App::start(Setup { database, chunk_rows: 10, webhooks, ..Setup::default() }).await;
+        let setup = Setup::with(|settings| {
+            (settings.webhooks.timeout, settings.webhooks.chunk_rows) = (Duration::from_millis(300), 10);
+        });
+        let app = App::start(Setup { database, ..setup }).await;
         let connection = &app.olivia.connections[0];
         let (silent, other) = (app.hook(&app.olivia.user).await, app.hook(&app.olivia.user).await);
         silent.receiver.reply_with(Reply::Never);
