@@ -5,7 +5,7 @@ use bellbird_domain::{AccountId, ConnectionId, page};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::front::params::{AccountIds, DateBound, Id, Limit, Offset};
+use crate::front::parameters::{AccountIds, DateBound, Id, Limit, Offset};
 
 type ConnectionParam = Id<ConnectionId>;
 type AccountParam = Id<AccountId>;
@@ -108,7 +108,7 @@ mod tests {
     use bellbird_domain::page::PageLimits;
 
     use super::*;
-    use crate::front::params::ACCOUNT_IDS_MAX;
+    use crate::front::parameters::ACCOUNT_IDS_MAX;
 
     fn description<T: IntoParams>(name: &str) -> String {
         let parameters = T::into_params(|| None);

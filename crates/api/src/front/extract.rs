@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::front::params;
+use crate::front::parameters::{self, RawParams};
 use crate::front::problem::Problem;
 
 tokio::task_local! {
@@ -59,6 +59,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        params::read(parts.uri.query()).map(Self)
+        let query = RawParams::Query(parts.uri.query().unwrap_or_default());
+        Ok(Self(parameters::read(query)?))
     }
 }

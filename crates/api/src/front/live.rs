@@ -6,7 +6,7 @@ use bellbird_domain::{AccountId, Caller, ConnectionCategory, ConnectionId};
 use bellbird_reads::{ConnectionContext, ReadError};
 
 use crate::front::access::Access;
-use crate::front::params::Id;
+use crate::front::parameters::Id;
 use crate::front::problem::{Problem, problem_from_read};
 
 /// Maps a failed read to an HTTP error. `category` is the category that the endpoint needs.

@@ -6,7 +6,7 @@ use axum::response::Response;
 use crate::cache::MetadataList;
 use crate::front::extract::{Admitted, Query};
 use crate::front::json::{json_bytes, to_json};
-use crate::front::params::page;
+use crate::front::parameters::page;
 use crate::front::problem::Problem;
 use crate::queries::AccountsQuery;
 use crate::state::AppState;

@@ -10,7 +10,7 @@ use bellbird_domain::{Account, AccountId, Caller};
 use crate::cache::{BalancesKey, CachedBalances, LiveAnswer, LiveOutcome};
 use crate::front::extract::{Admitted, Query};
 use crate::front::json::to_json;
-use crate::front::params::AccountIds;
+use crate::front::parameters::AccountIds;
 use crate::front::problem::{Problem, problem_from_read};
 use crate::live::{self, CacheStatus};
 use crate::queries::BalancesQuery;

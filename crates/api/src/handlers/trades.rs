@@ -8,7 +8,7 @@ use bellbird_reads::{ConnectionContext, ListKey};
 use crate::cache::{CachedTrades, LiveAnswer, LiveOutcome};
 use crate::front::extract::{Admitted, Query};
 use crate::front::json::write_json;
-use crate::front::params::page;
+use crate::front::parameters::page;
 use crate::front::problem::Problem;
 use crate::live::{self, CacheStatus};
 use crate::queries::TradesQuery;

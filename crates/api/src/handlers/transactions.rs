@@ -12,7 +12,7 @@ use crate::cache::{LiveAnswer, LiveOutcome};
 use crate::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
 use crate::front::extract::{Admitted, Query};
 use crate::front::json::write_json;
-use crate::front::params::page;
+use crate::front::parameters::page;
 use crate::front::problem::Problem;
 use crate::live::{self, CacheStatus};
 use crate::queries::TransactionsQuery;

@@ -1,7 +1,7 @@
 //! The parameters of a file. The OpenAPI document describes them from the same structs.
 
 use bellbird_api::front::Problem;
-use bellbird_api::front::params::{self, DateBound, Id};
+use bellbird_api::front::parameters::{self, DateBound, Id, RawParams};
 use bellbird_domain::{AccountId, ConnectionId, DateFilter};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
@@ -131,7 +131,7 @@ pub(super) fn read<Q: DeserializeOwned + IntoParams>(query: Option<&str>) -> Res
     });
     let details: Vec<_> = named.take(NAMED_MAX).collect();
     if details.is_empty() {
-        return params::read(query);
+        return Ok(parameters::read(RawParams::Query(query.unwrap_or_default()))?);
     }
     Err(Problem::BadRequest { message: "Invalid query parameters".into(), details })
 }

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get};
 use bellbird_api::front::extract::ProviderCalls;
 use bellbird_api::front::live::problem_for_category;
-use bellbird_api::front::params::Id;
+use bellbird_api::front::parameters::Id;
 use bellbird_api::front::routes::DoorTable;
 use bellbird_api::front::{Access, Admitted, Class, Credentials, Door, Problem, Route, route};
 use bellbird_reads::ReadError;

@@ -4,7 +4,7 @@ use serde_json::json;
 use utoipa::openapi::schema::{AnyOfBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
-use crate::front::params::{AccountIds, DateBound, Id, Limit, Offset};
+use crate::front::parameters::{AccountIds, DateBound, Id, Limit, Offset};
 
 /// There is no `maximum`, because larger values are accepted and clamped.
 impl<const DEFAULT: u32, const MAX: u32> utoipa::PartialSchema for Limit<DEFAULT, MAX> {

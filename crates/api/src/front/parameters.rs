@@ -1,19 +1,24 @@
-//! Reads a query string into an endpoint's struct, and collects every missing, repeated and invalid parameter. The fuzz
-//! target `query` includes this file by path.
+//! Reads the parameters of a request into a struct, and collects every missing, repeated and invalid one. All
+//! interfaces use it: for a query string, or for the members of a JSON object. The fuzz target `query` includes this
+//! file by path.
 //!
-//! The struct derives `Deserialize`: the names of its fields are the known parameters. Others are ignored.
+//! The struct derives `Deserialize`: the names of its fields are the known parameters. The error of a field's type
+//! completes the sentence "Must be".
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use bellbird_domain::page::{self, PageLimits};
 use bellbird_domain::{AccountId, Bound, Page};
-use serde::de::value::{CowStrDeserializer, U64Deserializer};
+use serde::de::value::{CowStrDeserializer, SeqDeserializer, U64Deserializer};
 use serde::de::{
-    self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
+    self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Unexpected,
+    Visitor,
 };
+use serde_json::{Map, Value as Json};
 
 use crate::front::problem::Problem;
 
@@ -21,43 +26,100 @@ use crate::front::problem::Problem;
 pub const ACCOUNT_IDS_MAX: usize = 100;
 const DATE_PARAMETERS: [&str; 2] = ["from", "to"];
 
-/// Fails with [`Problem::BadRequest`] if any parameter is wrong: one detail each, in the order of the fields.
-pub fn read<T: DeserializeOwned>(query: Option<&str>) -> Result<T, Problem> {
-    let query = query.unwrap_or("");
-    let mut findings = Vec::new();
-    let mut start = 0;
+/// The parameters as a request sends them.
+#[derive(Clone, Copy)]
+pub enum RawParams<'r> {
+    /// The query string of a URL.
+    Query(&'r str),
+    /// The members of a JSON object. Null counts as absent.
+    Json(&'r Map<String, Json>),
+}
+
+/// Everything that is wrong with the parameters of a request.
+#[derive(Debug)]
+pub struct Faults {
+    /// Those of known parameters, in the order of the fields.
+    pub known: Vec<(&'static str, Fault)>,
+    /// The names of unknown parameters, if they are not ignored.
+    pub unknown: Vec<String>,
+    /// The names of all known parameters.
+    pub names: &'static [&'static str],
+}
+
+/// Why a parameter was rejected.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fault {
+    Missing,
+    Repeated,
+    /// Too many values: what is expected.
+    TooMany(String),
+    /// What is expected, such as "an integer of at least 0".
+    Invalid(String),
+}
+
+/// Reads the parameters and ignores unknown ones.
+pub fn read<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults> {
+    read_fields(input).map_err(|(known, names)| Faults { known, unknown: Vec::new(), names })
+}
+
+/// As [`read`], but unknown parameters are faults.
+pub fn read_strict<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults> {
+    let (params, known, names) = match read_fields(input) {
+        Ok(params) => (Some(params), Vec::new(), field_names::<T>()),
+        Err((known, names)) => (None, known, names),
+    };
+    let is_unknown = |name: &str| !names.contains(&name);
+    let unknown: Vec<String> = match input {
+        RawParams::Query(query) => {
+            pairs(query).map(|(name, _)| name).filter(|name| is_unknown(name)).map(Cow::into_owned).collect()
+        }
+        RawParams::Json(members) => members.keys().filter(|name| is_unknown(name)).cloned().collect(),
+    };
+    params.filter(|_| unknown.is_empty()).ok_or(Faults { known, unknown, names })
+}
+
+type FieldFaults = (Vec<(&'static str, Fault)>, &'static [&'static str]);
+
+fn read_fields<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, FieldFaults> {
+    let (names, mut faults, mut start) = (Cell::default(), Vec::new(), 0);
     // A struct stops at its first wrong field. The next attempt starts behind it, so each attempt finds one more.
     loop {
-        match T::deserialize(Fields { query, start }) {
-            Ok(params) if findings.is_empty() => return Ok(params),
+        match T::deserialize(Fields { input, start, names: &names }) {
+            Ok(params) if faults.is_empty() => return Ok(params),
             Err(Error { field: Some((at, name)), fault }) => {
-                findings.push((name, fault));
+                faults.push((name, fault));
                 start = at + 1;
             }
-            Ok(_) | Err(_) => return Err(bad_request(&findings)),
+            Ok(_) | Err(_) => return Err((faults, names.get())),
         }
     }
 }
 
-fn bad_request(findings: &[(&str, Fault)]) -> Problem {
-    let message = match findings {
-        _ if findings.iter().any(|(name, _)| DATE_PARAMETERS.contains(name)) => "Invalid date parameters".to_owned(),
-        _ => findings
-            .iter()
-            .find_map(|(name, fault)| fault.message(name))
-            .unwrap_or("Invalid query parameters".to_owned()),
-    };
-    let details = findings.iter().map(|(name, fault)| format!("{name}: {fault}")).collect();
-    Problem::BadRequest { message: message.into(), details }
+/// The names of the fields of a struct.
+fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
+    let names = Cell::default();
+    // Fails at the first required field. The names are known before.
+    let _ = T::deserialize(Fields { input: RawParams::Query(""), start: 0, names: &names });
+    names.get()
 }
 
-/// Why a parameter was rejected.
-#[derive(Debug)]
-enum Fault {
-    Missing,
-    Repeated,
-    TooMany(String),
-    Invalid(String),
+/// The error of `/v1`: one detail for each parameter.
+impl From<Faults> for Problem {
+    fn from(faults: Faults) -> Self {
+        let Faults { known, unknown, .. } = faults;
+        let message = match &*known {
+            known if known.iter().any(|(name, _)| DATE_PARAMETERS.contains(name)) => {
+                "Invalid date parameters".to_owned()
+            }
+            known => known
+                .iter()
+                .find_map(|(name, fault)| fault.message(name))
+                .unwrap_or("Invalid query parameters".to_owned()),
+        };
+        let details = known.iter().map(|(name, fault)| format!("{name}: {fault}"));
+        let unknown = unknown.iter().map(|name| format!("{name}: Unknown parameter"));
+        Self::BadRequest { message: message.into(), details: details.chain(unknown).collect() }
+    }
 }
 
 impl Fault {
@@ -108,6 +170,14 @@ impl de::Error for Error {
         Fault::Invalid(expected.to_string()).into()
     }
 
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Fault::Invalid(expected.to_string()).into()
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Fault::Invalid(expected.to_string()).into()
+    }
+
     fn invalid_length(_: usize, expected: &dyn de::Expected) -> Self {
         Fault::TooMany(expected.to_string()).into()
     }
@@ -117,27 +187,15 @@ impl de::Error for Error {
     }
 }
 
-/// The methods for floats, which no parameter is. The word alone is banned beside amounts, so serde's macro cannot
-/// have it.
-macro_rules! floats_as_any {
-    () => {
-        fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            self.deserialize_any(visitor)
-        }
-
-        fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            self.deserialize_any(visitor)
-        }
-    };
-}
-
-/// The parameters of a query string, from the known one with the index `start` on.
-struct Fields<'q> {
-    query: &'q str,
+/// The parameters of a request, from the known one with the index `start` on.
+struct Fields<'r, 'n> {
+    input: RawParams<'r>,
     start: usize,
+    /// Set to the names of the struct's fields.
+    names: &'n Cell<&'static [&'static str]>,
 }
 
-impl<'de> Deserializer<'de> for Fields<'_> {
+impl<'de> Deserializer<'de> for Fields<'_, '_> {
     type Error = Error;
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -146,11 +204,29 @@ impl<'de> Deserializer<'de> for Fields<'_> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
+        self.names.set(names);
         let mut values: Vec<Value<'_>> = names.iter().map(|_| Value::Absent).collect();
-        for (name, value) in pairs(self.query) {
-            if let Some(at) = names.iter().position(|known| *known == name) {
-                let first = matches!(values[at], Value::Absent);
-                values[at] = if first { Value::Once(value) } else { Value::Repeated };
+        match self.input {
+            RawParams::Query(query) => {
+                for (name, text) in pairs(query) {
+                    if let Some(at) = names.iter().position(|known| *known == name) {
+                        values[at] = match std::mem::replace(&mut values[at], Value::Absent) {
+                            Value::Once(first) => Value::Repeated(vec![first, text]),
+                            Value::Repeated(mut texts) => {
+                                texts.push(text);
+                                Value::Repeated(texts)
+                            }
+                            Value::Absent | Value::Json(_) => Value::Once(text),
+                        };
+                    }
+                }
+            }
+            RawParams::Json(members) => {
+                for (name, value) in names.iter().zip(&mut values) {
+                    if let Some(member) = members.get(*name).filter(|member| !member.is_null()) {
+                        *value = Value::Json(member);
+                    }
+                }
             }
         }
         let fields = names.iter().zip(values).enumerate().skip(self.start);
@@ -161,21 +237,20 @@ impl<'de> Deserializer<'de> for Fields<'_> {
         Err(de::Error::custom("read as a struct"))
     }
 
-    floats_as_any!();
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 char str string bytes byte_buf option unit unit_struct
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
         newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
-struct FieldAccess<'q, I> {
+struct FieldAccess<'r, I> {
     fields: I,
-    current: Option<((usize, &'static str), Value<'q>)>,
+    current: Option<((usize, &'static str), Value<'r>)>,
 }
 
-impl<'de, 'q, I> MapAccess<'de> for FieldAccess<'q, I>
+impl<'de, 'r, I> MapAccess<'de> for FieldAccess<'r, I>
 where
-    I: Iterator<Item = (usize, (&'static &'static str, Value<'q>))>,
+    I: Iterator<Item = (usize, (&'static &'static str, Value<'r>))>,
 {
     type Error = Error;
 
@@ -194,10 +269,11 @@ where
 }
 
 /// The value of a known parameter.
-enum Value<'q> {
+enum Value<'r> {
     Absent,
-    Once(Cow<'q, str>),
-    Repeated,
+    Once(Cow<'r, str>),
+    Repeated(Vec<Cow<'r, str>>),
+    Json(&'r Json),
 }
 
 impl<'de> Deserializer<'de> for Value<'_> {
@@ -208,7 +284,8 @@ impl<'de> Deserializer<'de> for Value<'_> {
         match self {
             Self::Once(text) if !text.is_empty() => visitor.visit_str(&text),
             Self::Once(_) | Self::Absent => Err(Fault::Missing.into()),
-            Self::Repeated => Err(Fault::Repeated.into()),
+            Self::Repeated(_) => Err(Fault::Repeated.into()),
+            Self::Json(value) => JsonValue(value).deserialize_any(visitor),
         }
     }
 
@@ -216,14 +293,59 @@ impl<'de> Deserializer<'de> for Value<'_> {
         match self {
             Self::Absent => visitor.visit_none(),
             Self::Once(text) => visitor.visit_some::<CowStrDeserializer<'_, Error>>(text.into_deserializer()),
-            Self::Repeated => Err(Fault::Repeated.into()),
+            Self::Repeated(_) => Err(Fault::Repeated.into()),
+            Self::Json(value) => visitor.visit_some(JsonValue(value)),
         }
     }
 
-    floats_as_any!();
+    /// A parameter of a query that may be given several times, such as a `Vec<String>`. Absent is the empty list.
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let texts = match self {
+            Self::Absent => Vec::new(),
+            Self::Once(text) => vec![text],
+            Self::Repeated(texts) => texts,
+            Self::Json(value) => return JsonValue(value).deserialize_any(visitor),
+        };
+        visitor.visit_seq(SeqDeserializer::<_, Error>::new(texts.into_iter()))
+    }
+
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 char str string bytes byte_buf unit unit_struct newtype_struct seq
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct
         tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// A member of a JSON object, as far as parameters have such: no objects, and no numbers with a fraction.
+struct JsonValue<'r>(&'r Json);
+
+impl<'de> IntoDeserializer<'de, Error> for JsonValue<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for JsonValue<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.0 {
+            Json::Bool(value) => visitor.visit_bool(*value),
+            Json::String(text) => visitor.visit_str(text),
+            Json::Array(items) => visitor.visit_seq(SeqDeserializer::<_, Error>::new(items.iter().map(JsonValue))),
+            // 50.0 is an integer of JSON Schema.
+            Json::Number(number) => match number.to_string().trim_end_matches(".0").parse::<i64>() {
+                Ok(number) => visitor.visit_i64(number),
+                Err(_) => Err(de::Error::invalid_type(Unexpected::Other("a number"), &visitor)),
+            },
+            Json::Null | Json::Object(_) => Err(de::Error::invalid_type(Unexpected::Other("an object"), &visitor)),
+        }
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
     }
 }
 
@@ -362,7 +484,7 @@ mod tests {
     }
 
     fn rejection_of<T: DeserializeOwned>(query: &str) -> Option<(String, Vec<String>)> {
-        match read::<T>(Some(query)) {
+        match read::<T>(RawParams::Query(query)).map_err(Problem::from) {
             Err(Problem::BadRequest { message, details }) => Some((message.into_owned(), details)),
             _ => None,
         }
@@ -444,7 +566,7 @@ mod tests {
 
     #[test]
     fn id_lists_are_sorted_and_deduplicated() {
-        let read = |list: &str| read::<Ids>(Some(&format!("accountIds={list}"))).unwrap().account_ids.0;
+        let read = |list: &str| read::<Ids>(RawParams::Query(&format!("accountIds={list}"))).unwrap().account_ids.0;
         let three = ids(3);
         let sorted: Vec<AccountId> = three.iter().map(|id| id.parse().unwrap()).collect();
         let [a, b, c] = &*three else { unreachable!() };
@@ -468,10 +590,49 @@ mod tests {
 
     #[test]
     fn text_that_is_no_id_is_read_as_none() {
-        let read = |query: &str| read::<All>(Some(query)).unwrap();
+        let read = |query: &str| read::<All>(RawParams::Query(query)).unwrap();
         assert_eq!(read("connectionId=a&accountId=").connection_id, Id(None));
         assert_eq!(read("connectionId=a&accountId=").account_id, Some(Id(None)));
         assert_eq!(read("connectionId=a").account_id, None);
+    }
+
+    #[derive(Debug, PartialEq, Eq, serde::Deserialize)]
+    struct Mixed {
+        account: Vec<String>,
+        pending: Option<bool>,
+        limit: Option<u32>,
+        from: Option<String>,
+    }
+
+    #[test]
+    fn repeated_parameter_is_read_into_a_list() {
+        let read = |query| read::<Mixed>(RawParams::Query(query)).unwrap().account;
+        assert_eq!(read("account=a&x=1&account=b&account="), ["a", "b", ""]);
+        assert_eq!(read("account=a"), ["a"]);
+        assert_eq!(read("").len(), 0);
+    }
+
+    #[test]
+    fn unknown_parameters_are_faults_on_request() {
+        let faults = read_strict::<Mixed>(RawParams::Query("b=1&account=a&a%41=2")).unwrap_err();
+        assert_eq!((&*faults.known, &*faults.unknown), (&[][..], &["b".to_owned(), "aA".to_owned()][..]));
+        assert_eq!(faults.names, ["account", "pending", "limit", "from"]);
+        assert!(read_strict::<Mixed>(RawParams::Query("account=a")).is_ok());
+    }
+
+    #[test]
+    fn json_members_are_read_by_type() {
+        let members = |json: &str| serde_json::from_str::<Map<String, Json>>(json).unwrap();
+        let good = members(r#"{"account": ["a", "b"], "pending": false, "limit": 50.0, "from": null}"#);
+        let expected =
+            Mixed { account: vec!["a".to_owned(), "b".to_owned()], pending: Some(false), limit: Some(50), from: None };
+        assert_eq!(read_strict::<Mixed>(RawParams::Json(&good)).unwrap(), expected);
+        let bad = members(r#"{"account": ["a", 1], "pending": "yes", "limit": 1.5, "from": {}, "other": 1}"#);
+        let faults = read_strict::<Mixed>(RawParams::Json(&bad)).unwrap_err();
+        let names: Vec<&str> = faults.known.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["account", "pending", "limit", "from"]);
+        assert_eq!(faults.known[1].1, Fault::Invalid("a boolean".to_owned()));
+        assert_eq!(faults.unknown, ["other"]);
     }
 
     proptest! {
