@@ -112,7 +112,7 @@ pub struct Routers {
     pub api: Router,
     pub console: Router,
     pub ops: Router,
-    /// The state of the API's other doors.
+    /// The state of the API's other interfaces.
     pub interop: Interop,
 }
 
@@ -128,7 +128,11 @@ impl Routers {
         demo: Option<Demo>,
     ) -> Self {
         let public_url = settings.api.public_url.clone().unwrap_or_else(|| urls.api_url.clone());
-        let interop = Interop::new(api.access().clone(), InteropSettings { public_url: public_url.clone() });
+        let interop = InteropSettings {
+            public_url: public_url.clone(),
+            simplefin_per_minute: settings.limits.simplefin_per_minute,
+        };
+        let interop = Interop::new(api.access().clone(), interop);
         let console = ConsoleSettings {
             api_url: public_url,
             console_url: urls.public_console(settings).to_owned(),
@@ -138,7 +142,7 @@ impl Routers {
             demo,
         };
         Self {
-            api: wiring::api_router(api, &interop),
+            api: wiring::api_router(&api, &interop),
             console: bellbird_console::router(connections, console),
             ops: ops::router(storage.clone(), metrics),
             interop,
@@ -147,14 +151,14 @@ impl Routers {
 
     /// What the background work does to everything cached: evicts a removed connection, and frees what has expired.
     pub fn evict_and_purge(&self, api: AppState) -> (impl Fn(UserId, ConnectionId) + use<>, impl Fn() + use<>) {
-        let (caches, doors, interop) = (api.clone(), self.interop.clone(), self.interop.clone());
+        let (caches, interop_caches, interop) = (api.clone(), self.interop.clone(), self.interop.clone());
         let evict = move |user, connection| {
             api.evict_connection(user, connection);
             interop.evict_connection(connection);
         };
         let purge = move || {
             caches.purge_expired();
-            doors.purge_expired();
+            interop_caches.purge_expired();
         };
         (evict, purge)
     }

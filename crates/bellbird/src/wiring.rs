@@ -268,12 +268,10 @@ pub fn api(
     AppState::new(access, api_settings(settings, local_url))
 }
 
-/// The router of the API listener: the API, and other doors to the same reads.
-pub fn api_router(api: AppState, interop: &Interop) -> Router {
-    let access = api.access().clone();
-    let mut doors = vec![bellbird_api::door(api, crate::openapi::document())];
-    doors.extend(bellbird_interop::doors(interop));
-    bellbird_api::front::router(access, doors)
+/// The router of the API listener: the API with its files, and the other interfaces to the same reads.
+pub fn api_router(api: &AppState, interop: &Interop) -> Router {
+    let v1 = bellbird_api::mount(api, crate::openapi::document()).add(interop, bellbird_interop::export::paths());
+    bellbird_api::front::router(api.access().clone(), v1, bellbird_interop::mounts(interop))
 }
 
 fn api_settings(settings: &Settings, local_url: &str) -> ApiSettings {
@@ -290,7 +288,6 @@ fn access_settings(settings: &Settings) -> AccessSettings {
         metadata_per_minute: settings.limits.metadata_per_minute,
         balances_per_minute: settings.limits.balances_per_minute,
         live_per_minute: settings.limits.live_per_minute,
-        simplefin_per_minute: settings.limits.simplefin_per_minute,
         live_in_flight: settings.limits.live_in_flight,
         provider_calls_per_minute: settings.limits.provider_calls_per_minute,
         failed_auth_per_minute: settings.limits.failed_auth_per_minute,

@@ -9,13 +9,16 @@ pub mod simplefin;
 
 use std::sync::Arc;
 
-use bellbird_api::front::{Access, Door};
+use axum::extract::FromRef;
+use bellbird_api::front::{Access, Guarded, Mount};
 use bellbird_domain::ConnectionId;
 
 #[derive(Debug, Clone)]
 pub struct InteropSettings {
     /// The public URL of the API, without a trailing slash.
     pub public_url: String,
+    /// Requests a minute for each key: SimpleFIN accounts. 0 means no limit.
+    pub simplefin_per_minute: u32,
 }
 
 /// The state shared by the handlers. Cheap to clone.
@@ -43,7 +46,14 @@ impl Interop {
     }
 }
 
+impl FromRef<Guarded<Self>> for Interop {
+    fn from_ref(guarded: &Guarded<Self>) -> Self {
+        guarded.state().clone()
+    }
+}
+
+/// The interfaces with a prefix of their own. Files are paths of `/v1`: see [`export::paths`].
 #[must_use]
-pub fn doors(interop: &Interop) -> Vec<Door> {
-    vec![export::door(interop.clone()), simplefin::door(interop.clone()), mcp::door(interop.clone())]
+pub fn mounts(interop: &Interop) -> Vec<Mount> {
+    vec![simplefin::mount(interop.clone()), mcp::mount(interop)]
 }

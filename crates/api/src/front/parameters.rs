@@ -12,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bellbird_domain::page::{self, PageLimits};
-use bellbird_domain::{AccountId, Bound, Page};
+use bellbird_domain::{AccountId, Bound, ConnectionId, Page};
 use serde::de::value::{CowStrDeserializer, SeqDeserializer, U64Deserializer};
 use serde::de::{
     self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Unexpected,
@@ -434,6 +434,10 @@ impl<'de, T: FromStr> Deserialize<'de> for Id<T> {
     }
 }
 
+/// In the query of a connection. A name of its own, because utoipa reads no type parameters.
+pub type ConnectionParam = Id<ConnectionId>;
+pub type AccountParam = Id<AccountId>;
+
 /// A list of account ids, sorted and without repetitions, so that their order makes no difference. `None` if one of
 /// them is not an id.
 #[derive(Debug, Clone)]
@@ -466,7 +470,6 @@ impl<'de> Deserialize<'de> for AccountIds {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_domain::ConnectionId;
     use proptest::prelude::*;
 
     use super::*;

@@ -12,6 +12,5 @@ mod source;
 pub use file::{Export, ExportError, NewCall, Pace};
 pub use names::FileName;
 pub use request::{FileRequest, Resource, Selection};
-pub use routes::documented;
-pub(crate) use routes::door;
+pub use routes::{documented, paths};
 pub use source::OpenError;

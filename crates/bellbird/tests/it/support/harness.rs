@@ -44,6 +44,7 @@ pub(crate) struct Setup {
     pub(crate) rows: u32,
     pub(crate) api: ApiSettings,
     pub(crate) access: AccessSettings,
+    pub(crate) simplefin_per_minute: u32,
     pub(crate) serve: ServeOptions,
     pub(crate) limits: Limits,
     pub(crate) call_timeout: Duration,
@@ -64,11 +65,11 @@ impl Default for Setup {
                 trades_cache: Duration::from_secs(600),
                 public_url: "https://bellbird.example".to_owned(),
             },
+            simplefin_per_minute: 0,
             access: AccessSettings {
                 metadata_per_minute: 0,
                 balances_per_minute: 0,
                 live_per_minute: 0,
-                simplefin_per_minute: 0,
                 live_in_flight: 0,
                 provider_calls_per_minute: 0,
                 failed_auth_per_minute: 0,
@@ -235,9 +236,15 @@ impl App {
             demo: None,
         };
         let access = Access::new(storage.clone(), reads.clone(), connections.clone(), clock.clone(), setup.access);
-        let interop = Interop::new(access.clone(), InteropSettings { public_url: setup.api.public_url.clone() });
+        let interop = Interop::new(
+            access.clone(),
+            InteropSettings {
+                public_url: setup.api.public_url.clone(),
+                simplefin_per_minute: setup.simplefin_per_minute,
+            },
+        );
         let state = AppState::new(access, setup.api);
-        let router = bellbird::wiring::api_router(state, &interop);
+        let router = bellbird::wiring::api_router(&state, &interop);
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("listens");
         let url = format!("http://{}", listener.address());
         let stop = CancellationToken::new();

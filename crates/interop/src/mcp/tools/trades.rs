@@ -1,6 +1,5 @@
 //! `list_trades`: activity of brokerage accounts, newest first.
 
-use bellbird_api::front::Class;
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Trade, TradeType};
 use bellbird_reads::merged::MergedWalk;
 use serde::Serialize;
@@ -46,7 +45,7 @@ pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>
     let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
     read.finish()?;
     let after = resumed.position.position()?;
-    let permit = asked.admit(Class::Brokerage)?;
+    let permit = asked.admit(|quotas| &quotas.brokerage)?;
     let (sources, mut missing) =
         asked.sources(requested, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
     let mut walks = Vec::new();
