@@ -19,6 +19,9 @@ use crate::front::problem::Problem;
 
 /// One write a minute for each key, not one for each request. The last-used time is exact to a minute.
 const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
+/// A use of a known key restarts its time to live once this much of it has passed, since restarting costs more than a
+/// use.
+const KNOWN_KEY_RENEW_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 impl Access {
     /// Fails with [`Problem::Unauthorized`], or with [`Problem::TooManyRequests`] once the client's address has failed
@@ -31,7 +34,11 @@ impl Access {
     ) -> Result<Caller, Problem> {
         let Some(key) = read_key(&request.headers) else { return Err(self.reject(request, now)) };
         let key_digest = digest_of(&key);
-        let is_known = self.inner.known_keys.renew(&key_digest, now).is_some();
+        let known = self.inner.known_keys.get(&key_digest, now);
+        if known.is_some_and(|((), age)| age >= KNOWN_KEY_RENEW_AFTER) {
+            self.inner.known_keys.renew(&key_digest, now);
+        }
+        let is_known = known.is_some();
         let permit = if is_known { None } else { Some(self.admit_unknown_key(request, now).await?) };
         let found = self.inner.storage.keys().find_caller(&key, now).await?;
         drop(permit);

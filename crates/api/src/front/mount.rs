@@ -118,7 +118,7 @@ pub(crate) struct Form {
     pub(crate) error: fn(Problem) -> Response,
 }
 
-/// What answers a request.
+/// A path, and the handler of its requests.
 pub(crate) struct Endpoint {
     pub(crate) route: Arc<Route>,
     pub(crate) form: Form,

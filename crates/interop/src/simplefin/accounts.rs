@@ -23,7 +23,7 @@ use super::findings::Finding;
 use super::params::Params;
 use super::view::ConnectionView;
 
-/// Accounts in one answer.
+/// Accounts in one response.
 const ACCOUNTS_MAX: u32 = 500;
 
 pub(super) async fn list_accounts(
@@ -36,7 +36,7 @@ pub(super) async fn list_accounts(
     let collector = Collector::new(job, findings);
     let job = Arc::clone(collector.job());
     let mut steps = collector.start(permit);
-    // Nothing is sent before the first account is there: until then, a failure can still be the whole answer.
+    // Nothing is sent before the first account is there: until then, a failure can still be the whole response.
     let first = match steps.recv().await {
         Some(Step::End(End { problem: Some(problem), .. })) => return Err(problem),
         Some(first) => first,
