@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use bellbird_api::TransactionsBody;
-use bellbird_api::views::{Pagination, TransactionView};
+use bellbird_api::v1::TransactionsBody;
+use bellbird_api::v1::{Pagination, TransactionView};
 use bellbird_domain::date::DayFinder;
 use bellbird_domain::{
     Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateRange, Page, Transaction, UserId,

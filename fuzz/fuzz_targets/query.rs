@@ -3,10 +3,10 @@
 
 #![no_main]
 
-#[path = "../../crates/api/src/front/params.rs"]
-mod params;
+#[path = "../../crates/api/src/front/parameters.rs"]
+mod parameters;
 
-/// Replaces the module that `params.rs` uses from its own crate.
+/// Replaces the module that `parameters.rs` uses from its own crate.
 mod problem {
     use std::borrow::Cow;
 
@@ -15,10 +15,14 @@ mod problem {
     }
 }
 
+mod front {
+    pub use crate::problem;
+}
+
 use bellbird_domain::{AccountId, Bound, ConnectionId, page};
-use libfuzzer_sys::fuzz_target;
-use params::{ACCOUNT_IDS_MAX, AccountIds, DateBound, Id, Limit, Offset};
+use parameters::{ACCOUNT_IDS_MAX, AccountIds, DateBound, Id, Limit, Offset, RawParams};
 use problem::Problem;
+use libfuzzer_sys::fuzz_target;
 use serde::Deserialize;
 
 const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
@@ -51,14 +55,14 @@ fn parse_transactions(query: &str) {
         let mut pairs = form_urlencoded::parse(query.as_bytes());
         pairs.find(|pair| pair.0 == name).map(|(_, value)| value.into_owned())
     };
-    match params::read::<Transactions>(Some(query)) {
+    match parameters::read::<Transactions>(RawParams::Query(query)).map_err(Problem::from) {
         Err(Problem::BadRequest { message, details }) => {
             assert!(!message.is_empty() && !details.is_empty());
             let positions: Vec<_> = details.iter().map(|detail| position(detail)).collect();
             assert!(positions.is_sorted_by(|above, below| above < below), "parameters are in order: {details:?}");
         }
         Ok(read) => {
-            let page = params::page(read.limit, read.offset);
+            let page = parameters::page(read.limit, read.offset);
             assert!((1..=LIMIT_MAX).contains(&page.limit) && page.end() > page.offset);
             let is_same = |id: Option<String>, text: &str| id.is_none_or(|id| id.eq_ignore_ascii_case(text));
             let connection_id = sent("connectionId").expect("required");
@@ -81,7 +85,7 @@ fn position(detail: &str) -> usize {
 }
 
 fn parse_balances(query: &str) {
-    if let Ok(Balances { account_ids: AccountIds(Some(ids)) }) = params::read::<Balances>(Some(query)) {
+    if let Ok(Balances { account_ids: AccountIds(Some(ids)) }) = parameters::read::<Balances>(RawParams::Query(query)) {
         assert!((1..=ACCOUNT_IDS_MAX).contains(&ids.len()));
         assert!(ids.is_sorted_by(|above, below| above < below));
     }

@@ -1,20 +1,23 @@
-//! The public JSON API: its routes, handlers and OpenAPI document.
+//! The API listener: what its interfaces share, the JSON API below `/v1`, and its documentation.
 
-mod cache;
-mod deprecation;
-mod docs_page;
+pub mod docs;
 pub mod front;
-mod handlers;
-mod live;
-pub mod openapi;
-mod queries;
-mod router;
-mod routes;
-mod state;
-pub mod views;
+pub mod v1;
 
-/// Public for benchmarks only.
-#[doc(hidden)]
-pub use handlers::transactions::TransactionsBody;
-pub use router::door;
-pub use state::{ApiSettings, AppState};
+use docs::Document;
+use front::Mount;
+use front::operation::PathDocs;
+
+pub use v1::{ApiSettings, AppState};
+
+/// The JSON API. `document` describes its paths, and those that other crates add to it.
+pub fn mount(state: &AppState, document: &'static Document) -> Mount {
+    let docs = docs::paths(document, state.public_url());
+    Mount::new("/v1").guarded().add(state, v1::paths()).add(&(), docs)
+}
+
+/// The descriptions of the JSON API's own paths.
+#[must_use]
+pub fn documented() -> Vec<PathDocs> {
+    v1::paths().into_iter().filter_map(front::Path::into_docs).collect()
+}

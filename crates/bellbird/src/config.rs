@@ -22,6 +22,7 @@ use bellbird_api::ApiSettings;
 use bellbird_api::front::AccessSettings;
 use bellbird_connections::SyncSettings;
 use bellbird_console::ConsoleSettings;
+use bellbird_interop::InteropSettings;
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_reads::Limits;
 use bellbird_storage::POOL_SIZE;
@@ -51,6 +52,7 @@ pub struct Settings {
     pub reads: Limits,
     pub caches: ApiSettings,
     pub access: AccessSettings,
+    pub interop: InteropSettings,
     pub pages: ConsoleSettings,
     pub sync: SyncSettings,
     pub webhooks: WebhookSettings,
@@ -173,13 +175,14 @@ impl Settings {
             metadata_per_minute: from.number("limits.metadata_per_minute", 60, 0..=1_000_000),
             balances_per_minute: from.number("limits.balances_per_minute", 30, 0..=1_000_000),
             live_per_minute: from.number("limits.live_per_minute", 30, 0..=1_000_000),
-            simplefin_per_minute: from.number("limits.simplefin_per_minute", 60, 0..=1_000_000),
             live_in_flight: from.number("limits.live_in_flight", 4, 0..=10_000),
             provider_calls_per_minute: from.number("limits.provider_calls_per_minute", 300, 0..=1_000_000),
             failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),
             trusted_proxies,
             cors_origins,
         };
+        let interop =
+            InteropSettings { simplefin_per_minute: from.number("limits.simplefin_per_minute", 60, 0..=1_000_000) };
         let pages = ConsoleSettings {
             operator_name,
             trusted_proxies: access.trusted_proxies.clone(),
@@ -215,6 +218,7 @@ impl Settings {
             reads,
             caches,
             access,
+            interop,
             pages,
             sync,
             webhooks,

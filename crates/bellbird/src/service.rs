@@ -11,7 +11,7 @@ use bellbird_api::front::Access;
 use bellbird_connections::Connections;
 use bellbird_console::{Demo, Site};
 use bellbird_domain::{Clock, ConnectionId, UserId};
-use bellbird_interop::{Interop, InteropSettings};
+use bellbird_interop::Interop;
 use bellbird_providers::Registry;
 use bellbird_reads::Reads;
 use bellbird_storage::{Sealer, ServiceLock, Storage, StorageError};
@@ -80,7 +80,7 @@ impl Parts {
         let (reads, connections) = (wiring.reads(), wiring.connections(Some(&urls.public_console)));
         let access = settings.access.clone();
         let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access);
-        let interop = Interop::new(access.clone(), InteropSettings { public_url: urls.public_api.clone() });
+        let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
         let api = AppState::new(access, settings.caches.clone(), urls.public_api.clone());
         Ok(Self { storage: (*storage).clone(), connections, webhooks: wiring.webhooks()?, reads, api, interop })
     }

@@ -255,10 +255,8 @@ pub fn stop_on_signal(stop_timeout: Duration) -> anyhow::Result<CancellationToke
     Ok(stop)
 }
 
-/// The router of the API listener: the API, and other doors to the same reads.
-pub fn api_router(api: AppState, interop: &Interop) -> Router {
-    let access = api.access().clone();
-    let mut doors = vec![bellbird_api::door(api, crate::openapi::document())];
-    doors.extend(bellbird_interop::doors(interop));
-    bellbird_api::front::router(access, doors)
+/// The router of the API listener: the API with its files, and the other interfaces to the same reads.
+pub fn api_router(api: &AppState, interop: &Interop) -> Router {
+    let v1 = bellbird_api::mount(api, crate::openapi::document()).add(interop, bellbird_interop::export::paths());
+    bellbird_api::front::router(api.access().clone(), v1, bellbird_interop::mounts(interop))
 }

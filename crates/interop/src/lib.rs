@@ -9,27 +9,30 @@ pub mod simplefin;
 
 use std::sync::Arc;
 
-use bellbird_api::front::{Access, Door};
+use axum::extract::FromRef;
+use bellbird_api::front::{Access, Guarded, Mount};
 use bellbird_domain::ConnectionId;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct InteropSettings {
-    /// The public URL of the API, without a trailing slash.
-    pub public_url: String,
+    /// Requests a minute for each key: SimpleFIN accounts. 0 means no limit.
+    pub simplefin_per_minute: u32,
 }
 
 /// The state shared by the handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct Interop {
     access: Access,
-    settings: Arc<InteropSettings>,
+    settings: InteropSettings,
+    /// The public URL of the API, without a trailing slash.
+    public_url: Arc<str>,
     simplefin: Arc<simplefin::Memory>,
 }
 
 impl Interop {
     #[must_use]
-    pub fn new(access: Access, settings: InteropSettings) -> Self {
-        Self { access, settings: Arc::new(settings), simplefin: Arc::new(simplefin::Memory::new()) }
+    pub fn new(access: Access, settings: InteropSettings, public_url: String) -> Self {
+        Self { access, settings, public_url: public_url.into(), simplefin: Arc::new(simplefin::Memory::new()) }
     }
 
     /// Frees the memory of everything kept that has expired.
@@ -43,7 +46,14 @@ impl Interop {
     }
 }
 
+impl FromRef<Guarded<Self>> for Interop {
+    fn from_ref(guarded: &Guarded<Self>) -> Self {
+        guarded.state().clone()
+    }
+}
+
+/// The interfaces with a prefix of their own. Files are paths of `/v1`: see [`export::paths`].
 #[must_use]
-pub fn doors(interop: &Interop) -> Vec<Door> {
-    vec![export::door(interop.clone()), simplefin::door(interop.clone()), mcp::door(interop.clone())]
+pub fn mounts(interop: &Interop) -> Vec<Mount> {
+    vec![simplefin::mount(interop.clone()), mcp::mount(interop)]
 }

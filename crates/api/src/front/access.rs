@@ -1,17 +1,20 @@
-//! The state shared by all doors: the services they use, and who may ask how often.
+//! The state shared by all interfaces: the services they use, and who may call how often.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
-use bellbird_domain::Clock;
-use bellbird_domain::{Caller, KeyId};
+use bellbird_domain::{Account, Caller, Clock, KeyId};
 use bellbird_limits::client_address::Network;
 use bellbird_limits::{Expiring, InFlight, RateLimiter};
-use bellbird_reads::{CallContext, Reads};
+use bellbird_reads::{CallContext, ConnectionContext, ReadError, Reads};
 use bellbird_storage::Storage;
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
+
+use crate::front::problem::{Problem, problem_for_category};
+use crate::front::quota::{LivePermit, QuotaClass, Quotas};
 
 /// How long a key counts as known after its first request. Whether it still works is read for each request.
 const KNOWN_KEY_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -27,8 +30,6 @@ pub struct AccessSettings {
     pub balances_per_minute: u32,
     /// Requests a minute for each key: transactions, holdings and trades together.
     pub live_per_minute: u32,
-    /// Requests a minute for each key: SimpleFIN accounts.
-    pub simplefin_per_minute: u32,
     /// Concurrent requests for each key: transactions, holdings and trades together.
     pub live_in_flight: u32,
     /// Provider calls a minute for the requests of each user, at each provider.
@@ -53,12 +54,9 @@ pub(crate) struct Inner {
     pub(crate) connections: Connections,
     pub(crate) clock: Clock,
     pub(crate) settings: AccessSettings,
-    pub(crate) metadata_limit: Option<RateLimiter<KeyId>>,
-    pub(crate) balances_limit: Option<RateLimiter<KeyId>>,
-    pub(crate) live_limit: Option<RateLimiter<KeyId>>,
-    pub(crate) simplefin_limit: Option<RateLimiter<KeyId>>,
+    quotas: Quotas,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
-    /// SHA-256 of the keys that worked lately. Their requests are not limited by failures of others at their address.
+    /// SHA-256 of the keys that worked recently. Their requests are not limited by failures of others at their address.
     pub(crate) known_keys: Expiring<[u8; 32], ()>,
     /// Permits to look up any other key.
     pub(crate) unknown_key_lookups: Semaphore,
@@ -76,11 +74,14 @@ impl Access {
         clock: Clock,
         settings: AccessSettings,
     ) -> Self {
+        let live = QuotaClass::per_minute(settings.live_per_minute).with_permit();
         let inner = Inner {
-            metadata_limit: RateLimiter::per_minute(settings.metadata_per_minute),
-            balances_limit: RateLimiter::per_minute(settings.balances_per_minute),
-            live_limit: RateLimiter::per_minute(settings.live_per_minute),
-            simplefin_limit: RateLimiter::per_minute(settings.simplefin_per_minute),
+            quotas: Quotas {
+                metadata: QuotaClass::per_minute(settings.metadata_per_minute),
+                balances: QuotaClass::per_minute(settings.balances_per_minute),
+                brokerage: live.clone().for_professionals(),
+                live,
+            },
             failed_auth_limit: RateLimiter::per_minute(settings.failed_auth_per_minute),
             known_keys: Expiring::with_lru(KNOWN_KEY_TTL, KNOWN_KEYS_MAX, |_, ()| 1),
             unknown_key_lookups: Semaphore::new(UNKNOWN_KEY_LOOKUPS_MAX),
@@ -125,5 +126,61 @@ impl Access {
     #[must_use]
     pub fn call_context(&self, caller: &Caller) -> CallContext {
         self.inner.reads.call_context(caller.user_id, self.inner.settings.provider_calls_per_minute)
+    }
+
+    /// The quota classes of `/v1`.
+    #[must_use]
+    pub fn quotas(&self) -> &Quotas {
+        &self.inner.quotas
+    }
+
+    /// Takes quota, permit and plan of a class, for an interface that learns from the body what a request reads.
+    pub fn admit(&self, quota: &QuotaClass, caller: &Caller, now: Timestamp) -> Result<LivePermit, Problem> {
+        quota.admit(caller, &self.inner.live_in_flight, now).1
+    }
+
+    /// Checks again, between two pages of a long response, what was checked at its start: key, plan and connection.
+    /// Returns the caller as of now.
+    pub async fn check_again(
+        &self,
+        quota: &QuotaClass,
+        caller: &Caller,
+        context: &ConnectionContext,
+    ) -> Result<Caller, Problem> {
+        let now = self.inner.clock.now();
+        let found = self.inner.storage.keys().find_caller_by_id(caller.user_id, caller.key_id, now).await?;
+        let found = found.ok_or(Problem::Unauthorized)?.caller;
+        quota.check_plan(found.plan)?;
+        // Compare with the context's revision, not the caller's: a response over several connections may have started
+        // with an older context.
+        if found.revision != context.revision() {
+            let connection = &context.connection;
+            let again = self.reads().connection_context(&found, connection.id).await;
+            let again = again.map_err(|error| problem_for_category(&error, "Connection", connection.category))?;
+            let is_gone = |account: &Account| !again.accounts.iter().any(|other| other.id == account.id);
+            if context.accounts.iter().any(is_gone) {
+                return Err(Problem::NotFound("Account"));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Maps a failed read to an HTTP error.
+    ///
+    /// If the provider reports that the consent is gone, the connection may have been removed meanwhile: that is a 404.
+    /// Otherwise the user must reconnect: that is a 503, and a background refresh updates the status.
+    pub async fn after_failed_read(&self, caller: &Caller, context: &ConnectionContext, error: &ReadError) -> Problem {
+        let ReadError::Reconnect(status) = error else {
+            return problem_for_category(error, "Account", context.connection.category);
+        };
+        let id = context.connection.id;
+        match self.inner.storage.connections().find(caller.user_id, id).await {
+            Ok(Some(_)) => {
+                self.inner.connections.refreshes().run_in_background(caller.user_id, id);
+                Problem::Reconnect(*status)
+            }
+            Ok(None) => Problem::NotFound("Connection"),
+            Err(error) => Problem::from(error),
+        }
     }
 }

@@ -4,8 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::extract::ConnectInfo;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{ApiKey, Caller};
 use bellbird_limits::client_address::{client_address, rate_limit_key};
 use bellbird_limits::gcra;
@@ -18,27 +16,29 @@ use tracing::Instrument as _;
 
 use crate::front::access::Access;
 use crate::front::problem::Problem;
-use crate::front::routes::Credentials;
 
 /// One write a minute for each key, not one for each request. The last-used time is exact to a minute.
 const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
+/// A use of a known key restarts its time to live once this much of it has passed, since restarting costs more than a
+/// use.
+const KNOWN_KEY_RENEW_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 impl Access {
     /// Fails with [`Problem::Unauthorized`], or with [`Problem::TooManyRequests`] once the client's address has failed
-    /// too often. Then only a key that worked lately is looked up.
+    /// too often. Then only a key that worked recently is looked up.
     pub(crate) async fn authenticate(
         &self,
         request: &Parts,
-        credentials: Credentials,
+        read_key: fn(&HeaderMap) -> Option<ApiKey>,
         now: Timestamp,
     ) -> Result<Caller, Problem> {
-        let key = match credentials {
-            Credentials::Bearer => bearer_key(&request.headers),
-            Credentials::Basic => basic_key(&request.headers),
-        };
-        let Some(key) = key else { return Err(self.reject(request, now)) };
+        let Some(key) = read_key(&request.headers) else { return Err(self.reject(request, now)) };
         let key_digest = digest_of(&key);
-        let is_known = self.inner.known_keys.renew(&key_digest, now).is_some();
+        let known = self.inner.known_keys.get(&key_digest, now);
+        if known.is_some_and(|((), age)| age >= KNOWN_KEY_RENEW_AFTER) {
+            self.inner.known_keys.renew(&key_digest, now);
+        }
+        let is_known = known.is_some();
         let permit = if is_known { None } else { Some(self.admit_unknown_key(request, now).await?) };
         let found = self.inner.storage.keys().find_caller(&key, now).await?;
         drop(permit);
@@ -55,7 +55,7 @@ impl Access {
         Ok(found.caller)
     }
 
-    /// Waits for a permit to look up a key that has not worked lately.
+    /// Waits for a permit to look up a key that has not worked recently.
     async fn admit_unknown_key(&self, request: &Parts, now: Timestamp) -> Result<SemaphorePermit<'_>, Problem> {
         self.check_failures(request, now)?;
         let permit = self.inner.unknown_key_lookups.acquire().await.map_err(|_| Problem::Internal)?;
@@ -119,19 +119,13 @@ fn is_write_due(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
 }
 
 /// The key of the `Authorization: Bearer` header, if form and checksum are valid.
-fn bearer_key(headers: &HeaderMap) -> Option<ApiKey> {
+pub(crate) fn bearer_key(headers: &HeaderMap) -> Option<ApiKey> {
     ApiKey::parse(authorization(headers, "bearer")?).ok()
 }
 
-/// The key that is the password of the `Authorization: Basic` header.
-fn basic_key(headers: &HeaderMap) -> Option<ApiKey> {
-    let decoded = STANDARD.decode(authorization(headers, "basic")?).ok()?;
-    let (_user, password) = str::from_utf8(&decoded).ok()?.split_once(':')?;
-    ApiKey::parse(password).ok()
-}
-
-/// The text after the scheme. More than one such header is invalid.
-fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Option<&'h str> {
+/// The text after the scheme in the `Authorization` header. More than one such header is invalid.
+#[must_use]
+pub fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Option<&'h str> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let line = lines.next()?.to_str().ok()?;
     if lines.next().is_some() {
@@ -177,23 +171,6 @@ mod tests {
         ] {
             assert_eq!(key_of(&[line]), None, "{line}");
         }
-    }
-
-    #[test]
-    fn basic_key_is_the_password() {
-        let key = ApiKey::from_random([7; 32]).expose().to_owned();
-        let read = |scheme: &str, text: &str| {
-            let mut headers = HeaderMap::new();
-            let line = format!("{scheme} {}", STANDARD.encode(text));
-            headers.append(AUTHORIZATION, HeaderValue::from_str(&line).unwrap());
-            basic_key(&headers).map(|key| key.expose().to_owned())
-        };
-        assert_eq!(read("Basic", &format!("anyone:{key}")), Some(key.clone()));
-        assert_eq!(read("basic", &format!(":{key}")), Some(key.clone()));
-        assert_eq!(read("Basic", &key), None);
-        assert_eq!(read("Basic", ":"), None);
-        assert_eq!(read("Bearer", &format!("anyone:{key}")), None);
-        assert_eq!(read("Basic", &format!("{key}:anyone")), None);
     }
 
     #[test]

@@ -5,156 +5,69 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
-use bellbird_domain::{Account, Caller, KeyId, Plan};
-use bellbird_limits::gcra::{self, Decision};
-use bellbird_limits::{InFlight, Permit, RateLimiter};
-use bellbird_reads::ConnectionContext;
+use axum::response::{IntoResponse as _, Response};
+use bellbird_limits::gcra;
 use http::HeaderValue;
 use http::header::HeaderName;
 use http_body_util::BodyExt as _;
-use jiff::Timestamp;
 
 use crate::front::access::Access;
-use crate::front::extract::{Admitted, AuthenticatedKey, LivePermit};
-use crate::front::live::problem_for_category;
+use crate::front::extract::Authorized;
+use crate::front::log;
+use crate::front::mount::{Endpoint, EndpointHandler};
 use crate::front::problem::Problem;
-use crate::front::routes::{Class, Doors};
+use crate::front::quota::LivePermit;
 
 const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-#[derive(Clone)]
-pub(crate) struct Guard {
-    pub(crate) access: Access,
-    pub(crate) doors: Arc<Doors>,
-}
-
-/// Requests to open paths pass unchecked.
-pub(crate) async fn guard(State(Guard { access, doors }): State<Guard>, request: Request, next: Next) -> Response {
-    let (route, door) = doors.find(request.uri().path());
-    let class = route.class;
-    if class == Class::Open {
-        return next.run(request).await;
-    }
-    let now = access.inner.clock.now();
+/// Checks a request and passes it to the handler of its path, which the access log has found.
+pub(crate) async fn guard(State(access): State<Access>, mut request: Request) -> Response {
+    let Some(endpoint) = request.extensions_mut().remove::<Arc<Endpoint>>() else {
+        return Problem::Internal.into_response();
+    };
+    let metadata = &access.quotas().metadata;
+    let accepts = endpoint.route.accepts(request.method());
+    let (quota, call) = match &endpoint.handler {
+        EndpointHandler::Open(call) if accepts => return call(request).await,
+        EndpointHandler::Open(_) => return Problem::MethodNotAllowed.into_response(),
+        EndpointHandler::Missing { needs_key: false } => return Problem::NoSuchPath.into_response(),
+        EndpointHandler::Missing { needs_key: true } => (metadata, Err(Problem::NoSuchPath)),
+        EndpointHandler::Guarded { .. } if !accepts => (metadata, Err(Problem::MethodNotAllowed)),
+        EndpointHandler::Guarded { quota, call } => (quota, Ok(call)),
+    };
+    let now = access.clock().now();
     let (head, body) = request.into_parts();
-    let caller = match access.authenticate(&head, door.credentials, now).await {
+    let caller = match access.authenticate(&head, endpoint.form.key, now).await {
         Ok(caller) => caller,
-        Err(problem) => return door.deny(problem),
+        Err(problem) => return problem.into_response(),
     };
-    let mut request = Request::from_parts(head, body);
-    let key_id = caller.key_id;
-    tracing::Span::current().record("key_id", tracing::field::display(key_id));
-    // 404 and 405 consume the metadata quota but are never replaced by 429.
-    let unroutable = class == Class::Unknown || !route.accepts(request.method());
-    let limit = if unroutable { Class::Unknown.limit(&access) } else { class.limit(&access) };
-    let (decision, mut response) = if unroutable {
-        (limit.map(|limit| limit.take(key_id, now)), next.run(request).await)
-    } else {
-        let (decision, admitted) = admit(class, &caller, limit, &access.inner.live_in_flight, now);
-        let response = match admitted {
-            Ok(permit) => {
-                let permit = permit.map(Arc::new);
-                request.extensions_mut().insert(Admitted { caller, now, permit: permit.clone() });
-                hold_until_sent(next.run(request).await, permit)
-            }
-            Err(problem) => door.deny(problem),
-        };
-        (decision, response)
+    log::set_key(caller.key_id);
+    let (decision, mut response) = match call {
+        // 404 and 405 consume the metadata quota but are never replaced by 429.
+        Err(problem) => (quota.take(caller.key_id, now), problem.into_response()),
+        Ok(call) => {
+            let (decision, admitted) = quota.admit(&caller, &access.inner.live_in_flight, now);
+            let response = match admitted {
+                Ok(permit) => {
+                    let route = Arc::clone(&endpoint.route);
+                    let authorized = Authorized { caller, now, permit: permit.clone(), route, quota: quota.clone() };
+                    let request = Request::from_parts(head, body);
+                    hold_until_sent(call(request, access.clone(), authorized).await, permit)
+                }
+                Err(problem) => problem.into_response(),
+            };
+            (decision, response)
+        }
     };
-    if let (Some(limit), Some(decision)) = (limit, decision) {
+    if let (Some(calls), Some(decision)) = (quota.calls(), decision) {
         let headers = response.headers_mut();
-        headers.insert(X_RATELIMIT_LIMIT, HeaderValue::from(limit.calls()));
+        headers.insert(X_RATELIMIT_LIMIT, HeaderValue::from(calls));
         headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(decision.remaining));
         headers.insert(X_RATELIMIT_RESET, HeaderValue::from(gcra::whole_seconds(decision.wait_us)));
     }
-    response.extensions_mut().insert(AuthenticatedKey(key_id));
     response
-}
-
-impl Access {
-    /// Takes limit, permit and plan of a class, for a door that learns from the body what a request reads.
-    pub fn admit(&self, class: Class, caller: &Caller, now: Timestamp) -> Result<LivePermit, Problem> {
-        let (_, admitted) = admit(class, caller, class.limit(self), &self.inner.live_in_flight, now);
-        admitted.map(|permit| permit.map(Arc::new))
-    }
-}
-
-impl Access {
-    /// Checks again, between two pages of a long answer, what was checked at its start: key, plan and connection.
-    /// Returns the caller as of now.
-    pub async fn check_again(
-        &self,
-        class: Class,
-        caller: &Caller,
-        context: &ConnectionContext,
-    ) -> Result<Caller, Problem> {
-        let now = self.inner.clock.now();
-        let found = self.inner.storage.keys().find_caller_by_id(caller.user_id, caller.key_id, now).await?;
-        let found = found.ok_or(Problem::Unauthorized)?.caller;
-        class.check_plan(found.plan)?;
-        // Not the caller's: an answer of several connections may have begun with an older context than that.
-        if found.revision != context.revision() {
-            let connection = &context.connection;
-            let again = self.reads().connection_context(&found, connection.id).await;
-            let again = again.map_err(|error| problem_for_category(&error, "Connection", connection.category))?;
-            let is_gone = |account: &Account| !again.accounts.iter().any(|other| other.id == account.id);
-            if context.accounts.iter().any(is_gone) {
-                return Err(Problem::NotFound("Account"));
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// Acquires the concurrency permit before it takes from the rate limit, because a request without a permit must not
-/// consume quota.
-fn admit(
-    class: Class,
-    caller: &Caller,
-    limit: Option<&RateLimiter<KeyId>>,
-    permits: &InFlight<KeyId>,
-    now: Timestamp,
-) -> (Option<Decision>, Result<Option<Permit<KeyId>>, Problem>) {
-    let permit = match class.needs_permit().then(|| permits.try_acquire(caller.key_id)) {
-        // All permits of this key are in use.
-        Some(None) => return (limit.map(|limit| limit.peek(&caller.key_id, now)), Err(Problem::TooManyRequests(1))),
-        Some(permit) => permit,
-        None => None,
-    };
-    let decision = limit.map(|limit| limit.take(caller.key_id, now));
-    let admitted = match decision {
-        Some(rejected) if !rejected.allowed => Err(Problem::TooManyRequests(gcra::whole_seconds(rejected.wait_us))),
-        _ => class.check_plan(caller.plan).map(|()| permit),
-    };
-    (decision, admitted)
-}
-
-impl Class {
-    fn check_plan(self, plan: Plan) -> Result<(), Problem> {
-        match plan {
-            Plan::Saver => Err(Problem::PlanRequired),
-            Plan::Developer if self == Self::Brokerage => Err(Problem::ProfessionalRequired),
-            Plan::Developer | Plan::Professional => Ok(()),
-        }
-    }
-
-    fn needs_permit(self) -> bool {
-        matches!(self, Self::Live | Self::Brokerage | Self::SimpleFin)
-    }
-
-    fn limit(self, access: &Access) -> Option<&RateLimiter<KeyId>> {
-        match self {
-            Self::Open => None,
-            Self::Metadata | Self::Unknown => access.inner.metadata_limit.as_ref(),
-            Self::Balances => access.inner.balances_limit.as_ref(),
-            Self::Live | Self::Brokerage => access.inner.live_limit.as_ref(),
-            Self::SimpleFin => access.inner.simplefin_limit.as_ref(),
-        }
-    }
 }
 
 /// Keeps the permit until the response body has been sent.
@@ -174,58 +87,11 @@ fn hold_until_sent(response: Response, permit: LivePermit) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_domain::UserId;
+    use bellbird_domain::KeyId;
+    use bellbird_limits::InFlight;
     use http_body::Body as _;
-    use jiff::tz::TimeZone;
 
     use super::*;
-
-    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-    const CLASSES: [Class; 5] = [Class::Metadata, Class::Balances, Class::Live, Class::Brokerage, Class::SimpleFin];
-
-    fn caller(plan: Plan) -> Caller {
-        Caller { key_id: KeyId::new(), user_id: UserId::new(), plan, timezone: TimeZone::UTC, revision: 1 }
-    }
-
-    #[test]
-    fn plan_decides_which_classes_are_admitted() {
-        let permits = InFlight::new(4);
-        let admitted = |class, plan| admit(class, &caller(plan), None, &permits, NOW).1.map(|permit| permit.is_some());
-        for class in CLASSES {
-            assert_eq!(admitted(class, Plan::Saver), Err(Problem::PlanRequired), "{class:?}");
-            let has_permit = !matches!(class, Class::Metadata | Class::Balances);
-            assert_eq!(admitted(class, Plan::Professional), Ok(has_permit), "{class:?}");
-            let of_developer =
-                if class == Class::Brokerage { Err(Problem::ProfessionalRequired) } else { Ok(has_permit) };
-            assert_eq!(admitted(class, Plan::Developer), of_developer, "{class:?}");
-        }
-    }
-
-    #[test]
-    fn limit_is_checked_before_the_plan() {
-        let (permits, limit) = (InFlight::new(4), RateLimiter::per_minute(2));
-        let saver = caller(Plan::Saver);
-        let problem = || admit(Class::Metadata, &saver, limit.as_ref(), &permits, NOW).1.err();
-        assert_eq!(problem(), Some(Problem::PlanRequired));
-        assert_eq!(problem(), Some(Problem::PlanRequired));
-        assert_eq!(problem(), Some(Problem::TooManyRequests(30)));
-    }
-
-    #[test]
-    fn request_without_permit_consumes_no_quota() {
-        let (permits, limit) = (InFlight::new(1), RateLimiter::per_minute(10));
-        let caller = caller(Plan::Developer);
-        let admit = |class| admit(class, &caller, limit.as_ref(), &permits, NOW);
-        let (_, held) = admit(Class::Live);
-        let (decision, rejected) = admit(Class::Live);
-        assert_eq!(rejected.err(), Some(Problem::TooManyRequests(1)));
-        assert_eq!(decision.map(|decision| decision.remaining), Some(9));
-        assert!(admit(Class::Metadata).1.is_ok_and(|permit| permit.is_none()), "only live requests need a permit");
-        drop(held);
-        let (decision, admitted) = admit(Class::Live);
-        assert!(admitted.is_ok_and(|permit| permit.is_some()));
-        assert_eq!(decision.map(|decision| decision.remaining), Some(7));
-    }
 
     #[test]
     fn permit_is_released_with_the_body() {

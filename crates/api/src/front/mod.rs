@@ -1,23 +1,29 @@
-//! What every request to the API listener shares: the guard with keys, limits and plans, the access log, query
-//! parameters and errors.
+//! What all interfaces of the API listener share: mounting, keys, quotas and plans, the access log, parameters, errors.
 //!
-//! A [`Door`] is a set of paths that speaks one protocol. [`router`] puts the same layers around all doors.
+//! An interface is a [`Mount`]: paths below a prefix, each written once as a [`Path`] with its handler, quota class and
+//! description. [`router`] puts the same layers around all of them.
 
 pub mod access;
-mod access_log;
 mod auth;
 pub mod extract;
 mod guard;
 pub mod json;
-pub mod live;
-pub mod params;
-mod params_schema;
+mod layers;
+pub mod log;
+pub mod mount;
+pub mod operation;
+pub mod parameters;
+mod parameters_schema;
 pub mod problem;
-mod router;
-pub mod routes;
+pub mod quota;
+mod route;
 
 pub use access::{Access, AccessSettings};
-pub use extract::{Admitted, LivePermit};
+pub use auth::authorization;
+pub use extract::{Authorized, BankingConnection, BrokerageConnection, Guarded, Query};
+pub use layers::router;
+pub use mount::{Mount, Path};
+pub use operation::Operation;
 pub use problem::Problem;
-pub use router::router;
-pub use routes::{Class, Credentials, Door, Route, route};
+pub use quota::{LivePermit, QuotaClass};
+pub use route::Route;

@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use bellbird_domain::ConnectionStatus;
+use bellbird_domain::{ConnectionCategory, ConnectionStatus};
 use bellbird_reads::ReadError;
 use bellbird_storage::{Chain, StorageError};
-use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
@@ -145,26 +144,37 @@ impl Problem {
     }
 }
 
+/// The access log writes the problem in the form of the interface, so that handlers and extractors of all interfaces
+/// fail with a [`Problem`].
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.status();
-        let retry_after = self.retry_after();
-        let body = serde_json::to_vec(&self.body()).unwrap_or_default();
-        let mut response = Response::new(axum::body::Body::from(Bytes::from(body)));
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(seconds) = retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
-        }
-        if status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        if status == StatusCode::METHOD_NOT_ALLOWED {
-            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        }
+        let mut response = Response::default();
+        *response.status_mut() = self.status();
+        response.extensions_mut().insert(self);
         response
     }
+}
+
+/// The error of `/v1`.
+#[must_use]
+pub fn json_response(problem: Problem) -> Response {
+    let status = problem.status();
+    let retry_after = problem.retry_after();
+    let body = serde_json::to_vec(&problem.body()).unwrap_or_default();
+    let mut response = Response::new(axum::body::Body::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(seconds) = retry_after {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
 }
 
 impl From<StorageError> for Problem {
@@ -196,6 +206,16 @@ pub fn problem_from_read(error: &ReadError, resource: &'static str, wrong_catego
     }
 }
 
+/// Maps a failed read to an HTTP error. `category` is the category that the endpoint needs.
+#[must_use]
+pub fn problem_for_category(error: &ReadError, resource: &'static str, category: ConnectionCategory) -> Problem {
+    let wrong_category = match category {
+        ConnectionCategory::Banking => "The connection must be a banking connection",
+        ConnectionCategory::Brokerage => "The connection must be a brokerage connection",
+    };
+    problem_from_read(error, resource, wrong_category)
+}
+
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
@@ -220,6 +240,19 @@ mod tests {
         assert_eq!(body(problem), r#"{"error":{"message":"Invalid query parameters","details":["limit: x"]}}"#);
         let details = |status| Problem::Reconnect(status).body().error.details;
         assert_eq!(details(ConnectionStatus::PendingMfa), ["status: pending_mfa"]);
+    }
+
+    #[test]
+    fn wrong_category_names_the_category_that_the_endpoint_needs() {
+        let message = |category| problem_for_category(&ReadError::WrongCategory, "Account", category);
+        let bad = |text: &'static str| Problem::BadRequest { message: text.into(), details: Vec::new() };
+        assert_eq!(message(ConnectionCategory::Banking), bad("The connection must be a banking connection"));
+        assert_eq!(message(ConnectionCategory::Brokerage), bad("The connection must be a brokerage connection"));
+        let not_found = problem_for_category(&ReadError::NotFound, "Account", ConnectionCategory::Banking);
+        assert_eq!(not_found, Problem::NotFound("Account"));
+        let unavailable = ReadError::Unavailable { retry_after: Duration::from_millis(1_500) };
+        let unavailable = problem_for_category(&unavailable, "Account", ConnectionCategory::Banking);
+        assert_eq!(unavailable, Problem::ProviderUnavailable(2));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use bellbird_api::views::{AccountView, ConnectionView};
+use bellbird_api::v1::{AccountView, ConnectionView};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::registry::PROVIDERS;

@@ -3,10 +3,11 @@
 //! A file that cannot be continued is cut off: the connection is closed without the end of the body. Its client sees a
 //! broken transfer, never a shorter file.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use bellbird_api::front::{Access, Problem, Route};
+use bellbird_api::front::{Access, Problem, QuotaClass, Route};
 use bellbird_domain::Caller;
 use bytes::Bytes;
 use futures_util::stream;
@@ -27,7 +28,8 @@ pub(crate) struct CutOff;
 /// A file that is being sent.
 pub(crate) struct FileBody {
     access: Access,
-    route: &'static Route,
+    route: Arc<Route>,
+    quota: QuotaClass,
     caller: Caller,
     export: Export,
     /// What the last page added to the file. Its memory is used again for the next page: a new one for each page would
@@ -47,7 +49,8 @@ impl FileBody {
     /// Reads the first page. Its failure is an error of the request, as that of `/v1`.
     pub(crate) async fn begin(
         access: Access,
-        route: &'static Route,
+        route: Arc<Route>,
+        quota: QuotaClass,
         caller: Caller,
         mut export: Export,
     ) -> Result<Self, Problem> {
@@ -59,7 +62,20 @@ impl FileBody {
             Err(error) => return Err(problem_of(&access, &caller, error).await),
         };
         let span = Span::current();
-        Ok(Self { access, route, caller, export, page, sent: 0, has_more, bytes: 0, started, span, is_ended: false })
+        Ok(Self {
+            access,
+            route,
+            quota,
+            caller,
+            export,
+            page,
+            sent: 0,
+            has_more,
+            bytes: 0,
+            started,
+            span,
+            is_ended: false,
+        })
     }
 
     /// Calls of the provider for the first page.
@@ -95,7 +111,7 @@ impl FileBody {
     async fn read_page(&mut self) -> Result<(), Problem> {
         let (access, caller) = (&self.access, &mut self.caller);
         if let Some(context) = self.export.context() {
-            *caller = access.check_again(self.route.class, caller, context).await?;
+            *caller = access.check_again(&self.quota, caller, context).await?;
         }
         // No row stays behind a shorter page.
         self.page.fill(0);
@@ -114,7 +130,7 @@ impl FileBody {
     fn cut_off(&mut self, problem: &Problem) {
         let reason = reason_of(problem);
         tracing::warn!(
-            route = self.route.path,
+            route = self.route.path(),
             key_id = %self.caller.key_id,
             connection_id = self.export.context().map(|context| tracing::field::display(context.connection.id)),
             reason,
@@ -127,7 +143,7 @@ impl FileBody {
 
     fn end(&mut self, end: &'static str) {
         tracing::info!(
-            route = self.route.path,
+            route = self.route.path(),
             key_id = %self.caller.key_id,
             end,
             rows = self.export.rows(),
@@ -140,7 +156,7 @@ impl FileBody {
 
     fn count(&mut self, end: &'static str) {
         self.is_ended = true;
-        metrics::counter!("bellbird_exports_total", "route" => self.route.path, "end" => end).increment(1);
+        metrics::counter!("bellbird_exports_total", "route" => self.route.path().to_owned(), "end" => end).increment(1);
     }
 }
 

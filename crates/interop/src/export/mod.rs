@@ -10,6 +10,5 @@ mod routes;
 
 pub use file::{Export, ExportError, NewCall, OpenError, Retries};
 pub use names::FileName;
-pub use request::{FileRequest, Resource};
-pub use routes::documented;
-pub(crate) use routes::door;
+pub use request::{FileRequest, Resource, Selection};
+pub use routes::{documented, paths};

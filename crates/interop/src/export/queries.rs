@@ -1,8 +1,8 @@
 //! The parameters of a file. The OpenAPI document describes them from the same structs.
 
 use bellbird_api::front::Problem;
-use bellbird_api::front::params::{self, DateBound, Id};
-use bellbird_domain::{AccountId, ConnectionId, DateFilter};
+use bellbird_api::front::parameters::{self, AccountParam, ConnectionParam, DateBound, RawParams};
+use bellbird_domain::DateFilter;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use utoipa::IntoParams;
@@ -10,14 +10,10 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 
 use super::formats::{Format, Layout, Options};
-use super::request::Resource;
 
 /// Unknown parameters that an error names, and the characters of each.
 const NAMED_MAX: usize = 5;
 const NAME_CHARS_MAX: usize = 40;
-
-type ConnectionParam = Id<ConnectionId>;
-type AccountParam = Id<AccountId>;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
@@ -89,7 +85,7 @@ pub(super) struct HoldingsFileQuery {
 }
 
 /// The parameters of any file.
-pub(super) struct Asked {
+pub(super) struct ExportParams {
     pub(super) connection_id: Option<ConnectionParam>,
     pub(super) account_id: Option<AccountParam>,
     pub(super) span: DateFilter,
@@ -98,7 +94,7 @@ pub(super) struct Asked {
     quote_formulas: Option<Flag>,
 }
 
-impl Asked {
+impl ExportParams {
     /// Fails if an option of CSV is given for another format, which would ignore it.
     pub(super) fn options(&self, format: Format) -> Result<Options, Problem> {
         let given = [
@@ -121,26 +117,24 @@ impl Asked {
 
 /// Reads the parameters of a file. Unlike `/v1`, an unknown one is an error: with a misspelt `accountId`, the file
 /// would silently have all accounts.
-pub(super) fn read<Q: DeserializeOwned + IntoParams>(query: Option<&str>) -> Result<Q, Problem> {
-    let known: Vec<String> = Q::into_params(|| None).into_iter().map(|parameter| parameter.name).collect();
-    let names = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).map(|(name, _)| name);
-    let unknown = names.filter(|name| !known.iter().any(|known| known == name));
-    let named = unknown.map(|name| {
-        let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-        format!("{name}: Unknown parameter of this file")
-    });
-    let details: Vec<_> = named.take(NAMED_MAX).collect();
-    if details.is_empty() {
-        return params::read(query);
-    }
-    Err(Problem::BadRequest { message: "Invalid query parameters".into(), details })
+pub(super) fn read<Q: DeserializeOwned>(query: &str) -> Result<Q, Problem> {
+    parameters::read_strict(RawParams::Query(query)).map_err(|faults| {
+        if faults.unknown.is_empty() {
+            return faults.into();
+        }
+        let details = faults.unknown.iter().take(NAMED_MAX).map(|name| {
+            let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+            format!("{name}: Unknown parameter of this file")
+        });
+        Problem::BadRequest { message: "Invalid query parameters".into(), details: details.collect() }
+    })
 }
 
 fn span(from: Option<DateBound>, to: Option<DateBound>) -> DateFilter {
     DateFilter { from: from.map(|DateBound(bound)| bound), to: to.map(|DateBound(bound)| bound) }
 }
 
-impl From<TransactionsFileQuery> for Asked {
+impl From<TransactionsFileQuery> for ExportParams {
     fn from(query: TransactionsFileQuery) -> Self {
         let TransactionsFileQuery { connection_id, account_id, from, to, layout, byte_order_mark, quote_formulas } =
             query;
@@ -148,14 +142,14 @@ impl From<TransactionsFileQuery> for Asked {
     }
 }
 
-impl From<TradesFileQuery> for Asked {
+impl From<TradesFileQuery> for ExportParams {
     fn from(query: TradesFileQuery) -> Self {
         let TradesFileQuery { connection_id, account_id, from, to, byte_order_mark, quote_formulas } = query;
         Self { connection_id, account_id, span: span(from, to), layout: None, byte_order_mark, quote_formulas }
     }
 }
 
-impl From<HoldingsFileQuery> for Asked {
+impl From<HoldingsFileQuery> for ExportParams {
     fn from(query: HoldingsFileQuery) -> Self {
         let HoldingsFileQuery { connection_id, account_id, byte_order_mark, quote_formulas } = query;
         Self { connection_id, account_id, span: DateFilter::default(), layout: None, byte_order_mark, quote_formulas }
@@ -187,27 +181,9 @@ impl<'de> Deserialize<'de> for Flag {
     }
 }
 
-/// Describes the formats of transactions.
-pub(super) struct TransactionsFormat;
-
-/// Describes the formats of trades and holdings.
-pub(super) struct TableFormat;
-
-impl utoipa::PartialSchema for TransactionsFormat {
-    fn schema() -> RefOr<Schema> {
-        one_of(Resource::Transactions.formats().map(Format::as_str))
-    }
-}
-
-impl utoipa::PartialSchema for TableFormat {
-    fn schema() -> RefOr<Schema> {
-        one_of(Resource::Trades.formats().map(Format::as_str))
-    }
-}
-
 impl utoipa::PartialSchema for LayoutParam {
     fn schema() -> RefOr<Schema> {
-        one_of(["ynab"].into_iter())
+        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["ynab"])).into()
     }
 }
 
@@ -217,11 +193,5 @@ impl utoipa::PartialSchema for Flag {
     }
 }
 
-impl utoipa::ToSchema for TransactionsFormat {}
-impl utoipa::ToSchema for TableFormat {}
 impl utoipa::ToSchema for LayoutParam {}
 impl utoipa::ToSchema for Flag {}
-
-fn one_of(values: impl Iterator<Item = &'static str>) -> RefOr<Schema> {
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values)).into()
-}

@@ -1,4 +1,4 @@
-//! What a file holds, and how.
+//! What a file contains, and in which form.
 
 use bellbird_domain::{AccountId, ConnectionCategory, ConnectionId, DateFilter};
 

@@ -16,14 +16,12 @@ pub mod rpc;
 mod texts;
 mod tools;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::post;
-use bellbird_api::front::extract::ProviderCalls;
-use bellbird_api::front::routes::{DoorTable, post_route};
-use bellbird_api::front::{Admitted, Class, Credentials, Door, Problem, Route};
+use bellbird_api::front::log::add_provider_calls;
+use bellbird_api::front::problem::json_response;
+use bellbird_api::front::{Authorized, Mount, Path, Problem};
 use bellbird_domain::Caller;
 use http::header::{ALLOW, CONTENT_TYPE, ORIGIN};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -42,20 +40,21 @@ const ROWS_MAX: u32 = 500;
 /// How long clients may keep the list of tools. It changes with the version of the program only.
 const CACHE_HINTS: &str = r#","ttlMs":3600000,"cacheScope":"public""#;
 
-static ROUTES: [Route; 1] = [post_route("/mcp", Class::Metadata)];
+/// What a page sends with a message.
+const CORS_HEADERS: [&str; 3] = ["mcp-protocol-version", "mcp-method", "mcp-name"];
 
-pub(crate) fn door(interop: Interop) -> Door {
-    let table = DoorTable { prefix: "/mcp", routes: &ROUTES, credentials: Credentials::Bearer, deny };
-    Door { table, router: Router::new().route("/mcp", post(answer)).with_state(interop) }
+pub(crate) fn mount(interop: &Interop) -> Mount {
+    let path = Path::post("/mcp", |interop: &Interop| &interop.access.quotas().metadata, handle_message);
+    Mount::new("/mcp").with_errors(error_response).with_cors_headers(&CORS_HEADERS).add(interop, vec![path])
 }
 
-/// An error of the layers. It answers no readable request.
-fn deny(problem: Problem) -> Response {
+/// An error before the message was read, so it has no id.
+fn error_response(problem: Problem) -> Response {
     let message = match problem {
         Problem::MethodNotAllowed => "Method not allowed: use POST".to_owned(),
         _ => problem.message(),
     };
-    let mut response = problem.into_response();
+    let mut response = json_response(problem);
     *response.body_mut() = Body::from(RpcError::of_status(response.status(), message).body(None));
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
@@ -63,9 +62,9 @@ fn deny(problem: Problem) -> Response {
     response
 }
 
-async fn answer(
+async fn handle_message(
     State(interop): State<Interop>,
-    Admitted { caller, now, .. }: Admitted,
+    Authorized { caller, now, .. }: Authorized,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -92,12 +91,11 @@ async fn answer(
     let mut provider_calls = 0;
     let id = request.id.clone();
     let outcome = run(&interop, &caller, now, era, request, &mut provider_calls).await;
-    let mut response = match outcome {
+    add_provider_calls(provider_calls);
+    match outcome {
         Ok(members) => respond(StatusCode::OK, rpc::result(&id, era, &members)),
         Err(error) => respond(error.status(era), error.body(Some(&id))),
-    };
-    response.extensions_mut().insert(ProviderCalls(provider_calls));
-    response
+    }
 }
 
 fn respond(status: StatusCode, body: Vec<u8>) -> Response {
@@ -113,7 +111,7 @@ fn is_allowed_origin(headers: &HeaderMap, interop: &Interop) -> bool {
     let mut lines = headers.get_all(ORIGIN).iter();
     let Some(line) = lines.next() else { return true };
     let Some(origin) = line.to_str().ok().filter(|_| lines.next().is_none()) else { return false };
-    let own = &interop.settings.public_url;
+    let own = &interop.public_url;
     let is_own = own.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     // `https://` begins the service's URL, and is no origin.
     is_own && !origin.ends_with('/') && origin.contains("://")

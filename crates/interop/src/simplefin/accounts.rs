@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::front::extract::ProviderCalls;
 use bellbird_api::front::json::write_json;
-use bellbird_api::front::{Admitted, Problem};
+use bellbird_api::front::log::add_provider_calls;
+use bellbird_api::front::{Authorized, Problem};
 use bellbird_domain::{Account, Caller, Connection};
 use bytes::Bytes;
 use futures_util::stream;
@@ -17,42 +17,34 @@ use http::{HeaderValue, Uri};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
+use super::SimpleFin;
 use super::collect::{Collector, End, Item, Job, Step};
 use super::findings::Finding;
 use super::params::Params;
 use super::view::ConnectionView;
-use super::{SimpleFin, deny};
 
-/// Accounts in one answer.
+/// Accounts in one response.
 const ACCOUNTS_MAX: u32 = 500;
 
-pub(super) async fn list_accounts(State(server): State<SimpleFin>, admitted: Admitted, uri: Uri) -> Response {
-    match account_set(server, admitted, uri.query()).await {
-        Ok(response) => response,
-        Err(problem) => deny(problem),
-    }
-}
-
-async fn account_set(
-    server: SimpleFin,
-    Admitted { caller, now, permit }: Admitted,
-    query: Option<&str>,
+pub(super) async fn list_accounts(
+    State(server): State<SimpleFin>,
+    Authorized { caller, now, permit, .. }: Authorized,
+    uri: Uri,
 ) -> Result<Response, Problem> {
-    let params = Params::read(query)?;
+    let params = Params::read(uri.query())?;
     let (job, findings) = select(server, caller, now, params).await?;
     let collector = Collector::new(job, findings);
     let job = Arc::clone(collector.job());
     let mut steps = collector.start(permit);
-    // Nothing is sent before the first account is there: until then, a failure can still be the whole answer.
+    // Nothing is sent before the first account is there: until then, a failure can still be the whole response.
     let first = match steps.recv().await {
         Some(Step::End(End { problem: Some(problem), .. })) => return Err(problem),
         Some(first) => first,
         None => return Err(Problem::Internal),
     };
-    let calls = ProviderCalls(job.call.calls());
+    add_provider_calls(job.call.calls());
     let mut response = Response::new(body(job, steps, first));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.extensions_mut().insert(calls);
     Ok(response)
 }
 

@@ -9,19 +9,12 @@ use bellbird_domain::{ApiKey, SetupToken};
 use bellbird_storage::{SetupTokenClaim, random_base62};
 use http::StatusCode;
 
-use super::{SimpleFin, deny, text};
+use super::{SimpleFin, text};
 
 /// The key says who asks. Some clients need a name, without `:`, `@` and percent-encoding.
 const USER_NAME: &str = "bellbird";
 
-pub(super) async fn claim(State(server): State<SimpleFin>, request: Request) -> Response {
-    match access_url(&server, request).await {
-        Ok(url) => text(StatusCode::OK, url),
-        Err(problem) => deny(problem),
-    }
-}
-
-async fn access_url(server: &SimpleFin, request: Request) -> Result<String, Problem> {
+pub(super) async fn claim(State(server): State<SimpleFin>, request: Request) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     let access = &server.interop.access;
     let now = access.clock().now();
@@ -37,7 +30,7 @@ async fn access_url(server: &SimpleFin, request: Request) -> Result<String, Prob
     match claim {
         SetupTokenClaim::Created(record) => {
             tracing::info!(user_id = %record.user_id, key_id = %record.id, "setup token claimed");
-            Ok(with_credentials(&server.inner.root_url, &key))
+            Ok(text(StatusCode::OK, with_credentials(&server.inner.root_url, &key)))
         }
         SetupTokenClaim::Repeated { user_id, key_id } => {
             tracing::warn!(%user_id, %key_id, "second claim of a setup token rejected");

@@ -8,9 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bellbird_api::front::Problem;
-use bellbird_api::front::extract::LivePermit;
-use bellbird_api::front::live::problem_for_category;
+use bellbird_api::front::problem::problem_for_category;
+use bellbird_api::front::{LivePermit, Problem};
 use bellbird_domain::{
     Account, Balance, Caller, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, DateFilter, Holding, Plan,
 };

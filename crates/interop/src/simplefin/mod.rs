@@ -15,15 +15,15 @@ mod view;
 
 use std::sync::{Arc, LazyLock};
 
-use axum::Router;
 use axum::body::Body;
+use axum::extract::FromRef;
 use axum::response::Response;
-use axum::routing::{get, post};
-use bellbird_api::front::routes::{DoorTable, post_route};
-use bellbird_api::front::{Class, Credentials, Door, Problem, Route, route};
-use bellbird_domain::SetupToken;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bellbird_api::front::{Guarded, Mount, Path, Problem, QuotaClass, authorization};
+use bellbird_domain::{ApiKey, SetupToken};
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::sync::Semaphore;
 
 pub(crate) use memory::Memory;
@@ -35,13 +35,6 @@ const ROOT_PATH: &str = "/simplefin";
 /// Claims that query their token at the same time. They must leave database connections to others.
 const CLAIMS_MAX: usize = 4;
 
-static ROUTES: [Route; 4] = [
-    route("/simplefin/info", Class::Open),
-    route("/simplefin/create", Class::Open),
-    post_route("/simplefin/claim/{token}", Class::Open),
-    route("/simplefin/accounts", Class::SimpleFin),
-];
-
 /// The state of the handlers. Cheap to clone.
 #[derive(Clone)]
 struct SimpleFin {
@@ -50,22 +43,42 @@ struct SimpleFin {
 }
 
 struct Inner {
-    /// The public URL of this door.
+    /// The public URL of this interface.
     root_url: String,
+    /// Accounts with rows, read from providers.
+    quota: QuotaClass,
     claims: Semaphore,
 }
 
-pub(crate) fn door(interop: Interop) -> Door {
-    let table = DoorTable { prefix: ROOT_PATH, routes: &ROUTES, credentials: Credentials::Basic, deny };
-    let inner =
-        Inner { root_url: format!("{}{ROOT_PATH}", interop.settings.public_url), claims: Semaphore::new(CLAIMS_MAX) };
-    let router = Router::new()
-        .route("/simplefin/info", get(info))
-        .route("/simplefin/create", get(create))
-        .route("/simplefin/claim/{token}", post(claim::claim))
-        .route("/simplefin/accounts", get(accounts::list_accounts))
-        .with_state(SimpleFin { interop, inner: Arc::new(inner) });
-    Door { table, router }
+pub(crate) fn mount(interop: Interop) -> Mount {
+    let inner = Inner {
+        root_url: format!("{}{ROOT_PATH}", interop.public_url),
+        quota: QuotaClass::per_minute(interop.settings.simplefin_per_minute).with_permit(),
+        claims: Semaphore::new(CLAIMS_MAX),
+    };
+    let paths = vec![
+        Path::open("/simplefin/info", info),
+        Path::open("/simplefin/create", create),
+        Path::open_post("/simplefin/claim/{token}", claim::claim),
+        Path::get("/simplefin/accounts", |server: &SimpleFin| &server.inner.quota, accounts::list_accounts),
+    ];
+    Mount::new(ROOT_PATH)
+        .with_key(basic_key)
+        .with_errors(error_response)
+        .add(&SimpleFin { interop, inner: Arc::new(inner) }, paths)
+}
+
+impl FromRef<Guarded<Self>> for SimpleFin {
+    fn from_ref(guarded: &Guarded<Self>) -> Self {
+        guarded.state().clone()
+    }
+}
+
+/// The key that is the password of the `Authorization: Basic` header. The user name is ignored.
+fn basic_key(headers: &HeaderMap) -> Option<ApiKey> {
+    let decoded = STANDARD.decode(authorization(headers, "basic")?).ok()?;
+    let (_user, password) = str::from_utf8(&decoded).ok()?.split_once(':')?;
+    ApiKey::parse(password).ok()
 }
 
 /// The URL that a setup token stands for. `public_url` is that of the API.
@@ -93,7 +106,7 @@ async fn create() -> Response {
 }
 
 /// Errors are plain text. Actual takes JSON for an account set, and advises to unlink the accounts.
-fn deny(problem: Problem) -> Response {
+fn error_response(problem: Problem) -> Response {
     let retry_after = problem.retry_after();
     let (status, message) = match problem {
         Problem::Unauthorized => (StatusCode::FORBIDDEN, "Forbidden".to_owned()),
@@ -125,4 +138,28 @@ fn response(status: StatusCode, content_type: &'static str, body: impl Into<Body
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::AUTHORIZATION;
+
+    use super::*;
+
+    #[test]
+    fn basic_key_is_the_password() {
+        let key = ApiKey::from_random([7; 32]).expose().to_owned();
+        let read = |scheme: &str, text: &str| {
+            let mut headers = HeaderMap::new();
+            let line = format!("{scheme} {}", STANDARD.encode(text));
+            headers.append(AUTHORIZATION, HeaderValue::from_str(&line).unwrap());
+            basic_key(&headers).map(|key| key.expose().to_owned())
+        };
+        assert_eq!(read("Basic", &format!("anyone:{key}")), Some(key.clone()));
+        assert_eq!(read("basic", &format!(":{key}")), Some(key.clone()));
+        assert_eq!(read("Basic", &key), None);
+        assert_eq!(read("Basic", ":"), None);
+        assert_eq!(read("Bearer", &format!("anyone:{key}")), None);
+        assert_eq!(read("Basic", &format!("{key}:anyone")), None);
+    }
 }

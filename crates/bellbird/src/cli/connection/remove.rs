@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bellbird_api::views::{AccountView, ConnectionView};
+use bellbird_api::v1::{AccountView, ConnectionView};
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{Account, Connection, ConnectionId};
 use bellbird_storage::{PendingRemoval, Storage};

@@ -101,10 +101,9 @@ const USUAL: [&str; 9] = [
 ];
 
 /// Where such a word belongs to others: a wire protocol, a bank's text, a technique by its usual name.
-const QUOTED: [(&str, &str); 19] = [
+const QUOTED: [(&str, &str); 18] = [
     // tokio's task-local values and tracing's spans.
-    ("crates/api/src/live.rs", "scope"),
-    ("crates/api/src/front/access_log.rs", "scope"),
+    ("crates/api/src/front/log.rs", "scope"),
     ("crates/bellbird/src/telemetry/json.rs", "scope"),
     ("crates/providers/src/akahu/", "grant"),
     ("crates/providers/src/akahu/", "scope"),

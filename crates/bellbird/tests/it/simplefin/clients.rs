@@ -102,7 +102,7 @@ async fn actual_access_url_needs_no_decoding() {
 #[tokio::test]
 async fn actual_errors_are_no_json() {
     let mut setup = Setup::default();
-    setup.settings.access.simplefin_per_minute = 2;
+    setup.settings.interop.simplefin_per_minute = 2;
     let app = App::start(setup).await;
     assert_plain(&ask(&app, "?version=3").await, 400);
     assert_plain(&ask(&app, "?start-date=today").await, 400);

@@ -21,7 +21,7 @@ async fn plan_without_access_has_to_pay() {
 #[tokio::test]
 async fn requests_have_a_bucket_of_their_own() {
     let mut setup = Setup::default();
-    (setup.settings.access.simplefin_per_minute, setup.settings.access.live_per_minute) = (2, 1);
+    (setup.settings.interop.simplefin_per_minute, setup.settings.access.live_per_minute) = (2, 1);
     let app = App::start(setup).await;
     for _ in 0..2 {
         let answer = ask(&app, "?balances-only=1").await;

@@ -54,7 +54,7 @@ impl Default for Setup {
             &mut access.metadata_per_minute,
             &mut access.balances_per_minute,
             &mut access.live_per_minute,
-            &mut access.simplefin_per_minute,
+            &mut settings.interop.simplefin_per_minute,
             &mut access.live_in_flight,
             &mut access.provider_calls_per_minute,
             &mut access.failed_auth_per_minute,

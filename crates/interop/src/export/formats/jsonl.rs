@@ -1,6 +1,6 @@
 //! JSON Lines: one object of `/v1` a line.
 
-use bellbird_api::views::TransactionView;
+use bellbird_api::v1::TransactionView;
 use bellbird_domain::Transaction;
 use jiff::civil::Date;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bellbird_api::front::{Class, Problem};
+use bellbird_api::front::Problem;
 use bellbird_domain::{
     Account, AccountId, AccountType, Balance, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
     Decimal,
@@ -67,7 +67,7 @@ pub(super) async fn list_accounts(asked: &Asked<'_>, arguments: Map<String, Valu
     if offset > 0 && resumed.position.revision != revision {
         return Err(CHANGED.to_owned());
     }
-    let permit = if include_balances { asked.admit(Class::Balances)? } else { None };
+    let permit = if include_balances { asked.admit(|quotas| &quotas.balances)? } else { None };
     let (stored, user_id) = (asked.interop.access.storage(), asked.caller.user_id);
     let (accounts, total) = stored.accounts().list(user_id, ACCOUNTS_MAX, offset).await.map_err(storage)?;
     let connections: Vec<Connection> = stored.connections().list(user_id).await.map_err(storage)?;

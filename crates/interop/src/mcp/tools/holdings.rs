@@ -2,7 +2,6 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use bellbird_api::front::Class;
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Holding};
 use bellbird_reads::SelectedAccounts;
 use futures_util::stream::{self, StreamExt as _};
@@ -59,7 +58,7 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
     let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
     read.finish()?;
     let before = &resumed.position;
-    let permit = asked.admit(Class::Brokerage)?;
+    let permit = asked.admit(|quotas| &quotas.brokerage)?;
     let (selected, mut missing) =
         asked.select(requested, ConnectionCategory::Brokerage, &resumed.position.left_out).await?;
     let mut reads = Vec::with_capacity(selected.len());

@@ -11,7 +11,8 @@ mod transactions;
 use std::collections::BTreeMap;
 
 use bellbird_api::front::problem::problem_from_read;
-use bellbird_api::front::{Class, LivePermit, Problem};
+use bellbird_api::front::quota::Quotas;
+use bellbird_api::front::{LivePermit, Problem, QuotaClass};
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{AccountId, Caller, Category, ConnectionCategory, DateFilter, Decimal, Direction};
 use bellbird_reads::{
@@ -114,8 +115,9 @@ impl<'a> Asked<'a> {
     }
 
     /// Takes limit, plan and permit of what a tool reads. Hold the permit while it reads.
-    fn admit(&self, class: Class) -> Result<LivePermit, String> {
-        self.interop.access.admit(class, self.caller, self.now).map_err(|problem| advice(&problem))
+    fn admit(&self, quota: fn(&Quotas) -> &QuotaClass) -> Result<LivePermit, String> {
+        let access = &self.interop.access;
+        access.admit(quota(access.quotas()), self.caller, self.now).map_err(|problem| advice(&problem))
     }
 
     /// The accounts that a call is about, by connection. Other users' ids are like unknown ones. What an earlier answer

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bellbird_api::front::Class;
 use bellbird_domain::{AccountId, ConnectionCategory, DateFilter};
 use bellbird_reads::summary::{Group, GroupTotals, Summary};
 use bellbird_reads::{ReadError, SelectedAccounts, TransactionFilter};
@@ -65,7 +64,7 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
     let (filter, span) = read_filter(&mut read);
     let group_by = read.choice("group_by", &GROUPS);
     read.finish()?;
-    let permit = asked.admit(Class::Live)?;
+    let permit = asked.admit(|quotas| &quotas.live)?;
     let (selected, mut missing) = asked.select(requested, ConnectionCategory::Banking, &LeftOut::default()).await?;
     let lists: Vec<SelectedAccounts> = selected.iter().flat_map(SelectedAccounts::lists).collect();
     let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));

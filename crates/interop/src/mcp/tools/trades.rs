@@ -1,6 +1,5 @@
 //! `list_trades`: activity of brokerage accounts, newest first.
 
-use bellbird_api::front::Class;
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Trade, TradeType};
 use bellbird_reads::SelectedAccounts;
 use bellbird_reads::merged::MergedRows;
@@ -47,7 +46,7 @@ pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>
     let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
     read.finish()?;
     let after = resumed.position.position()?;
-    let permit = asked.admit(Class::Brokerage)?;
+    let permit = asked.admit(|quotas| &quotas.brokerage)?;
     let (selected, mut missing) =
         asked.select(requested, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
     let mut ranges = Vec::new();

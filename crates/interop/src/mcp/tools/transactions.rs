@@ -1,6 +1,5 @@
 //! `list_transactions`: bank transactions of any accounts, newest first.
 
-use bellbird_api::front::Class;
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{AccountId, Category, ConnectionCategory, Currency, Transaction};
 use bellbird_reads::SelectedAccounts;
@@ -64,7 +63,7 @@ pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, 
     let detail = read.choice("detail", &DETAILS).unwrap_or(Detail::Brief);
     read.finish()?;
     let after = resumed.position.position()?;
-    let permit = asked.admit(Class::Live)?;
+    let permit = asked.admit(|quotas| &quotas.live)?;
     let (selected, mut missing) =
         asked.select(requested, ConnectionCategory::Banking, resumed.position.left_out()).await?;
     let is_filtered = FILTERS.iter().any(|name| resumed.arguments.contains_key(*name));

@@ -1,4 +1,4 @@
-use bellbird_api::views::{HoldingView, TradeView, TransactionView};
+use bellbird_api::v1::{HoldingView, TradeView, TransactionView};
 use bellbird_domain::{Holding, Trade, TradeTime, TradeType};
 
 use super::super::{Layout, Table};

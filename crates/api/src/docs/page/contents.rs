@@ -1,0 +1,243 @@
+//! What the page shows, read from the OpenAPI document.
+
+use askama::Template;
+use serde_json::Value;
+
+use super::schema::{self, Member};
+use super::text::{Span, Text};
+use crate::docs::webhooks;
+
+#[derive(Template)]
+#[template(path = "docs.html")]
+pub(super) struct Contents {
+    version: String,
+    introduction: Text,
+    groups: Vec<Group>,
+    errors: Body,
+    headers: Vec<Header>,
+}
+
+/// The operations of a tag, or its webhook events.
+struct Group {
+    id: String,
+    name: String,
+    description: Text,
+    operations: Vec<Operation>,
+    /// What all events have in common. None if the tag has no events.
+    requests: Option<EventRequests>,
+    events: Vec<Event>,
+}
+
+/// The form of the requests of all webhook events, and what an endpoint may return.
+struct EventRequests {
+    headers: Vec<Header>,
+    responses: Vec<Response>,
+}
+
+struct Event {
+    id: String,
+    summary: String,
+    name: &'static str,
+    description: Text,
+    body: Body,
+}
+
+struct Operation {
+    id: String,
+    summary: String,
+    path: String,
+    description: Text,
+    needs_key: bool,
+    parameters: Vec<Parameter>,
+    /// The URL of the `curl` line: required parameters have their examples.
+    url: String,
+    success: Response,
+    /// None if the response is a file.
+    body: Option<Body>,
+    errors: Vec<Response>,
+}
+
+struct Parameter {
+    name: String,
+    /// Type, bounds and default, in words.
+    facts: String,
+    required: bool,
+    is_in_path: bool,
+    /// None where the default is an example.
+    example: Option<String>,
+    description: Text,
+    /// The operation that lists the ids, whose response the page offers here.
+    ids_from: Option<&'static str>,
+}
+
+struct Response {
+    status: String,
+    description: Text,
+    headers: Vec<String>,
+}
+
+struct Body {
+    example: String,
+    members: Vec<Member>,
+}
+
+struct Header {
+    name: String,
+    kind: String,
+    example: String,
+    description: Text,
+}
+
+impl Contents {
+    pub(super) fn new(document: &Value, paths: &[&str], public_url: &str) -> Self {
+        let groups = document["tags"].as_array().into_iter().flatten();
+        let headers = document["components"]["headers"].as_object().into_iter().flatten();
+        Self {
+            version: string(&document["info"]["version"]),
+            introduction: text(&document["info"]["description"]),
+            groups: groups.map(|tag| Group::new(document, paths, tag, public_url)).collect(),
+            errors: Body::new(document, &document["components"]["schemas"]["ErrorBody"]),
+            headers: headers.map(|(name, header)| Header::new(name, header)).collect(),
+        }
+    }
+}
+
+impl Group {
+    fn new(document: &Value, paths: &[&str], tag: &Value, public_url: &str) -> Self {
+        let name = string(&tag["name"]);
+        let operations = paths.iter().map(|path| (*path, &document["paths"][path]["get"]));
+        let operations = operations.filter(|(_, operation)| operation["tags"][0] == tag["name"]);
+        let events = webhooks::types().map(|name| (name, &document["webhooks"][name]["post"]));
+        let events: Vec<_> = events.filter(|(_, event)| event["tags"][0] == tag["name"]).collect();
+        Self {
+            id: name.to_lowercase().replace(' ', "-"),
+            description: text(&tag["description"]),
+            operations: operations
+                .map(|(path, operation)| Operation::new(document, path, operation, public_url))
+                .collect(),
+            requests: events.first().map(|(_, event)| EventRequests::new(document, event)),
+            events: events.into_iter().map(|(name, event)| Event::new(document, name, event)).collect(),
+            name,
+        }
+    }
+}
+
+impl EventRequests {
+    fn new(document: &Value, event: &Value) -> Self {
+        let headers = event["parameters"].as_array().into_iter().flatten();
+        let headers = headers.map(|header| schema::resolve(document, header));
+        let responses = event["responses"].as_object().into_iter().flatten();
+        Self {
+            headers: headers.map(|header| Header::new(&string(&header["name"]), header)).collect(),
+            responses: responses.map(|(status, response)| Response::new(status, response)).collect(),
+        }
+    }
+}
+
+impl Event {
+    fn new(document: &Value, name: &'static str, event: &Value) -> Self {
+        Self {
+            id: string(&event["operationId"]),
+            summary: string(&event["summary"]),
+            name,
+            description: text(&event["description"]),
+            body: Body::new(document, &event["requestBody"]["content"]["application/json"]["schema"]),
+        }
+    }
+}
+
+impl Operation {
+    fn new(document: &Value, path: &str, operation: &Value, public_url: &str) -> Self {
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let parameters: Vec<_> = parameters.map(Parameter::new).collect();
+        let (in_path, in_query): (Vec<_>, Vec<_>) = parameters.iter().partition(|parameter| parameter.is_in_path);
+        let url_path = in_path.iter().fold(path.to_owned(), |path, parameter| {
+            path.replace(&format!("{{{}}}", parameter.name), parameter.example.as_deref().unwrap_or_default())
+        });
+        let query: Vec<_> = in_query
+            .iter()
+            .filter(|parameter| parameter.required)
+            .map(|parameter| format!("{}={}", parameter.name, parameter.example.as_deref().unwrap_or_default()))
+            .collect();
+        let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+        let responses = operation["responses"].as_object().into_iter().flatten();
+        let (successes, errors): (Vec<_>, Vec<_>) = responses.partition(|(status, _)| *status == "200");
+        let success = successes.first().map_or(&Value::Null, |(_, response)| response);
+        Self {
+            id: string(&operation["operationId"]),
+            summary: string(&operation["summary"]),
+            path: path.to_owned(),
+            description: text(&operation["description"]),
+            needs_key: operation.get("security").is_none(),
+            parameters,
+            url: format!("{public_url}{url_path}{query}"),
+            success: Response::new("200", success),
+            body: success["content"].get("application/json").map(|content| Body::new(document, &content["schema"])),
+            errors: errors.into_iter().map(|(status, response)| Response::new(status, response)).collect(),
+        }
+    }
+}
+
+impl Parameter {
+    fn new(parameter: &Value) -> Self {
+        let schema = &parameter["schema"];
+        let name = string(&parameter["name"]);
+        let mut facts = vec![schema::kind(schema)];
+        let accepted = schema::values(schema);
+        facts.extend((!accepted.is_empty()).then(|| format!("one of {}", accepted.join(", "))));
+        facts.extend((schema["minLength"] == 1).then(|| "not empty".to_owned()));
+        facts.extend(schema.get("minimum").map(|minimum| format!("at least {minimum}")));
+        facts.extend(schema.get("maximum").map(|maximum| format!("at most {maximum}")));
+        facts.extend(schema.get("default").map(|default| format!("default {}", string(default))));
+        Self {
+            ids_from: match name.as_str() {
+                "connectionId" => Some("/v1/connections"),
+                "accountId" | "accountIds" => Some("/v1/accounts"),
+                _ => None,
+            },
+            name,
+            facts: facts.join(", "),
+            required: parameter["required"] == true,
+            is_in_path: parameter["in"] == "path",
+            example: schema.get("default").is_none().then(|| string(&parameter["example"])),
+            description: text(&parameter["description"]),
+        }
+    }
+}
+
+impl Response {
+    fn new(status: &str, response: &Value) -> Self {
+        let headers = response["headers"].as_object().into_iter().flatten();
+        Self {
+            status: status.to_owned(),
+            description: text(&response["description"]),
+            headers: headers.map(|(name, _)| name.clone()).collect(),
+        }
+    }
+}
+
+impl Body {
+    fn new(document: &Value, schema: &Value) -> Self {
+        Self { example: schema::example(document, schema), members: schema::members(document, schema) }
+    }
+}
+
+impl Header {
+    fn new(name: &str, header: &Value) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: schema::kind(&header["schema"]),
+            example: string(&header["example"]),
+            description: text(&header["description"]),
+        }
+    }
+}
+
+fn text(markdown: &Value) -> Text {
+    Text::new(markdown.as_str().unwrap_or_default())
+}
+
+/// A string itself, anything else as JSON.
+fn string(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

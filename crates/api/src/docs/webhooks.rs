@@ -1,0 +1,74 @@
+//! The webhook events in the document. Another crate writes them, so `webhooks.yaml` describes them, and tests
+//! compare real events with it.
+
+use bellbird_domain::EventType;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The parts of `webhooks.yaml`.
+#[derive(Deserialize)]
+struct Parts {
+    tag: Value,
+    operation: Map<String, Value>,
+    events: Map<String, Value>,
+    parameters: Map<String, Value>,
+    envelope: Value,
+    schemas: Map<String, Value>,
+}
+
+/// Adds the events, and the schemas and headers of their requests.
+pub(super) fn describe(document: &mut Value) {
+    let Ok(mut parts) = yaml_serde::from_str::<Parts>(include_str!("webhooks.yaml")) else {
+        return;
+    };
+    if let Some(tags) = document["tags"].as_array_mut() {
+        // The service itself comes last.
+        tags.insert(tags.len() - 1, parts.tag);
+    }
+    let mut webhooks = Map::new();
+    for (name, event) in &parts.events {
+        let schema = event["schema"].as_str().unwrap_or_default();
+        webhooks.insert(name.clone(), json!({"post": operation(&parts.operation, event)}));
+        parts.schemas.insert(schema.to_owned(), body(&parts.envelope, name, event));
+    }
+    document["webhooks"] = webhooks.into();
+    let components = &mut document["components"];
+    components["parameters"] = parts.parameters.into();
+    if let Some(schemas) = components["schemas"].as_object_mut() {
+        schemas.append(&mut parts.schemas);
+    }
+}
+
+/// The types in the order of the page.
+pub(crate) fn types() -> impl Iterator<Item = &'static str> {
+    EventType::ALL.iter().map(|event| event.as_str())
+}
+
+fn operation(common: &Map<String, Value>, event: &Value) -> Value {
+    let mut operation = common.clone();
+    for member in ["operationId", "summary", "description"] {
+        operation.insert(member.to_owned(), event[member].clone());
+    }
+    let content = json!({"application/json": {"schema": reference(&event["schema"])}});
+    operation.insert("requestBody".to_owned(), json!({"required": true, "content": content}));
+    operation.into()
+}
+
+/// The schema of a whole body.
+fn body(envelope: &Value, name: &str, event: &Value) -> Value {
+    let mut body = envelope.clone();
+    let properties = &mut body["properties"];
+    properties["type"] =
+        json!({"type": "string", "enum": [name], "description": "The type of the event.", "example": name});
+    for (member, description) in
+        [("data", "What is new or has changed."), ("metadata", "The sync, and how many objects `data` has.")]
+    {
+        properties[member] = reference(&event[member]);
+        properties[member]["description"] = description.into();
+    }
+    body
+}
+
+fn reference(schema: &Value) -> Value {
+    json!({"$ref": format!("#/components/schemas/{}", schema.as_str().unwrap_or_default())})
+}

@@ -1,0 +1,60 @@
+//! The router of the API listener: the layers around all interfaces.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse as _;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
+use http::{HeaderValue, Method};
+use tower::util::option_layer;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+
+use crate::front::access::Access;
+use crate::front::guard::guard;
+use crate::front::log::access_log;
+use crate::front::mount::{Mount, Mounts};
+use crate::front::problem::Problem;
+
+/// `first` words the errors of paths that the prefix of no interface begins.
+///
+/// The guard finds no path by axum's router: the access log has to know the path first, and one search is enough.
+pub fn router(access: Access, first: Mount, others: Vec<Mount>) -> Router {
+    let mounts = Mounts::new(first, others);
+    let cors = cors(access.cors_origins(), &mounts.cors_headers);
+    // Outermost first. One call, because each one would box every request, response and body once more.
+    let layers = (
+        from_fn_with_state(Arc::new(mounts), access_log),
+        option_layer(cors),
+        CatchPanicLayer::custom(|_| Problem::Internal.into_response()),
+    );
+    Router::new().fallback(guard).with_state(access).layer(layers)
+}
+
+fn cors(origins: &[String], request_headers: &[&'static str]) -> Option<CorsLayer> {
+    let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
+    let exposed = [
+        "content-disposition",
+        "x-request-id",
+        "x-cache",
+        "age",
+        "retry-after",
+        "x-service-truncated",
+        "deprecation",
+        "sunset",
+        "link",
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset",
+    ];
+    let allowed = [AUTHORIZATION, CONTENT_TYPE].into_iter();
+    let allowed = allowed.chain(request_headers.iter().map(|name| HeaderName::from_static(name)));
+    (!origins.is_empty()).then(|| {
+        CorsLayer::new()
+            .allow_origin(AllowOrigin::list(origins))
+            .allow_methods([Method::GET, Method::HEAD, Method::POST])
+            .allow_headers(allowed.collect::<Vec<_>>())
+            .expose_headers(exposed.map(HeaderName::from_static))
+    })
+}

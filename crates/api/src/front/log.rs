@@ -1,0 +1,186 @@
+//! The outermost layer. It assigns the request id, opens the request's span, limits the size of URL and headers, and
+//! writes one log line and two metrics for each request.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use bellbird_domain::KeyId;
+use http::header::{CACHE_CONTROL, HeaderName};
+use http::{HeaderValue, Method};
+use tracing::Instrument as _;
+use tracing::field::Empty;
+use uuid::Uuid;
+
+use crate::front::mount::Mounts;
+use crate::front::problem::Problem;
+use crate::front::route::Route;
+
+/// Limit of path and query together.
+const URI_BYTES_MAX: usize = 16 * 1024;
+/// Limit of all header names and values together.
+const HEADERS_BYTES_MAX: usize = 64 * 1024;
+
+/// Logged if the client disconnects before the response. Never sent. nginx uses the same number.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+tokio::task_local! {
+    static FACTS: Facts;
+}
+
+/// What the access line says about the work of a request.
+#[derive(Default)]
+struct Facts {
+    id: Uuid,
+    key_id: Cell<Option<KeyId>>,
+    provider_calls: Cell<u32>,
+    read_by: Cell<Option<Uuid>>,
+}
+
+/// The id of the request that this task works on.
+pub(crate) fn request_id() -> Uuid {
+    FACTS.try_with(|facts| facts.id).unwrap_or_default()
+}
+
+/// The API key of this request.
+pub(crate) fn set_key(key_id: KeyId) {
+    tracing::Span::current().record("key_id", tracing::field::display(key_id));
+    let _ = FACTS.try_with(|facts| facts.key_id.set(Some(key_id)));
+}
+
+/// Provider calls that this request made.
+pub fn add_provider_calls(calls: u32) {
+    let _ = FACTS.try_with(|facts| facts.provider_calls.set(facts.provider_calls.get() + calls));
+}
+
+/// The request whose provider read served this one too.
+pub(crate) fn set_read_by(leader: Uuid) {
+    let _ = FACTS.try_with(|facts| facts.read_by.set(Some(leader)));
+}
+
+/// Runs a part of a request. Returns its provider calls, and the request that made them in its place.
+#[cfg(test)]
+pub(crate) async fn recorded(id: Uuid, work: impl Future<Output = ()>) -> (u32, Option<Uuid>) {
+    let mut work = pin!(FACTS.scope(Facts { id, ..Facts::default() }, work));
+    work.as_mut().await;
+    let facts = work.take_value().unwrap_or_default();
+    (facts.provider_calls.get(), facts.read_by.get())
+}
+
+pub(crate) async fn access_log(State(mounts): State<Arc<Mounts>>, mut request: Request, next: Next) -> Response {
+    let endpoint = Arc::clone(mounts.find(request.uri().path()));
+    let facts = Facts { id: Uuid::new_v4(), ..Facts::default() };
+    let id = facts.id.hyphenated().to_string();
+    let (route, form) = (Arc::clone(&endpoint.route), endpoint.form);
+    let mut request_log =
+        RequestLog { id, method: known_method(request.method()), route, started: Instant::now(), responded: false };
+    let (response, facts) = match oversized(&request) {
+        Some(problem) => (problem.into_response(), facts),
+        None => {
+            request.extensions_mut().insert(endpoint);
+            let mut work = pin!(FACTS.scope(facts, next.run(request)));
+            let response = work.as_mut().instrument(request_log.span()).await;
+            (response, work.take_value().unwrap_or_default())
+        }
+    };
+    let mut response = written_problem(response, form.error);
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&request_log.id) {
+        headers.insert(X_REQUEST_ID, value);
+    }
+    if !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    }
+    request_log.emit(response.status().as_u16(), &facts);
+    response
+}
+
+/// Writes an error as the interface does. The headers that layers have set stay.
+fn written_problem(mut response: Response, write: fn(Problem) -> Response) -> Response {
+    let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    let mut written = write(problem);
+    written.headers_mut().extend(std::mem::take(response.headers_mut()));
+    written
+}
+
+/// A request in progress. Dropping it without a response means that the client disconnected, which is logged too.
+struct RequestLog {
+    id: String,
+    method: &'static str,
+    route: Arc<Route>,
+    started: Instant,
+    responded: bool,
+}
+
+impl RequestLog {
+    /// The span of all lines that the request causes, also in background tasks. It is on at every log level, and holds
+    /// no text chosen by the client.
+    fn span(&self) -> tracing::Span {
+        tracing::error_span!(
+            "request",
+            request_id = self.id,
+            method = self.method,
+            route = self.route.path(),
+            key_id = Empty
+        )
+    }
+
+    /// Writes the access line. It contains no text chosen by the client: an unknown method is logged as `other`, an
+    /// unknown path as `(none)`.
+    fn emit(&mut self, status: u16, facts: &Facts) {
+        self.responded = true;
+        let elapsed = self.started.elapsed();
+        let metrics = self.route.metrics();
+        metrics.requests[usize::from(status / 100).clamp(1, 5) - 1].increment(1);
+        metrics.seconds.record(elapsed);
+        tracing::info!(
+            target: "bellbird::access",
+            request_id = self.id,
+            method = self.method,
+            route = self.route.path(),
+            status,
+            duration_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+            provider_calls = facts.provider_calls.get(),
+            key_id = facts.key_id.get().map(tracing::field::display),
+            read_by = facts.read_by.get().map(tracing::field::display),
+            "request"
+        );
+    }
+}
+
+impl Drop for RequestLog {
+    fn drop(&mut self) {
+        if !self.responded {
+            self.emit(CLIENT_CLOSED_REQUEST, &Facts::default());
+        }
+    }
+}
+
+fn oversized(request: &Request) -> Option<Problem> {
+    let uri = request.uri();
+    let target = uri.path().len() + uri.query().map_or(0, |query| query.len() + 1);
+    if target > URI_BYTES_MAX {
+        return Some(Problem::UriTooLong);
+    }
+    let headers: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    (headers > HEADERS_BYTES_MAX).then_some(Problem::HeadersTooLarge)
+}
+
+fn known_method(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
+}

@@ -1,0 +1,135 @@
+//! The description of a path for the OpenAPI document, written beside its handler.
+
+use serde_json::{Map, Value, json};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, ToSchema};
+
+/// What a path does, takes and returns. The document adds what all paths share: common errors and headers.
+pub struct Operation {
+    pub(crate) id: &'static str,
+    pub(crate) tag: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) description: &'static str,
+    pub(crate) parameters: Vec<Value>,
+    pub(crate) success: &'static str,
+    /// Media types and schemas of the success.
+    pub(crate) content: Map<String, Value>,
+    /// Headers of the success, which `docs/document.yaml` describes.
+    pub(crate) headers: &'static [&'static str],
+    pub(crate) errors: Vec<(u16, &'static str)>,
+    pub(crate) schemas: Vec<(String, RefOr<Schema>)>,
+}
+
+/// A path in the document.
+pub struct PathDocs {
+    pub(crate) path: &'static str,
+    pub(crate) needs_key: bool,
+    /// A parameter of the path, and its values.
+    pub(crate) parameter: Option<(&'static str, Vec<&'static str>)>,
+    pub(crate) operation: Operation,
+}
+
+impl Operation {
+    /// `success` describes the response with status 200.
+    #[must_use]
+    pub fn new(id: &'static str, tag: &'static str, success: &'static str) -> Self {
+        Self {
+            id,
+            tag,
+            summary: "",
+            description: "",
+            parameters: Vec::new(),
+            success,
+            content: Map::new(),
+            headers: &[],
+            errors: Vec::new(),
+            schemas: Vec::new(),
+        }
+    }
+
+    /// `description` is Markdown.
+    #[must_use]
+    pub fn text(self, summary: &'static str, description: &'static str) -> Self {
+        Self { summary, description, ..self }
+    }
+
+    /// The query parameters.
+    #[must_use]
+    pub fn query<Q: IntoParams>(mut self) -> Self {
+        for parameter in Q::into_params(|| None) {
+            let mut parameter = json!(parameter);
+            // The lines of a doc comment.
+            parameter["description"] = parameter["description"].as_str().unwrap_or_default().replace('\n', " ").into();
+            self.parameters.push(parameter);
+        }
+        self
+    }
+
+    /// The body of a success, as JSON.
+    #[must_use]
+    pub fn json<T: ToSchema>(mut self) -> Self {
+        let reference = json!({"$ref": format!("#/components/schemas/{}", T::name())});
+        self.schemas.push((T::name().into_owned(), T::schema()));
+        T::schemas(&mut self.schemas);
+        self.content("application/json", json!({"schema": reference}))
+    }
+
+    /// The body of a success as text of this media type. May be called several times.
+    #[must_use]
+    pub fn text_file(self, media_type: &'static str) -> Self {
+        self.content(media_type, json!({"schema": {"type": "string"}}))
+    }
+
+    /// The body of a success, as OpenAPI describes it.
+    #[must_use]
+    pub fn content(mut self, media_type: &'static str, content: Value) -> Self {
+        self.content.insert(media_type.to_owned(), content);
+        self
+    }
+
+    /// The headers of a success, beside those of all paths.
+    #[must_use]
+    pub fn headers(self, headers: &'static [&'static str]) -> Self {
+        Self { headers, ..self }
+    }
+
+    /// An error that is particular to this path, or that replaces the text of a common one.
+    #[must_use]
+    pub fn error(mut self, status: u16, description: &'static str) -> Self {
+        self.errors.push((status, description));
+        self
+    }
+
+    /// The errors of paths that read a connection from its provider.
+    #[must_use]
+    pub fn provider_errors(self) -> Self {
+        self.error(404, "The connection does not exist, or has no such account.").error(
+            503,
+            "The provider is temporarily unavailable (with `Retry-After`), or the user must reconnect. Then there is \
+             no `Retry-After`, and `error.details` has the status of the connection: `status: invalidated`, `status: \
+             pending_mfa` or `status: revoked`.",
+        )
+    }
+
+    /// The errors of paths that read a brokerage connection.
+    #[must_use]
+    pub fn brokerage_errors(self) -> Self {
+        self.error(
+            400,
+            "A parameter is missing or invalid (one `details` entry each), or the connection is not a brokerage \
+             connection.",
+        )
+        .professional_errors()
+        .provider_errors()
+    }
+
+    /// The error of paths that need the Professional plan.
+    #[must_use]
+    pub fn professional_errors(self) -> Self {
+        self.error(
+            403,
+            "The user's plan has no API access, or is not the Professional plan (`error.code` is \
+             `professional_required`).",
+        )
+    }
+}

@@ -1,0 +1,648 @@
+//! Reads the parameters of a request into a struct, and collects every missing, repeated and invalid one. All
+//! interfaces use it: for a query string, or for the members of a JSON object. The fuzz target `query` includes this
+//! file by path.
+//!
+//! The struct derives `Deserialize`: the names of its fields are the known parameters. The error of a field's type
+//! completes the sentence "Must be".
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use bellbird_domain::page::{self, PageLimits};
+use bellbird_domain::{AccountId, Bound, ConnectionId, Page};
+use serde::de::value::{CowStrDeserializer, SeqDeserializer, U64Deserializer};
+use serde::de::{
+    self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Unexpected,
+    Visitor,
+};
+use serde_json::{Map, Value as Json};
+
+use crate::front::problem::Problem;
+
+/// Maximum number of account ids in one request.
+pub const ACCOUNT_IDS_MAX: usize = 100;
+const DATE_PARAMETERS: [&str; 2] = ["from", "to"];
+
+/// The parameters as a request sends them.
+#[derive(Clone, Copy)]
+pub enum RawParams<'r> {
+    /// The query string of a URL.
+    Query(&'r str),
+    /// The members of a JSON object. Null counts as absent.
+    Json(&'r Map<String, Json>),
+}
+
+/// Everything that is wrong with the parameters of a request.
+#[derive(Debug)]
+pub struct Faults {
+    /// Those of known parameters, in the order of the fields.
+    pub known: Vec<(&'static str, Fault)>,
+    /// The names of unknown parameters, if they are not ignored.
+    pub unknown: Vec<String>,
+    /// The names of all known parameters.
+    pub names: &'static [&'static str],
+}
+
+/// Why a parameter was rejected.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fault {
+    Missing,
+    Repeated,
+    /// Too many values: what is expected.
+    TooMany(String),
+    /// What is expected, such as "an integer of at least 0".
+    Invalid(String),
+}
+
+/// Reads the parameters and ignores unknown ones.
+pub fn read<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults> {
+    read_fields(input).map_err(|(known, names)| Faults { known, unknown: Vec::new(), names })
+}
+
+/// As [`read`], but unknown parameters are faults.
+pub fn read_strict<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults> {
+    let (params, known, names) = match read_fields(input) {
+        Ok(params) => (Some(params), Vec::new(), field_names::<T>()),
+        Err((known, names)) => (None, known, names),
+    };
+    let is_unknown = |name: &str| !names.contains(&name);
+    let unknown: Vec<String> = match input {
+        RawParams::Query(query) => {
+            pairs(query).map(|(name, _)| name).filter(|name| is_unknown(name)).map(Cow::into_owned).collect()
+        }
+        RawParams::Json(members) => members.keys().filter(|name| is_unknown(name)).cloned().collect(),
+    };
+    params.filter(|_| unknown.is_empty()).ok_or(Faults { known, unknown, names })
+}
+
+type FieldFaults = (Vec<(&'static str, Fault)>, &'static [&'static str]);
+
+fn read_fields<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, FieldFaults> {
+    let (names, mut faults, mut start) = (Cell::default(), Vec::new(), 0);
+    // A struct stops at its first wrong field. The next attempt starts behind it, so each attempt finds one more.
+    loop {
+        match T::deserialize(Fields { input, start, names: &names }) {
+            Ok(params) if faults.is_empty() => return Ok(params),
+            Err(Error { field: Some((at, name)), fault }) => {
+                faults.push((name, fault));
+                start = at + 1;
+            }
+            Ok(_) | Err(_) => return Err((faults, names.get())),
+        }
+    }
+}
+
+/// The names of the fields of a struct.
+fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
+    let names = Cell::default();
+    // Fails at the first required field. The names are known before.
+    let _ = T::deserialize(Fields { input: RawParams::Query(""), start: 0, names: &names });
+    names.get()
+}
+
+/// The error of `/v1`: one detail for each parameter.
+impl From<Faults> for Problem {
+    fn from(faults: Faults) -> Self {
+        let Faults { known, unknown, .. } = faults;
+        let message = match &*known {
+            known if known.iter().any(|(name, _)| DATE_PARAMETERS.contains(name)) => {
+                "Invalid date parameters".to_owned()
+            }
+            known => known
+                .iter()
+                .find_map(|(name, fault)| fault.message(name))
+                .unwrap_or("Invalid query parameters".to_owned()),
+        };
+        let details = known.iter().map(|(name, fault)| format!("{name}: {fault}"));
+        let unknown = unknown.iter().map(|name| format!("{name}: Unknown parameter"));
+        Self::BadRequest { message: message.into(), details: details.chain(unknown).collect() }
+    }
+}
+
+impl Fault {
+    /// The message of the whole response, if this fault has one of its own.
+    fn message(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Missing => Some(format!("{name} is required")),
+            Self::TooMany(_) => Some(format!("Too many {name}")),
+            Self::Repeated | Self::Invalid(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => out.write_str("Must be given"),
+            Self::Repeated => out.write_str("Must be given once"),
+            Self::TooMany(expected) | Self::Invalid(expected) => write!(out, "Must be {expected}"),
+        }
+    }
+}
+
+/// The error of serde for the parts below. `field` is the index and name of the parameter.
+#[derive(Debug)]
+struct Error {
+    field: Option<(usize, &'static str)>,
+    fault: Fault,
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Self { field: None, fault }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fault.fmt(out)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl de::Error for Error {
+    /// The text completes the sentence "Must be".
+    fn custom<T: fmt::Display>(expected: T) -> Self {
+        Fault::Invalid(expected.to_string()).into()
+    }
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Fault::Invalid(expected.to_string()).into()
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Fault::Invalid(expected.to_string()).into()
+    }
+
+    fn invalid_length(_: usize, expected: &dyn de::Expected) -> Self {
+        Fault::TooMany(expected.to_string()).into()
+    }
+
+    fn missing_field(_: &'static str) -> Self {
+        Fault::Missing.into()
+    }
+}
+
+/// The parameters of a request, from the known one with the index `start` on.
+struct Fields<'r, 'n> {
+    input: RawParams<'r>,
+    start: usize,
+    /// Set to the names of the struct's fields.
+    names: &'n Cell<&'static [&'static str]>,
+}
+
+impl<'de> Deserializer<'de> for Fields<'_, '_> {
+    type Error = Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.names.set(names);
+        let mut values: Vec<Value<'_>> = names.iter().map(|_| Value::Absent).collect();
+        match self.input {
+            RawParams::Query(query) => {
+                for (name, text) in pairs(query) {
+                    if let Some(at) = names.iter().position(|known| *known == name) {
+                        values[at] = match std::mem::replace(&mut values[at], Value::Absent) {
+                            Value::Once(first) => Value::Repeated(vec![first, text]),
+                            Value::Repeated(mut texts) => {
+                                texts.push(text);
+                                Value::Repeated(texts)
+                            }
+                            Value::Absent | Value::Json(_) => Value::Once(text),
+                        };
+                    }
+                }
+            }
+            RawParams::Json(members) => {
+                for (name, value) in names.iter().zip(&mut values) {
+                    if let Some(member) = members.get(*name).filter(|member| !member.is_null()) {
+                        *value = Value::Json(member);
+                    }
+                }
+            }
+        }
+        let fields = names.iter().zip(values).enumerate().skip(self.start);
+        visitor.visit_map(FieldAccess { fields, current: None })
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(de::Error::custom("read as a struct"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+struct FieldAccess<'r, I> {
+    fields: I,
+    current: Option<((usize, &'static str), Value<'r>)>,
+}
+
+impl<'de, 'r, I> MapAccess<'de> for FieldAccess<'r, I>
+where
+    I: Iterator<Item = (usize, (&'static &'static str, Value<'r>))>,
+{
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let Some((at, (name, value))) = self.fields.next() else { return Ok(None) };
+        self.current = Some(((at, name), value));
+        // A derived struct accepts the index of a field in place of its name.
+        let key: U64Deserializer<Error> = (at as u64).into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let Some((field, value)) = self.current.take() else { return Err(Fault::Missing.into()) };
+        seed.deserialize(value).map_err(|error| Error { field: Some(field), ..error })
+    }
+}
+
+/// The value of a known parameter.
+enum Value<'r> {
+    Absent,
+    Once(Cow<'r, str>),
+    Repeated(Vec<Cow<'r, str>>),
+    Json(&'r Json),
+}
+
+impl<'de> Deserializer<'de> for Value<'_> {
+    type Error = Error;
+
+    /// For a required parameter, which must not be empty.
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Self::Once(text) if !text.is_empty() => visitor.visit_str(&text),
+            Self::Once(_) | Self::Absent => Err(Fault::Missing.into()),
+            Self::Repeated(_) => Err(Fault::Repeated.into()),
+            Self::Json(value) => JsonValue(value).deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Self::Absent => visitor.visit_none(),
+            Self::Once(text) => visitor.visit_some::<CowStrDeserializer<'_, Error>>(text.into_deserializer()),
+            Self::Repeated(_) => Err(Fault::Repeated.into()),
+            Self::Json(value) => visitor.visit_some(JsonValue(value)),
+        }
+    }
+
+    /// A parameter of a query that may be given several times, such as a `Vec<String>`. Absent is the empty list.
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let texts = match self {
+            Self::Absent => Vec::new(),
+            Self::Once(text) => vec![text],
+            Self::Repeated(texts) => texts,
+            Self::Json(value) => return JsonValue(value).deserialize_any(visitor),
+        };
+        visitor.visit_seq(SeqDeserializer::<_, Error>::new(texts.into_iter()))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct
+        tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// A member of a JSON object, as far as parameters have such: no objects, and no numbers with a fraction.
+struct JsonValue<'r>(&'r Json);
+
+impl<'de> IntoDeserializer<'de, Error> for JsonValue<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for JsonValue<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.0 {
+            Json::Bool(value) => visitor.visit_bool(*value),
+            Json::String(text) => visitor.visit_str(text),
+            Json::Array(items) => visitor.visit_seq(SeqDeserializer::<_, Error>::new(items.iter().map(JsonValue))),
+            // 50.0 is an integer of JSON Schema.
+            Json::Number(number) => match number.to_string().trim_end_matches(".0").parse::<i64>() {
+                Ok(number) => visitor.visit_i64(number),
+                Err(_) => Err(de::Error::invalid_type(Unexpected::Other("a number"), &visitor)),
+            },
+            Json::Null | Json::Object(_) => Err(de::Error::invalid_type(Unexpected::Other("an object"), &visitor)),
+        }
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// The names and values of a query string.
+fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    query.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
+        let bytes = pair.as_bytes();
+        if bytes.contains(&b'%') || bytes.contains(&b'+') {
+            return form_urlencoded::parse(bytes).next();
+        }
+        // Decoding goes byte by byte, and a long list of ids needs none.
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((name.into(), value.into()))
+    })
+}
+
+/// Passes the text of a parameter to `parse`.
+fn parse_text<'de, D: Deserializer<'de>, T>(
+    input: D,
+    parse: impl FnOnce(&str) -> Result<T, D::Error>,
+) -> Result<T, D::Error> {
+    struct Text<F>(F);
+
+    impl<T, F: FnOnce(&str) -> T> Visitor<'_> for Text<F> {
+        type Value = T;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("text")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<T, E> {
+            Ok((self.0)(text))
+        }
+    }
+
+    input.deserialize_str(Text(parse))?
+}
+
+/// The `limit` of a list, clamped to `MAX`.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit<const DEFAULT: u32, const MAX: u32>(u32);
+
+/// The `offset` of a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Offset(u64);
+
+/// The page that a request asks for.
+#[must_use]
+pub fn page<const DEFAULT: u32, const MAX: u32>(limit: Option<Limit<DEFAULT, MAX>>, offset: Option<Offset>) -> Page {
+    Page { limit: limit.map_or(DEFAULT, |limit| limit.0), offset: offset.map_or(0, |offset| offset.0) }
+}
+
+impl<'de, const DEFAULT: u32, const MAX: u32> Deserialize<'de> for Limit<DEFAULT, MAX> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let expected = |_| de::Error::custom(format_args!("an integer between 1 and {MAX}"));
+        let limits = PageLimits { default: DEFAULT, max: MAX };
+        parse_text(input, |text| page::parse_limit(text, limits).map(Self).map_err(expected))
+    }
+}
+
+impl<'de> Deserialize<'de> for Offset {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let expected = |_| de::Error::custom("an integer of at least 0");
+        parse_text(input, |text| page::parse_offset(text).map(Self).map_err(expected))
+    }
+}
+
+/// `from` or `to`.
+#[derive(Debug, Clone)]
+pub struct DateBound(pub Bound);
+
+impl<'de> Deserialize<'de> for DateBound {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
+        parse_text(input, |text| Bound::parse(text).map(Self).map_err(|_| de::Error::custom(EXPECTED)))
+    }
+}
+
+/// The id of a resource. `None` is text that is not an id, which the handler treats as an unknown one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Id<T>(pub Option<T>);
+
+impl<'de, T: FromStr> Deserialize<'de> for Id<T> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        parse_text(input, |text| Ok(Self(text.parse().ok())))
+    }
+}
+
+/// In the query of a connection. A name of its own, because utoipa reads no type parameters.
+pub type ConnectionParam = Id<ConnectionId>;
+pub type AccountParam = Id<AccountId>;
+
+/// A list of account ids, sorted and without repetitions, so that their order makes no difference. `None` if one of
+/// them is not an id.
+#[derive(Debug, Clone)]
+pub struct AccountIds(pub Option<Vec<AccountId>>);
+
+impl<'de> Deserialize<'de> for AccountIds {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        parse_text(input, |list| {
+            let texts = || list.split(',').map(str::trim).filter(|id| !id.is_empty());
+            let count = texts().count();
+            if count == 0 {
+                return Err(de::Error::missing_field("accountIds"));
+            }
+            if count > ACCOUNT_IDS_MAX {
+                let distinct = texts().collect::<BTreeSet<_>>().len();
+                if distinct > ACCOUNT_IDS_MAX {
+                    let expected = format!("at most {ACCOUNT_IDS_MAX} ids");
+                    return Err(de::Error::invalid_length(distinct, &expected.as_str()));
+                }
+            }
+            let ids = texts().map(str::parse).collect::<Result<Vec<AccountId>, _>>();
+            Ok(Self(ids.ok().map(|mut ids| {
+                ids.sort_unstable();
+                ids.dedup();
+                ids
+            })))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    #[expect(dead_code, reason = "only the rejection matters")]
+    struct All {
+        connection_id: Id<ConnectionId>,
+        account_id: Option<Id<AccountId>>,
+        from: Option<DateBound>,
+        to: Option<DateBound>,
+        limit: Option<Limit<200, 500>>,
+        offset: Option<Offset>,
+    }
+
+    fn rejection_of<T: DeserializeOwned>(query: &str) -> Option<(String, Vec<String>)> {
+        match read::<T>(RawParams::Query(query)).map_err(Problem::from) {
+            Err(Problem::BadRequest { message, details }) => Some((message.into_owned(), details)),
+            _ => None,
+        }
+    }
+
+    fn rejection(query: &str) -> Option<(String, Vec<String>)> {
+        rejection_of::<All>(query)
+    }
+
+    const DATE: &str = "Must be a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
+
+    #[test]
+    fn valid_queries_are_accepted() {
+        for query in [
+            "connectionId=a",
+            "connectionId=a&unknown=1&unknown=2",
+            "connectionId=a&from=2026-01-01&to=2026-01-31T00%3A00%3A00%2B11%3A00&limit=9999&offset=-0",
+        ] {
+            assert_eq!(rejection(query), None, "{query}");
+        }
+    }
+
+    #[test]
+    fn one_rejection_lists_all_details_in_order() {
+        let (message, details) = rejection("offset=x&limit=0&to=now&from=2026-02-30").unwrap();
+        assert_eq!(message, "Invalid date parameters");
+        assert_eq!(
+            details,
+            [
+                "connectionId: Must be given".to_owned(),
+                format!("from: {DATE}"),
+                format!("to: {DATE}"),
+                "limit: Must be an integer between 1 and 500".to_owned(),
+                "offset: Must be an integer of at least 0".to_owned(),
+            ]
+        );
+    }
+
+    #[test]
+    fn message_names_the_most_important_error() {
+        assert_eq!(rejection("limit=1").unwrap().0, "connectionId is required");
+        assert_eq!(rejection("connectionId=").unwrap().0, "connectionId is required");
+        assert_eq!(rejection("connectionId=a&limit=").unwrap().0, "Invalid query parameters");
+        assert_eq!(
+            rejection("connectionId=a&to=").unwrap(),
+            ("Invalid date parameters".to_owned(), vec![format!("to: {DATE}")])
+        );
+    }
+
+    #[test]
+    fn repeated_known_parameter_is_rejected() {
+        let rejected = |query: &str| rejection(query).unwrap();
+        assert_eq!(
+            rejected("connectionId=a&connectionId=a"),
+            ("Invalid query parameters".to_owned(), vec!["connectionId: Must be given once".to_owned()])
+        );
+        assert_eq!(rejected("connectionId=a&limit=1&limit=1").1, ["limit: Must be given once"]);
+        assert_eq!(
+            rejected("connectionId=a&from=2026-01-01&from=2026-01-01"),
+            ("Invalid date parameters".to_owned(), vec!["from: Must be given once".to_owned()])
+        );
+        assert_eq!(rejected("connectionId=a&accountId=b&accountId=b").1, ["accountId: Must be given once"]);
+    }
+
+    #[test]
+    fn unencoded_plus_is_read_as_a_space() {
+        assert_eq!(rejection("connectionId=a&from=2026-01-01T00:00:00+11:00").unwrap().1, [format!("from: {DATE}")]);
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Ids {
+        account_ids: AccountIds,
+    }
+
+    fn ids(count: usize) -> Vec<String> {
+        (0..count).map(|id| format!("0191e7a0-7c3b-7def-8000-{id:012x}")).collect()
+    }
+
+    #[test]
+    fn id_lists_are_sorted_and_deduplicated() {
+        let read = |list: &str| read::<Ids>(RawParams::Query(&format!("accountIds={list}"))).unwrap().account_ids.0;
+        let three = ids(3);
+        let sorted: Vec<AccountId> = three.iter().map(|id| id.parse().unwrap()).collect();
+        let [a, b, c] = &*three else { unreachable!() };
+        assert_eq!(read(&format!("{c},,+{a}+,{b},{},", a.to_uppercase())), Some(sorted));
+        assert_eq!(read(&format!("{a},nonsense")), None);
+        let repeated = [ids(ACCOUNT_IDS_MAX), ids(ACCOUNT_IDS_MAX)].concat().join(",");
+        assert_eq!(read(&repeated).unwrap().len(), ACCOUNT_IDS_MAX);
+    }
+
+    #[test]
+    fn id_lists_are_neither_empty_nor_too_long() {
+        for query in ["", "accountIds", "accountIds=", "accountIds=+,+,"] {
+            let expected = ("accountIds is required".to_owned(), vec!["accountIds: Must be given".to_owned()]);
+            assert_eq!(rejection_of::<Ids>(query), Some(expected), "{query:?}");
+        }
+        let many = format!("accountIds={}", ids(ACCOUNT_IDS_MAX + 1).join(","));
+        let expected = ("Too many accountIds".to_owned(), vec!["accountIds: Must be at most 100 ids".to_owned()]);
+        assert_eq!(rejection_of::<Ids>(&many), Some(expected));
+        assert_eq!(rejection_of::<Ids>("accountIds=a&accountIds=a").unwrap().1, ["accountIds: Must be given once"]);
+    }
+
+    #[test]
+    fn text_that_is_no_id_is_read_as_none() {
+        let read = |query: &str| read::<All>(RawParams::Query(query)).unwrap();
+        assert_eq!(read("connectionId=a&accountId=").connection_id, Id(None));
+        assert_eq!(read("connectionId=a&accountId=").account_id, Some(Id(None)));
+        assert_eq!(read("connectionId=a").account_id, None);
+    }
+
+    #[derive(Debug, PartialEq, Eq, serde::Deserialize)]
+    struct Mixed {
+        account: Vec<String>,
+        pending: Option<bool>,
+        limit: Option<u32>,
+        from: Option<String>,
+    }
+
+    #[test]
+    fn repeated_parameter_is_read_into_a_list() {
+        let read = |query| read::<Mixed>(RawParams::Query(query)).unwrap().account;
+        assert_eq!(read("account=a&x=1&account=b&account="), ["a", "b", ""]);
+        assert_eq!(read("account=a"), ["a"]);
+        assert_eq!(read("").len(), 0);
+    }
+
+    #[test]
+    fn unknown_parameters_are_faults_on_request() {
+        let faults = read_strict::<Mixed>(RawParams::Query("b=1&account=a&a%41=2")).unwrap_err();
+        assert_eq!((&*faults.known, &*faults.unknown), (&[][..], &["b".to_owned(), "aA".to_owned()][..]));
+        assert_eq!(faults.names, ["account", "pending", "limit", "from"]);
+        assert!(read_strict::<Mixed>(RawParams::Query("account=a")).is_ok());
+    }
+
+    #[test]
+    fn json_members_are_read_by_type() {
+        let members = |json: &str| serde_json::from_str::<Map<String, Json>>(json).unwrap();
+        let good = members(r#"{"account": ["a", "b"], "pending": false, "limit": 50.0, "from": null}"#);
+        let expected =
+            Mixed { account: vec!["a".to_owned(), "b".to_owned()], pending: Some(false), limit: Some(50), from: None };
+        assert_eq!(read_strict::<Mixed>(RawParams::Json(&good)).unwrap(), expected);
+        let bad = members(r#"{"account": ["a", 1], "pending": "yes", "limit": 1.5, "from": {}, "other": 1}"#);
+        let faults = read_strict::<Mixed>(RawParams::Json(&bad)).unwrap_err();
+        let names: Vec<&str> = faults.known.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["account", "pending", "limit", "from"]);
+        assert_eq!(faults.known[1].1, Fault::Invalid("a boolean".to_owned()));
+        assert_eq!(faults.unknown, ["other"]);
+    }
+
+    proptest! {
+        #[test]
+        fn pairs_are_those_of_the_url_standard(query in "[a-c=&%+20é]{0,40}") {
+            let expected: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+            prop_assert_eq!(pairs(&query).collect::<Vec<_>>(), expected);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `GET /v1/balances`: reads balances from the providers and caches complete responses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_domain::{Account, AccountId, Balance, Caller, Currency, Decimal};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::front::json::to_json;
+use crate::front::parameters::AccountIds;
+use crate::front::problem::problem_from_read;
+use crate::front::{Authorized, Operation, Path, Problem, Query};
+use crate::v1::cache::{AtRevision, BalancesKey, CachedBalances};
+use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
+use crate::v1::state::AppState;
+
+/// Does not reveal which id was not found, nor whether it exists for another user.
+const NOT_FOUND: Problem = Problem::NotFound("One or more accounts");
+
+pub(super) fn path() -> Path<AppState> {
+    Path::get("/v1/balances", |state: &AppState| &state.access.quotas().balances, list_balances).described(
+        Operation::new("list_balances", "Balances", "One balance for each requested account.")
+            .text(
+                "Read balances",
+                "Read live from all providers concurrently. The response is cached for five minutes for each key and \
+                 set of accounts (`X-Cache: HIT`, with its `Age` in seconds). A response in which an account failed is \
+                 not cached (`X-Cache: BYPASS`). If the provider failed for an account, all three values of that \
+                 account are null. If every account failed for a transient reason, the response is 503.",
+            )
+            .query::<BalancesQuery>()
+            .json::<BalanceList<'static>>()
+            .headers(&["X-Cache", "Age"])
+            .error(400, "`accountIds` is missing, empty, repeated, or has more than 100 ids.")
+            .error(404, "At least one id is not an account of this user. The response does not say which one.")
+            .error(503, "Every account's provider is temporarily unavailable."),
+    )
+}
+
+async fn list_balances(
+    State(state): State<AppState>,
+    Authorized { caller, now, .. }: Authorized,
+    Query(query): Query<BalancesQuery>,
+) -> Result<Response, Problem> {
+    let AccountIds(account_ids) = query.account_ids;
+    let key = BalancesKey { key_id: caller.key_id, account_ids: account_ids.ok_or(NOT_FOUND)?.into() };
+    if let Some((cached, age)) = state.inner.balances_cache.get(&key, now) {
+        state.verify_ownership(&caller, &key.account_ids, &cached.revision).await?;
+        return Ok(cached.body.response(CacheStatus::Hit(age)));
+    }
+    let accounts = state.own_accounts(&caller, &key.account_ids).await?;
+    let revision = caller.revision;
+    let read = state.clone().read_balances(caller, accounts);
+    let body = state.inner.balances_flights.join(AtRevision { key: key.clone(), revision }, read).await?;
+    if !body.complete || state.inner.settings.balances_cache.is_zero() {
+        return Ok(body.response(CacheStatus::Bypass));
+    }
+    let cached = CachedBalances { body: body.clone(), revision: Arc::new(AtomicI64::new(revision)) };
+    state.inner.balances_cache.insert(key, cached, now);
+    Ok(body.response(CacheStatus::Miss))
+}
+
+impl AppState {
+    async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, Problem> {
+        self.access.reads().own_accounts(caller, ids).await.map_err(|error| match problem_from_read(&error, "", "") {
+            Problem::NotFound(_) => NOT_FOUND,
+            problem => problem,
+        })
+    }
+
+    /// Checks that the accounts of a cached response still belong to the caller. Queries the database only if the
+    /// caller's revision has changed since the last check.
+    async fn verify_ownership(
+        &self,
+        caller: &Caller,
+        ids: &[AccountId],
+        verified_revision: &AtomicI64,
+    ) -> Result<(), Problem> {
+        if verified_revision.load(Ordering::Relaxed) != caller.revision {
+            self.own_accounts(caller, ids).await?;
+            verified_revision.store(caller.revision, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    async fn read_balances(self, caller: Caller, accounts: Vec<Account>) -> LiveOutcome {
+        let call = self.access.call_context(&caller);
+        let outcome = self.access.reads().balances(&call, &caller, accounts).await;
+        let outcome = outcome.map_err(|error| problem_from_read(&error, "", "")).and_then(|found| {
+            for connection_id in &found.broken {
+                self.access.connections().refreshes().run_in_background(caller.user_id, *connection_id);
+            }
+            let data = found.balances.iter().map(|(id, balance)| BalanceView::new(*id, balance.as_ref())).collect();
+            let json = to_json(&BalanceList { data })?;
+            Ok(LiveBody { json, truncated: false, complete: found.is_complete() })
+        });
+        (outcome, call.calls())
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(super) struct BalancesQuery {
+    /// Account ids from `/v1/accounts`, separated by commas, at most 100. Order and repetition make no difference.
+    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    account_ids: AccountIds,
+}
+
+/// The balance of one account. All three values are null if the provider failed for this account.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Balance)]
+pub struct BalanceView<'a> {
+    /// The account.
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
+    account_id: AccountId,
+    /// Exact decimal with the provider's digits; negative when money is owed.
+    #[schema(
+        value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
+        example = "-250.00"
+    )]
+    current_balance: Option<&'a Decimal<'static>>,
+    /// Available funds, an exact decimal with the provider's digits.
+    #[schema(
+        value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
+        example = "1500.00"
+    )]
+    available_balance: Option<&'a Decimal<'static>>,
+    /// ISO 4217 code of both balances.
+    #[schema(value_type = Option<String>, required = true, pattern = "^[A-Z]{3}$", example = "AUD")]
+    currency: Option<Currency>,
+}
+
+impl<'a> BalanceView<'a> {
+    #[must_use]
+    pub fn new(account_id: AccountId, balance: Option<&'a Balance>) -> Self {
+        Self {
+            account_id,
+            current_balance: balance.and_then(|balance| balance.current.as_ref()),
+            available_balance: balance.and_then(|balance| balance.available.as_ref()),
+            currency: balance.and_then(|balance| balance.currency),
+        }
+    }
+}
+
+/// One entry for each requested account, in no particular order.
+#[derive(Serialize, ToSchema)]
+#[schema(as = BalanceList)]
+pub struct BalanceList<'a> {
+    /// The balances.
+    pub data: Vec<BalanceView<'a>>,
+}

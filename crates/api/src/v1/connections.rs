@@ -1,0 +1,98 @@
+//! `GET /v1/connections`: from the database, cached until the user's revision changes.
+
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus};
+use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::front::json::{json_bytes, to_json};
+use crate::front::{Authorized, Operation, Path, Problem};
+use crate::v1::metadata_cache::MetadataList;
+use crate::v1::state::AppState;
+
+pub(super) fn path() -> Path<AppState> {
+    Path::get("/v1/connections", |state: &AppState| &state.access.quotas().metadata, list_connections).described(
+        Operation::new("list_connections", "Connections and accounts", "The connections.")
+            .text(
+                "List connections",
+                "All connections of the user, newest first. Connections that are being removed are not shown.",
+            )
+            .json::<ConnectionList<'static>>(),
+    )
+}
+
+async fn list_connections(
+    State(state): State<AppState>,
+    Authorized { caller, now, .. }: Authorized,
+) -> Result<Response, Problem> {
+    let (cache, list) = (&state.inner.metadata_cache, MetadataList::Connections);
+    if let Some(body) = cache.get(&caller, list, now) {
+        return Ok(json_bytes(body));
+    }
+    let connections = state.access.storage().connections().list(caller.user_id).await?;
+    let body = to_json(&ConnectionList { data: connections.iter().map(ConnectionView::from).collect() })?;
+    cache.insert(&caller, list, body.clone(), now);
+    Ok(json_bytes(body))
+}
+
+/// A link between the user and one institution through one provider.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Connection)]
+pub struct ConnectionView<'a> {
+    /// Identifier, a UUID assigned by this service.
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    pub id: ConnectionId,
+    /// The provider of the data, such as `fiskil` (Australian banking).
+    #[schema(example = "fiskil")]
+    pub provider: &'a str,
+    /// The kind of institution.
+    #[schema(value_type = String, example = "banking")]
+    pub category: ConnectionCategory,
+    /// The provider's identifier of the institution. Opaque.
+    #[schema(example = "22")]
+    pub institution_id: &'a str,
+    /// Display name of the institution.
+    #[schema(example = "Wattle Bank")]
+    pub institution_name: &'a str,
+    /// URL of the institution's logo.
+    #[schema(format = "uri", example = "https://cdn.example/logos/22.svg")]
+    #[schema(required = true)]
+    pub institution_logo: Option<&'a str>,
+    /// `active`: readable. `invalidated`: credentials or consent expired, the user must reconnect. `pending_mfa`: the
+    /// institution is waiting for the user. `revoked`: consent was withdrawn.
+    #[schema(value_type = String, example = "active")]
+    pub status: ConnectionStatus,
+    /// When the provider last returned data, RFC 3339 in UTC.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    pub last_refreshed_at: Option<Timestamp>,
+    /// When the connection was linked, RFC 3339 in UTC.
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    pub created_at: Timestamp,
+}
+
+impl<'a> From<&'a Connection> for ConnectionView<'a> {
+    fn from(connection: &'a Connection) -> Self {
+        Self {
+            id: connection.id,
+            provider: &connection.provider,
+            category: connection.category,
+            institution_id: &connection.institution_id,
+            institution_name: &connection.institution_name,
+            institution_logo: connection.institution_logo.as_deref(),
+            status: connection.status,
+            last_refreshed_at: connection.last_refreshed_at,
+            created_at: connection.created_at,
+        }
+    }
+}
+
+/// All connections, newest first.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ConnectionList)]
+pub struct ConnectionList<'a> {
+    /// The connections.
+    pub data: Vec<ConnectionView<'a>>,
+}

@@ -1,0 +1,117 @@
+//! The state shared by all handlers: caches and single flights.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::FromRef;
+use bellbird_domain::{AccountId, ConnectionId, UserId};
+use bellbird_limits::Expiring;
+use bytes::Bytes;
+use http::HeaderValue;
+
+use crate::front::{Access, Guarded};
+use crate::v1::cache::{
+    AccountHoldings, AtRevision, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, WindowKey, holdings_bytes,
+};
+use crate::v1::live::LiveReads;
+use crate::v1::metadata_cache::MetadataCache;
+
+/// Limit of each response cache, in bytes.
+const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+#[derive(Debug, Clone)]
+pub struct ApiSettings {
+    /// How long balances are cached; zero disables the cache.
+    pub balances_cache: Duration,
+    /// As [`Self::balances_cache`], for holdings.
+    pub holdings_cache: Duration,
+    /// As [`Self::balances_cache`], for trades.
+    pub trades_cache: Duration,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct AppState {
+    pub(crate) access: Access,
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) settings: ApiSettings,
+    /// The public URL of the API, without a trailing slash.
+    pub(crate) public_url: String,
+    /// The `Link` header of a deprecated request.
+    pub(crate) deprecation_link: HeaderValue,
+    pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
+    pub(crate) metadata_cache: MetadataCache,
+    pub(crate) holdings_cache: Expiring<HoldingsKey, Arc<[(AccountId, Bytes)]>>,
+    pub(crate) trades_cache: Expiring<WindowKey, CachedTrades>,
+    pub(crate) balances_flights: LiveReads<AtRevision<BalancesKey>>,
+    pub(crate) holdings_flights: LiveReads<AtRevision<HoldingsKey>, AccountHoldings>,
+    pub(crate) trades_flights: LiveReads<AtRevision<WindowKey>>,
+    pub(crate) transactions_flights: LiveReads<AtRevision<WindowKey>>,
+}
+
+impl FromRef<Guarded<Self>> for AppState {
+    fn from_ref(guarded: &Guarded<Self>) -> Self {
+        guarded.state().clone()
+    }
+}
+
+impl AppState {
+    /// `public_url` is that of the API, without a trailing slash.
+    #[must_use]
+    pub fn new(access: Access, settings: ApiSettings, public_url: String) -> Self {
+        let bytes_of =
+            |key: &BalancesKey, value: &CachedBalances| key.account_ids.len() * 16 + value.body.json.len() + 200;
+        let link = format!("<{}/docs>; rel=\"deprecation\"; type=\"text/html\"", public_url);
+        let tasks = access.connections().tasks();
+        let inner = Inner {
+            deprecation_link: HeaderValue::from_str(&link)
+                .unwrap_or(HeaderValue::from_static("</docs>; rel=\"deprecation\"")),
+            balances_cache: Expiring::new(settings.balances_cache, CACHE_BYTES_MAX, bytes_of),
+            holdings_cache: Expiring::new(settings.holdings_cache, CACHE_BYTES_MAX, holdings_bytes),
+            trades_cache: Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, |_, cached: &CachedTrades| {
+                cached.body.json.len() + 300
+            }),
+            metadata_cache: MetadataCache::new(),
+            balances_flights: LiveReads::new(tasks),
+            holdings_flights: LiveReads::new(tasks),
+            trades_flights: LiveReads::new(tasks),
+            transactions_flights: LiveReads::new(tasks),
+            settings,
+            public_url,
+        };
+        Self { access, inner: Arc::new(inner) }
+    }
+
+    /// What all interfaces of the listener share.
+    #[must_use]
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    pub(crate) fn public_url(&self) -> &str {
+        &self.inner.settings.public_url
+    }
+
+    /// Frees the memory of all cached responses, credentials and page maps that have expired.
+    pub fn purge_expired(&self) {
+        self.access.reads().purge_expired();
+        self.inner.balances_cache.purge_expired();
+        self.inner.holdings_cache.purge_expired();
+        self.inner.trades_cache.purge_expired();
+        self.inner.metadata_cache.purge_expired();
+    }
+
+    /// Evicts a removed connection from all caches. This frees memory only: every request checks first that the
+    /// connection belongs to the caller, so a stale entry is never served.
+    pub fn evict_connection(&self, user_id: UserId, connection_id: ConnectionId) {
+        let accounts = self.access.reads().evict(user_id, connection_id);
+        let is_affected = |key: &BalancesKey| accounts.iter().any(|id| key.account_ids.contains(id));
+        self.inner.balances_cache.remove_where(is_affected);
+        self.inner.holdings_cache.remove_where(|key| key.connection_id == connection_id);
+        self.inner.trades_cache.remove_where(|key| key.list.connection_id == connection_id);
+        self.inner.metadata_cache.evict(user_id);
+    }
+}
