@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use bellbird_limits::gcra;
 use http::HeaderValue;
-use http::header::HeaderName;
+use http::header::{ALLOW, HeaderName};
 use http_body_util::BodyExt as _;
 
 use crate::front::access::Access;
@@ -17,6 +17,7 @@ use crate::front::log;
 use crate::front::mount::{Endpoint, EndpointHandler};
 use crate::front::problem::Problem;
 use crate::front::quota::LivePermit;
+use crate::front::route::Route;
 
 const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -31,10 +32,10 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
     let accepts = endpoint.route.accepts(request.method());
     let (quota, call) = match &endpoint.handler {
         EndpointHandler::Open(call) if accepts => return call(request).await,
-        EndpointHandler::Open(_) => return Problem::MethodNotAllowed.into_response(),
+        EndpointHandler::Open(_) => return method_not_allowed(&endpoint.route),
         EndpointHandler::Missing { needs_key: false } => return Problem::NoSuchPath.into_response(),
-        EndpointHandler::Missing { needs_key: true } => (metadata, Err(Problem::NoSuchPath)),
-        EndpointHandler::Guarded { .. } if !accepts => (metadata, Err(Problem::MethodNotAllowed)),
+        EndpointHandler::Missing { needs_key: true } => (metadata, Err(Problem::NoSuchPath.into_response())),
+        EndpointHandler::Guarded { .. } if !accepts => (metadata, Err(method_not_allowed(&endpoint.route))),
         EndpointHandler::Guarded { quota, call } => (quota, Ok(call)),
     };
     let now = access.clock().now();
@@ -46,7 +47,7 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
     log::set_key(caller.key_id);
     let (decision, mut response) = match call {
         // 404 and 405 consume the metadata quota but are never replaced by 429.
-        Err(problem) => (quota.take(caller.key_id, now), problem.into_response()),
+        Err(response) => (quota.take(caller.key_id, now), response),
         Ok(call) => {
             let (decision, admitted) = quota.admit(&caller, &access.inner.live_in_flight, now);
             let response = match admitted {
@@ -67,6 +68,12 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
         headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(decision.remaining));
         headers.insert(X_RATELIMIT_RESET, HeaderValue::from(gcra::whole_seconds(decision.wait_us)));
     }
+    response
+}
+
+fn method_not_allowed(route: &Route) -> Response {
+    let mut response = Problem::MethodNotAllowed.into_response();
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(route.methods()));
     response
 }
 

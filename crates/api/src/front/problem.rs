@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use bellbird_domain::{ConnectionCategory, ConnectionStatus};
 use bellbird_reads::ReadError;
 use bellbird_storage::{Chain, StorageError};
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -170,9 +170,6 @@ pub fn json_response(problem: Problem) -> Response {
     }
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     response
 }

@@ -50,6 +50,11 @@ impl Route {
         if self.is_post { method == Method::POST } else { matches!(*method, Method::GET | Method::HEAD) }
     }
 
+    /// The methods, as `Allow` lists them.
+    pub(crate) fn methods(&self) -> &'static str {
+        if self.is_post { "POST" } else { "GET, HEAD" }
+    }
+
     pub(crate) fn matches(&self, path: &str) -> bool {
         match self.parameter_at {
             None => self.path == path,

@@ -23,7 +23,7 @@ use bellbird_api::front::log::add_provider_calls;
 use bellbird_api::front::problem::json_response;
 use bellbird_api::front::{Authorized, Mount, Path, Problem};
 use bellbird_domain::Caller;
-use http::header::{ALLOW, CONTENT_TYPE, ORIGIN};
+use http::header::{CONTENT_TYPE, ORIGIN};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -56,9 +56,6 @@ fn error_response(problem: Problem) -> Response {
     };
     let mut response = json_response(problem);
     *response.body_mut() = Body::from(RpcError::of_status(response.status(), message).body(None));
-    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-    }
     response
 }
 
