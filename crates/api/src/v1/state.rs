@@ -92,10 +92,10 @@ impl AppState {
     }
 
     pub(crate) fn public_url(&self) -> &str {
-        &self.inner.settings.public_url
+        &self.inner.public_url
     }
 
-    /// Frees the memory of all cached responses, credentials and page maps that have expired.
+    /// Frees the memory of all cached responses, credentials and cursors that have expired.
     pub fn purge_expired(&self) {
         self.access.reads().purge_expired();
         self.inner.balances_cache.purge_expired();

@@ -87,7 +87,7 @@ impl AppState {
         let call = self.access.call_context(&caller);
         let mut body = TransactionsBody::new(page);
         let mut push_row = |row: &Transaction<'_>, day| body.push(&TransactionView::new(row, day));
-        let request = TransactionsRequest { list, page };
+        let request = TransactionsRequest { query: list, page };
         let outcome = self.access.reads().transactions(&call, &caller, &context, &request, &mut push_row).await;
         let body = match outcome {
             Ok(extent) => Ok(LiveBody {

@@ -61,7 +61,7 @@ pub(super) struct Pull<'a> {
 }
 
 /// The result of [`Pull::run`].
-pub(super) struct Pulled {
+pub(crate) struct Pulled {
     pub(super) event_type: EventType,
     /// Whether the provider returned no row at all.
     pub(super) is_empty: bool,

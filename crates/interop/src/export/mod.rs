@@ -10,5 +10,5 @@ mod routes;
 
 pub use file::{Export, ExportError, NewCall, OpenError, Retries};
 pub use names::FileName;
-pub use request::{FileRequest, Resource, Selection};
+pub use request::{FileRequest, Resource};
 pub use routes::{documented, paths};

@@ -19,7 +19,7 @@ use super::body::{CutOff, FileBody, problem_of_format};
 use super::file::{Export, OpenError};
 use super::formats::Format;
 use super::queries::{ExportParams, HoldingsFileQuery, TradesFileQuery, TransactionsFileQuery, read};
-use super::request::{FileRequest, Resource, Selection};
+use super::request::{FileRequest, Resource};
 use crate::Interop;
 
 /// The paths of files. Log and metrics name each format.
@@ -146,10 +146,8 @@ async fn export(
         resource,
         format,
         options: params.options(format)?,
-        selection: Selection {
-            connection_id: params.connection_id.map(|Id(id)| id.ok_or(Problem::NotFound("Connection"))).transpose()?,
-            account_id: params.account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?,
-        },
+        connection_id: params.connection_id.map(|Id(id)| id.ok_or(Problem::NotFound("Connection"))).transpose()?,
+        account_id: params.account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?,
         span: params.span,
     };
     let category = resource.category();

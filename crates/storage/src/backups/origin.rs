@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 
-use crate::db::{Param, Sql, params, statements};
+use crate::db::{params, statements};
 use crate::error::Result;
 use crate::{Backups, StorageError};
 
@@ -47,15 +47,13 @@ impl Backups<'_> {
 
     /// Ends the wait for a decision. Link URLs and setup tokens of the backup never work again.
     pub async fn set_restore_decided(self) -> Result<()> {
-        let statements: [(Sql, &[Param<'_>]); 4] =
-            [(DELETE_ORIGIN, &[]), (INSERT_ORIGINAL, &[]), (DELETE_LINKS, &[]), (DELETE_UNCLAIMED_TOKENS, &[])];
-        self.0.db.batch(&statements).await.map(|_| ())
+        let statements = [DELETE_ORIGIN, INSERT_ORIGINAL, DELETE_LINKS, DELETE_UNCLAIMED_TOKENS];
+        self.0.db.batch(&statements.map(|sql| sql.with(&[]))).await.map(|_| ())
     }
 
     /// Makes the database wait for a decision.
     pub(crate) async fn set_copy(self) -> Result<()> {
-        let statements: [(Sql, &[Param<'_>]); 2] = [(DELETE_ORIGIN, &[]), (INSERT_COPY, &[])];
-        self.0.db.batch(&statements).await.map(|_| ())
+        self.0.db.batch(&[DELETE_ORIGIN, INSERT_COPY].map(|sql| sql.with(&[]))).await.map(|_| ())
     }
 
     /// When the database was first created. Its backups have the same time.
