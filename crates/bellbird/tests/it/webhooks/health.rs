@@ -6,8 +6,8 @@ use bellbird_domain::TimestampExt as _;
 use bellbird_webhooks::Settings as WebhookSettings;
 use jiff::SignedDuration;
 
-use super::{BODY_EXPIRED, BOTH};
-use crate::support::harness::{App, Database, Setup, on_both_databases};
+use super::BODY_EXPIRED;
+use crate::support::harness::{App, Setup, on_both_databases};
 use crate::support::receiver::{Hook, Reply};
 
 impl App {
@@ -50,9 +50,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn endpoint_that_failed_gets_one_event_at_a_time() {
-    for database in BOTH {
+on_both_databases! {
+    async fn endpoint_that_failed_gets_one_event_at_a_time(database: Database) {
         let webhooks = WebhookSettings { timeout: Duration::from_millis(200), ..Setup::default().webhooks };
         let app = App::start(Setup { database, webhooks, ..Setup::default() }).await;
         let connection = &app.olivia.connections[0];

@@ -7,7 +7,7 @@ use bellbird_webhooks::Settings as WebhookSettings;
 use jiff::SignedDuration;
 
 use super::{DAY, HOUR, with_chunks_of};
-use crate::support::harness::{App, Database, Setup, on_both_databases};
+use crate::support::harness::{App, Setup, on_both_databases};
 use crate::support::receiver::{Hook, Receiver, Reply};
 
 /// The delays in seconds before the second to the tenth attempt (docs/contract.md#webhook-retries).
@@ -82,9 +82,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn status_410_disables_the_endpoint() {
-    for database in super::BOTH {
+on_both_databases! {
+    async fn status_410_disables_the_endpoint(database: Database) {
         let app = with_chunks_of(5, database).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
@@ -152,9 +151,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn missed_events_are_recovered_in_order() {
-    for database in super::BOTH {
+on_both_databases! {
+    async fn missed_events_are_recovered_in_order(database: Database) {
         let app = with_chunks_of(5, database).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
@@ -200,9 +198,8 @@ async fn missed_events_are_recovered_in_order() {
     }
 }
 
-#[tokio::test]
-async fn given_up_chunk_releases_the_next() {
-    for database in super::BOTH {
+on_both_databases! {
+    async fn given_up_chunk_releases_the_next(database: Database) {
         let app = with_chunks_of(5, database).await;
         let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
         let hook = app.hook(&app.olivia.user).await;
@@ -275,9 +272,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn silent_endpoint_blocks_no_other() {
-    for database in super::BOTH {
+on_both_databases! {
+    async fn silent_endpoint_blocks_no_other(database: Database) {
         let defaults = Setup::default().webhooks;
         let webhooks = WebhookSettings { timeout: Duration::from_millis(300), ..defaults };
         let app = App::start(Setup { database, chunk_rows: 10, webhooks, ..Setup::default() }).await;
