@@ -4,6 +4,7 @@
 //! A secret may also be in a file of its own, which another key of the same name and `_file` names.
 //! A new setting is a field, a line in `Settings::read`, and a paragraph in the example file, which a test compares
 //! with this list. Each provider declares its own settings.
+#![expect(clippy::disallowed_methods, reason = "the settings read the environment")]
 
 pub mod client;
 mod source;
