@@ -238,7 +238,7 @@ both! {
 /// Key rotation holds secrets of one user and wants those of another. Cleanup waits for a secret, and holds up no other
 /// user.
 #[test]
-fn transactions_do_not_deadlock() {
+fn postgres_transactions_do_not_deadlock() {
     on_postgres(async |db| {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         session_with_callback(db, user, "with a secret").await;

@@ -349,7 +349,7 @@ async fn play(db: &TestDb, seed: u64) -> Vec<(String, String)> {
 }
 
 #[test]
-fn random_sequences_leave_the_same_rows() {
+fn postgres_and_sqlite_have_the_same_rows() {
     let (mut sqlite, mut postgres) = (Vec::new(), Vec::new());
     on_sqlite(async |db| {
         for seed in 0..SEEDS {
