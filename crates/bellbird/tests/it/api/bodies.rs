@@ -99,7 +99,7 @@ async fn bodies_of_all_errors() {
     errors.push(shown("the secret cannot be opened", &broken.get(&path).await));
 
     let mut setup = Setup::default();
-    setup.access.metadata_per_minute = 1;
+    setup.settings.access.metadata_per_minute = 1;
     let limited = App::start(setup).await;
     limited.get("/v1/accounts").await;
     errors.push(shown("too many requests", &limited.get("/v1/accounts").await));

@@ -86,7 +86,7 @@ on_both_databases! {
         let (mut polls, mut done) = (0, false);
         while !done {
             let id = import_again(&app).await.id;
-            unconfigured.remove(id).await.unwrap();
+            unconfigured.removals().remove(id).await.unwrap();
             advance_clock(&app, SignedDuration::from_hours(2)).await;
             let crashed_run = tokio::spawn({
                 let connections = app.connections.clone();

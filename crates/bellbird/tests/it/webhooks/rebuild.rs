@@ -6,9 +6,9 @@ use bellbird_domain::{Connection, DeliveryState, User};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{BODY_EXPIRED, DAY, HOUR};
+use super::{BODY_EXPIRED, DAY, HOUR, with_chunks_of};
 use crate::support::database::execute;
-use crate::support::harness::{App, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Database, Setup, eventually, on_both_databases, simulated_providers};
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply};
 use crate::support::rows::all_rows;
@@ -91,7 +91,7 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
 
 on_both_databases! {
     async fn rows_that_moved_are_found_by_reading_everything(database: Database) {
-        let app = super::with_chunks_of(5, database).await;
+        let app = with_chunks_of(5, database).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
         let at = app.clock.now() - HOUR;
@@ -180,7 +180,7 @@ on_both_databases! {
 
 #[tokio::test]
 async fn hanging_provider_blocks_no_retry_at_another() {
-    let app = super::with_chunks_of(5, Database::Sqlite).await;
+    let app = with_chunks_of(5, Database::Sqlite).await;
     let hung = app.hook(&app.olivia.user).await;
     let connection = &app.olivia.connections[0];
     app.complete_initial_sync(connection, &hung).await;
