@@ -208,6 +208,7 @@ both! {
             "link_sessions.connection_id",
             "links.connection_id",
             "secrets.subject",
+            "syncs.connection_id",
         ];
         assert_eq!(columns_containing(db, &names[0]).await, columns_with_its_id);
         assert!(db.removals().finish(&claim, "deleted", at(40)).await.unwrap());
