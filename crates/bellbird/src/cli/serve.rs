@@ -9,8 +9,9 @@ use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding};
 use crate::serve::raise_open_files_limit;
-use crate::service::{self, Service, Start, Urls};
-use crate::{telemetry, wiring};
+use crate::service::{self, Service, Start};
+use crate::telemetry;
+use crate::wiring::{self, Urls};
 
 /// Run the service.
 ///
