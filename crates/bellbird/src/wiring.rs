@@ -249,9 +249,9 @@ pub struct Parts {
     pub connections: Connections,
     pub webhooks: Webhooks,
     pub reads: Reads,
-    api: AppState,
+    pub api: AppState,
     /// The state of the interfaces beside `/v1`.
-    interop: Interop,
+    pub interop: Interop,
 }
 
 impl Parts {
