@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::instances;
-use crate::service::Parts;
+use crate::wiring::Parts;
 
 /// How often removed connections are listed, which costs one indexed read, and caches are purged.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);

@@ -15,8 +15,7 @@ use uuid::Uuid;
 pub use compare::Finding;
 
 use crate::config::Settings;
-use crate::service::Urls;
-use crate::wiring::{self, NotReady};
+use crate::wiring::{self, NotReady, Urls};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

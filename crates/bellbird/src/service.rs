@@ -6,26 +6,19 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bellbird_api::AppState;
-use bellbird_api::front::Access;
-use bellbird_connections::Connections;
 use bellbird_console::{Demo, Site};
-use bellbird_domain::{Clock, ConnectionId, UserId};
-use bellbird_interop::Interop;
+use bellbird_domain::Clock;
 use bellbird_providers::Registry;
-use bellbird_reads::Reads;
 use bellbird_storage::{Sealer, ServiceLock, Storage, StorageError};
-use bellbird_webhooks::Webhooks;
 use metrics_exporter_prometheus::PrometheusHandle;
 use secrecy::ExposeSecret as _;
-use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Address, Settings};
 use crate::instances::Presence;
 use crate::serve::{self, Listener, ServeOptions};
-use crate::wiring::{self, Wiring};
+use crate::wiring::{self, Parts, Urls, Wiring};
 use crate::{background, ops};
 
 /// Time to send a response after the request's own deadline, when the service stops.
@@ -45,57 +38,6 @@ pub struct Start {
     pub metrics: PrometheusHandle,
     /// Stops the service.
     pub stop: CancellationToken,
-}
-
-/// URLs of the listeners, as this machine reaches them.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Urls {
-    pub api_url: String,
-    pub console_url: String,
-    pub ops_url: String,
-    /// As others reach the API: `api.public_url`, or the listener's URL.
-    #[serde(skip)]
-    pub public_api: String,
-    /// As browsers and providers reach the console.
-    #[serde(skip)]
-    pub public_console: String,
-}
-
-/// What the service is made of, over one database. Cheap to clone.
-#[derive(Clone)]
-pub struct Parts {
-    pub storage: Storage,
-    pub connections: Connections,
-    pub webhooks: Webhooks,
-    pub reads: Reads,
-    api: AppState,
-    /// The state of the interfaces beside `/v1`.
-    interop: Interop,
-}
-
-impl Parts {
-    fn new(wiring: &Wiring<'_>, urls: &Urls) -> anyhow::Result<Self> {
-        let Wiring { settings, storage, clock, .. } = wiring;
-        let (reads, connections) = (wiring.reads(), wiring.connections(Some(&urls.public_console)));
-        let access = settings.access.clone();
-        let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access);
-        let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
-        let api = AppState::new(access, settings.caches.clone(), urls.public_api.clone());
-        Ok(Self { storage: (*storage).clone(), connections, webhooks: wiring.webhooks()?, reads, api, interop })
-    }
-
-    /// Evicts a removed connection from everything cached.
-    pub fn evict_connection(&self, user: UserId, connection: ConnectionId) {
-        self.api.evict_connection(user, connection);
-        self.interop.evict_connection(connection);
-    }
-
-    /// Frees the memory of everything cached that has expired.
-    pub fn purge_expired(&self) {
-        self.api.purge_expired();
-        self.interop.purge_expired();
-    }
 }
 
 /// A service whose sockets are bound and whose database is ready. The system queues connections until
@@ -233,8 +175,8 @@ async fn open(settings: &Settings, section: &str, address: SocketAddr) -> anyhow
     })
 }
 
-/// URL of the console, or of the API, of a service with these settings, for a command that runs beside it. `None` if the
-/// settings leave the choice of the port to the system.
+/// URL of the console, or of the API, of a service with these settings, for a command that runs beside it. `None` if
+/// the settings leave the choice of the port to the system.
 #[must_use]
 pub fn expected_url(address: &Address) -> Option<String> {
     let local_url = Some(address.listen).filter(|address| address.port() != 0).map(url);

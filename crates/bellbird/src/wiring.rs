@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
 use bellbird_api::AppState;
+use bellbird_api::front::Access;
 use bellbird_connections::Connections;
-use bellbird_domain::{ApiKey, Clock};
+use bellbird_domain::{ApiKey, Clock, ConnectionId, UserId};
 use bellbird_interop::Interop;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
@@ -15,6 +16,7 @@ use bellbird_storage::{Sealer, Storage, StorageError, random_base62};
 use bellbird_webhooks::Webhooks;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use secrecy::ExposeSecret as _;
+use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -222,6 +224,57 @@ impl<'a> Wiring<'a> {
     #[must_use]
     pub fn reads(&self) -> Reads {
         Reads::new(self.storage.clone(), self.providers.clone(), self.clock.clone(), self.settings.reads)
+    }
+}
+
+/// URLs of the listeners, as this machine reaches them.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Urls {
+    pub api_url: String,
+    pub console_url: String,
+    pub ops_url: String,
+    /// As others reach the API: `api.public_url`, or the listener's URL.
+    #[serde(skip)]
+    pub public_api: String,
+    /// As browsers and providers reach the console.
+    #[serde(skip)]
+    pub public_console: String,
+}
+
+/// What the service is made of, over one database. Cheap to clone.
+#[derive(Clone)]
+pub struct Parts {
+    pub storage: Storage,
+    pub connections: Connections,
+    pub webhooks: Webhooks,
+    pub reads: Reads,
+    pub api: AppState,
+    /// The state of the interfaces beside `/v1`.
+    pub interop: Interop,
+}
+
+impl Parts {
+    pub fn new(wiring: &Wiring<'_>, urls: &Urls) -> anyhow::Result<Self> {
+        let Wiring { settings, storage, clock, .. } = wiring;
+        let (reads, connections) = (wiring.reads(), wiring.connections(Some(&urls.public_console)));
+        let access = settings.access.clone();
+        let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access);
+        let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
+        let api = AppState::new(access, settings.caches.clone(), urls.public_api.clone());
+        Ok(Self { storage: (*storage).clone(), connections, webhooks: wiring.webhooks()?, reads, api, interop })
+    }
+
+    /// Evicts a removed connection from everything cached.
+    pub fn evict_connection(&self, user: UserId, connection: ConnectionId) {
+        self.api.evict_connection(user, connection);
+        self.interop.evict_connection(connection);
+    }
+
+    /// Frees the memory of everything cached that has expired.
+    pub fn purge_expired(&self) {
+        self.api.purge_expired();
+        self.interop.purge_expired();
     }
 }
 

@@ -25,8 +25,8 @@ statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
         ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at";
 
-    LIST = "SELECT id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, last_seen_at FROM instances
-        WHERE last_seen_at > $1 ORDER BY started_at, id";
+    LIST = "SELECT id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, last_seen_at
+        FROM instances WHERE last_seen_at > $1 ORDER BY started_at, id";
 
     DELETE = "DELETE FROM instances WHERE id = $1";
 

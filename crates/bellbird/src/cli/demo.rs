@@ -21,8 +21,9 @@ use super::output::{self, JsonFlag};
 use super::sandbox::{DataArgs, sandbox_settings};
 use super::simplefin;
 use crate::config::Settings;
-use crate::service::{self, Service, Start, Urls};
-use crate::{telemetry, wiring};
+use crate::service::{self, Service, Start};
+use crate::telemetry;
+use crate::wiring::{self, Urls};
 
 const PROFESSIONAL: &str = "demo@bellbird.example";
 const DEVELOPER: &str = "developer@bellbird.example";

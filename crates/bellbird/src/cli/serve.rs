@@ -9,8 +9,9 @@ use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding};
 use crate::serve::raise_open_files_limit;
-use crate::service::{self, Service, Start, Urls};
-use crate::{telemetry, wiring};
+use crate::service::{self, Service, Start};
+use crate::telemetry;
+use crate::wiring::{self, Urls};
 
 /// Run the service.
 ///
@@ -34,11 +35,12 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let (providers, sealer) = (wiring::providers(&settings)?, wiring::required_sealer(&settings)?);
-    if providers.iter().next().is_none() {
-        tracing::warn!("providers: {}", wiring::no_provider_hint());
-    }
+    let has_providers = providers.iter().next().is_some();
     let start = Start { providers, sealer, clock: Clock::system(), metrics, stop };
     let mut service = Service::open(settings.clone(), start).await?;
+    if !has_providers {
+        tracing::warn!("providers: {}", wiring::no_provider_hint());
+    }
     warn_operator(&service, &settings).await?;
     let Urls { api_url, console_url, ops_url, .. } = &service.urls;
     tracing::info!(api = api_url, console = console_url, ops = ops_url, "ready");

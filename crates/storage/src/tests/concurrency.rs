@@ -46,8 +46,8 @@ both! {
             let new = users.map(|user| new_connection_of(user, &consent));
             let new = new.each_ref().map(OwnedConnection::as_new);
             let (first, second) = tokio::join!(
-                handles[0].connections().imports().import(&new[0], &[], at(1)),
-                handles[1].connections().imports().import(&new[1], &[], at(1)),
+                handles[0].connections().import(&new[0], &[], at(1)),
+                handles[1].connections().import(&new[1], &[], at(1)),
             );
             let (made, rejected): (Vec<_>, Vec<_>) = [first, second].into_iter().partition(Result::is_ok);
             assert_eq!(made.len(), 1);

@@ -96,7 +96,7 @@ pub(crate) fn fingerprint(row: u8, occurrence: u32, content: u8) -> Fingerprint 
 pub(crate) async fn connection_to_sync(db: &Storage, user: UserId, consent: &str, next_sync_at: i64) -> ConnectionId {
     let credentials = credentials();
     let new = NewConnection { next_sync_at: at(next_sync_at), ..new_connection(user, consent, &credentials) };
-    db.connections().imports().import(&new, &[], at(0)).await.unwrap().id
+    db.connections().import(&new, &[], at(0)).await.unwrap().id
 }
 
 pub(crate) async fn start_sync(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> ClaimedJob {

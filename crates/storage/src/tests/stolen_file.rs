@@ -35,7 +35,6 @@ fn file_holds_no_plain_secrets() {
         // Renewed a few times, so that the WAL also has older pages.
         for second in 0..5 {
             db.connections()
-                .imports()
                 .import(&new_connection(user.id, "consent", &credentials()), &[], at(second))
                 .await
                 .unwrap();
@@ -135,12 +134,7 @@ fn old_key_opens_nothing_after_rotation() {
         let mut ids = Vec::new();
         for consent in &consents {
             ids.push(
-                old.connections()
-                    .imports()
-                    .import(&new_connection(user, consent, &credentials()), &[], at(1))
-                    .await
-                    .unwrap()
-                    .id,
+                old.connections().import(&new_connection(user, consent, &credentials()), &[], at(1)).await.unwrap().id,
             );
         }
         let mut sealed = all_sealed(&file);
@@ -155,11 +149,7 @@ fn old_key_opens_nothing_after_rotation() {
         )
         .unwrap();
         for consent in &consents {
-            old.connections()
-                .imports()
-                .import(&new_connection(user, consent, &credentials()), &[], at(2))
-                .await
-                .unwrap();
+            old.connections().import(&new_connection(user, consent, &credentials()), &[], at(2)).await.unwrap();
         }
         assert!(
             old.link_sessions().store_credentials(&claim, &secret("link credentials"), at(20), at(40)).await.unwrap()
@@ -176,7 +166,7 @@ fn old_key_opens_nothing_after_rotation() {
         assert_eq!(command.secrets().erase_leftovers().await.unwrap(), Leftovers::None);
         assert_eq!(count_present(&sealed, &bytes(folder)), 0, "no value of the old key is left");
         // The service writes again and closes.
-        service.connections().imports().import(&new_connection(user, "c0", &credentials()), &[], at(3)).await.unwrap();
+        service.connections().import(&new_connection(user, "c0", &credentials()), &[], at(3)).await.unwrap();
         service.close().await;
         assert_eq!(count_present(&sealed, &bytes(folder)), 0);
         let error = old.provider_users().find_credentials(user, "fiskil").await.unwrap_err();

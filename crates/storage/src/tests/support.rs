@@ -108,7 +108,6 @@ impl TestDb {
     pub(crate) async fn connection(&self, user: UserId, consent: &str, accounts: &[NewAccount<'_>]) -> Connection {
         let credentials = credentials();
         self.connections()
-            .imports()
             .import(&new_connection(user, consent, &credentials), accounts, at(10))
             .await
             .expect("a connection")

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bellbird::config::Settings;
-use bellbird::service::{Parts, Service, Start};
-use bellbird::wiring::{self, Wiring};
+use bellbird::service::{Service, Start};
+use bellbird::wiring::{self, Parts, Wiring};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
 use bellbird_domain::{Connection, Plan, User, UserId};

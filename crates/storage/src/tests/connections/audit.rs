@@ -10,7 +10,7 @@ both! {
             (ConnectionStatus::Active, ConnectionStatus::Invalidated, ConnectionStatus::Deleting);
         // All at the same time: the rows keep the order of the changes.
         assert!(db.set_status((user.id, id), active, invalidated, at(20)).await);
-        db.connections().imports().import(&new_connection(user.id, "consent", &credentials()), &[], at(20)).await.unwrap();
+        db.connections().import(&new_connection(user.id, "consent", &credentials()), &[], at(20)).await.unwrap();
         assert!(db.remove(user.id, id, at(20)).await);
         let rows = db.connections().list_audit(id).await.unwrap();
         let steps: Vec<_> = rows.iter().map(|row| (row.from, row.to, row.cause.as_str())).collect();

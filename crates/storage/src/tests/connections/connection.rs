@@ -63,7 +63,7 @@ both! {
             ..new_connection(user.id, "consent", &credentials)
         };
         let accounts = [new_account("acc_1", "Daily"), new_account("acc_2", "New")];
-        let again = db.connections().imports().import(&new, &accounts, at(30)).await.unwrap();
+        let again = db.connections().import(&new, &accounts, at(30)).await.unwrap();
         assert_eq!((again.id, again.created_at, again.status), (made.id, at(10), active));
         assert_eq!((again.institution_name.as_str(), again.institution_logo.as_deref()), ("First Bank Ltd", None));
         assert_eq!(again.last_refreshed_at, Some(at(30)));
@@ -72,7 +72,7 @@ both! {
         assert_eq!(found[0].institution_name.as_deref(), Some("First Bank Ltd"));
         assert_eq!(db.secrets().find_credentials(user.id, made.id).await.unwrap().unwrap().expose_secret(), "{\"renewed\":true}");
         assert_eq!(db.revision(user.id).await, 3);
-        db.connections().imports().import(&new, &[], at(40)).await.unwrap();
+        db.connections().import(&new, &[], at(40)).await.unwrap();
         assert_eq!(db.visible_accounts(user.id).await.len(), 2, "an import deletes no account");
         assert_eq!(db.connections().list_audit(made.id).await.unwrap().len(), 3, "an unchanged status adds no row");
     }
@@ -82,17 +82,17 @@ both! {
         let made = db.connection(user.id, "consent", &[]).await;
         let credentials = credentials();
         let error =
-            db.connections().imports().import(&new_connection(other.id, "consent", &credentials), &[], at(20)).await.unwrap_err();
+            db.connections().import(&new_connection(other.id, "consent", &credentials), &[], at(20)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
         assert_eq!(db.revision(other.id).await, 0);
         let elsewhere = NewConnection { provider: "fiskil", ..new_connection(other.id, "consent", &credentials) };
-        db.connections().imports().import(&elsewhere, &[], at(20)).await.expect("another provider may use the same id");
+        db.connections().import(&elsewhere, &[], at(20)).await.expect("another provider may use the same id");
         db.removals().begin(user.id, made.id, at(30), at(40)).await.unwrap().expect("hidden");
         let error =
-            db.connections().imports().import(&new_connection(user.id, "consent", &credentials), &[], at(40)).await.unwrap_err();
+            db.connections().import(&new_connection(user.id, "consent", &credentials), &[], at(40)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(_)), "{error:?}");
         let error =
-            db.connections().imports().import(&new_connection(UserId::new(), "c2", &credentials), &[], at(40)).await.unwrap_err();
+            db.connections().import(&new_connection(UserId::new(), "c2", &credentials), &[], at(40)).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
     }
 
@@ -142,7 +142,7 @@ both! {
         let mut expected = Vec::new();
         for (consent, made) in [("c1", 10), ("c2", 30), ("c3", 20), ("c4", 30)] {
             let new = new_connection(user.id, consent, &credentials);
-            let made = db.connections().imports().import(&new, &[], at(made)).await.unwrap();
+            let made = db.connections().import(&new, &[], at(made)).await.unwrap();
             expected.push((std::cmp::Reverse(made.created_at), made.id));
         }
         expected.sort();
@@ -194,7 +194,7 @@ both! {
             let consent = format!("c{polls}");
             let accounts = [new_account("acc_1", "One"), new_account("acc_2", "Two")];
             let new = new_connection(user.id, &consent, &credentials);
-            let imported = cancel_after(polls, db.connections().imports().import(&new, &accounts, at(10))).await;
+            let imported = cancel_after(polls, db.connections().import(&new, &accounts, at(10))).await;
             let stored = db.reopen().await.connections().list(user.id).await.unwrap().len();
             // A commit completes even if its caller was cancelled, perhaps only just now.
             assert!(stored == made || stored == made + 1, "{made} {stored}");

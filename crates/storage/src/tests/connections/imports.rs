@@ -20,14 +20,14 @@ async fn repair(
 ) -> Result<ConnectionId, StorageError> {
     let credentials = SecretString::from(NEW_CREDENTIALS);
     let new = NewConnection { repairs: Some(id), ..new_connection(user, consent, &credentials) };
-    Ok(db.connections().imports().import(&new, accounts, at(50)).await?.id)
+    Ok(db.connections().import(&new, accounts, at(50)).await?.id)
 }
 
 /// A connection with a revoked consent.
 async fn broken(db: &TestDb, user: UserId, consent: &str, accounts: &[NewAccount<'_>]) -> ConnectionId {
     let credentials = credentials();
     let new = NewConnection { provider_user_id: Some("puser_1"), ..new_connection(user, consent, &credentials) };
-    let id = db.connections().imports().import(&new, accounts, at(10)).await.unwrap().id;
+    let id = db.connections().import(&new, accounts, at(10)).await.unwrap().id;
     assert!(db.set_status((user, id), Active, Revoked, at(20)).await);
     id
 }
@@ -119,7 +119,7 @@ both! {
         let credentials = credentials();
         let new =
             NewConnection { repairs: Some(id), provider: "fiskil", ..new_connection(user, "elsewhere", &credentials) };
-        assert!(matches!(db.connections().imports().import(&new, &[], at(50)).await, Err(StorageError::Conflict(_))));
+        assert!(matches!(db.connections().import(&new, &[], at(50)).await, Err(StorageError::Conflict(_))));
         assert_eq!(db.revision(user).await, revision);
         assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Revoked);
     }
@@ -157,10 +157,10 @@ both! {
             backfill_ends_at: Some(at(90)),
             ..new_connection(user, "c", &credentials)
         };
-        let id = db.connections().imports().import(&new, &[new_account("acc_1", "One")], at(10)).await.unwrap().id;
+        let id = db.connections().import(&new, &[new_account("acc_1", "One")], at(10)).await.unwrap().id;
         let refresh = db.claim_refresh(user, id, at(20), at(999)).await.unwrap().expect("claimed");
         let again = NewConnection { next_refresh_at: None, backfill_ends_at: None, ..new };
-        db.connections().imports().import(&again, &[], at(25)).await.unwrap();
+        db.connections().import(&again, &[], at(25)).await.unwrap();
         assert_eq!(db.column(id, "backfill_ends_at").await, "");
         let stale = async |refresh| {
             let found = [new_account("acc_9", "Nine")];
@@ -173,7 +173,7 @@ both! {
         assert_eq!(refresh.attempts, 0);
         let repaired =
             NewConnection { repairs: Some(id), provider_connection_id: "after", next_refresh_at: Some(at(40)), ..new };
-        db.connections().imports().import(&repaired, &[new_account("acc_1", "One")], at(35)).await.unwrap();
+        db.connections().import(&repaired, &[new_account("acc_1", "One")], at(35)).await.unwrap();
         stale(&refresh).await;
         assert_eq!(ids(db, user).await.len(), 1);
         assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Active);

@@ -23,7 +23,7 @@ async fn connection_to_refresh(
         backfill_ends_at: Some(at(500)),
         ..new_connection(user, consent, &credentials)
     };
-    db.connections().imports().import(&new, &[], at(0)).await.unwrap().id
+    db.connections().import(&new, &[], at(0)).await.unwrap().id
 }
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
@@ -310,7 +310,7 @@ both! {
             backfill_ends_at: Some(at(700)),
             ..new_connection(user, "c", &credentials)
         };
-        db.connections().imports().import(&again, &[], at(22)).await.unwrap();
+        db.connections().import(&again, &[], at(22)).await.unwrap();
         assert!(!db.refreshes().finish_backfill(&claim, Some(at(900))).await.unwrap(), "it started before the import");
         let claim = due(db, 25).await.remove(0);
         assert_eq!((claim.connection_id(), db.refreshes().find_backfill_end(user, id).await.unwrap()), (id, Some(at(700))));

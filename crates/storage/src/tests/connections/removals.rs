@@ -154,9 +154,9 @@ both! {
             next_refresh_at: Some(at(5)),
             ..new_connection(user, "consent_before_gone", &credentials)
         };
-        let made = db.connections().imports().import(&new, &[], at(10)).await.unwrap();
+        let made = db.connections().import(&new, &[], at(10)).await.unwrap();
         let new = NewConnection { repairs: Some(made.id), ..new_connection(user, "consent_gone", &credentials) };
-        db.connections().imports().import(&new, &[account], at(12)).await.unwrap();
+        db.connections().import(&new, &[account], at(12)).await.unwrap();
         let replaced = db.claim_due_removals(at(12), at(50), 9).await.unwrap().remove(0);
         let kept = db.connection(user, "consent_kept", &[new_account("acc_provider_kept", "Kept")]).await;
         let accounts = db.accounts().list_of_connection(user, made.id).await.unwrap();

@@ -91,10 +91,10 @@ both! {
         let began = async || db.syncs().find(user, id).await.unwrap().unwrap().rows_backfill_began_at;
         assert_eq!(began().await, at(0));
         let credentials = credentials();
-        db.connections().imports().import(&new_connection(user, "c", &credentials), &[], at(70)).await.unwrap();
+        db.connections().import(&new_connection(user, "c", &credentials), &[], at(70)).await.unwrap();
         assert_eq!(began().await, at(70));
         let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
-        db.connections().imports().import(&repair, &[], at(90)).await.unwrap();
+        db.connections().import(&repair, &[], at(90)).await.unwrap();
         assert_eq!(began().await, at(90));
     }
 
@@ -349,7 +349,7 @@ both! {
         let credentials = credentials();
         let repair =
             NewConnection { repairs: Some(id), next_sync_at: at(70), ..new_connection(user, "after", &credentials) };
-        db.connections().imports().import(&repair, &[], at(65)).await.unwrap();
+        db.connections().import(&repair, &[], at(65)).await.unwrap();
         assert_eq!(next_sync_of(db, user, id).await, at(70));
         db.raw("UPDATE jobs SET run_at = NULL").await;
         connection_to_sync(db, user, "after", 80).await;

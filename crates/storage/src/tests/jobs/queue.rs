@@ -239,7 +239,7 @@ both! {
         consistent().await;
         let credentials = credentials();
         let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
-        db.connections().imports().import(&repair, &[], at(20)).await.unwrap();
+        db.connections().import(&repair, &[], at(20)).await.unwrap();
         consistent().await;
         let sync = db.claim_sync(user, id, at(21), at(90)).await.unwrap().expect("claimed");
         let removal = db.removals().begin(user, id, at(30), at(60)).await.unwrap().expect("hidden");

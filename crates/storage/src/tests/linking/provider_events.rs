@@ -13,7 +13,7 @@ async fn connection_of_provider_user(
 ) -> ConnectionId {
     let credentials = credentials();
     let new = NewConnection { provider_user_id: Some(provider_user_id), ..new_connection(user, consent, &credentials) };
-    db.connections().imports().import(&new, accounts, at(0)).await.unwrap().id
+    db.connections().import(&new, accounts, at(0)).await.unwrap().id
 }
 
 async fn affected_connections(

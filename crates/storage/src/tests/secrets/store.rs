@@ -16,13 +16,7 @@ async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<Conne
         let credentials = SecretString::from(format!("{{\"number\":{number}}}"));
         let consent = format!("c{number}");
         ids.push(
-            storage
-                .connections()
-                .imports()
-                .import(&new_connection(user, &consent, &credentials), &[], at(1))
-                .await
-                .unwrap()
-                .id,
+            storage.connections().import(&new_connection(user, &consent, &credentials), &[], at(1)).await.unwrap().id,
         );
     }
     ids
@@ -92,7 +86,7 @@ both! {
         let (mut ids, mut keys) = (Vec::new(), Vec::new());
         for user in [user, other] {
             let id = old
-                .connections().imports().import(&new_connection(user, &format!("c {user}"), &credentials()), &[], at(1))
+                .connections().import(&new_connection(user, &format!("c {user}"), &credentials()), &[], at(1))
                 .await
                 .unwrap()
                 .id;
@@ -155,7 +149,7 @@ both! {
         let credentials = credentials();
         let other_key = with_keys(db, &[9])
             .await
-            .connections().imports().import(&new_connection(user, "lost", &credentials), &[], at(1))
+            .connections().import(&new_connection(user, "lost", &credentials), &[], at(1))
             .await
             .unwrap()
             .id;
@@ -204,7 +198,7 @@ both! {
                         let credentials = SecretString::from(format!("{{\"number\":{number},\"round\":{round}}}"));
                         let consent = format!("c{number}");
                         writer
-                            .connections().imports().import(&new_connection(user, &consent, &credentials), &[], at(2))
+                            .connections().import(&new_connection(user, &consent, &credentials), &[], at(2))
                             .await
                             .unwrap();
                     }

@@ -99,8 +99,8 @@ both! {
         change(db, (user, id), PendingMfa, Revoked, 40).await;
         let (credentials, accounts) = (credentials(), [new_account("acc", "One")]);
         let renewed = NewConnection { institution_name: "Renamed Bank", ..new_connection(user, "c", &credentials) };
-        db.connections().imports().import(&renewed, &accounts, at(50)).await.unwrap();
-        db.connections().imports().import(&renewed, &accounts, at(60)).await.unwrap();
+        db.connections().import(&renewed, &accounts, at(50)).await.unwrap();
+        db.connections().import(&renewed, &accounts, at(60)).await.unwrap();
         let said = |name: &str, previous_status, status, refreshed: Option<i64>| ConnectionStatusChange {
             provider: "akahu".to_owned(),
             institution_name: name.to_owned(),
@@ -126,7 +126,7 @@ both! {
         change(db, (user, id), Active, Revoked, 20).await;
         let credentials = credentials();
         let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
-        db.connections().imports().import(&repair, &[], at(30)).await.unwrap();
+        db.connections().import(&repair, &[], at(30)).await.unwrap();
         assert_eq!(changes(db, user, subscriber).await, [(Active, Revoked), (Revoked, Active)]);
         let events = events(db, user, subscriber).await;
         assert!(events.iter().all(|event| event.connection_id == Some(id)), "the former consent has no event");
