@@ -14,7 +14,7 @@ pub(super) const GROUPS: [(&str, GroupBy); 4] = [
     ("account", GroupBy::Account),
 ];
 /// As for `/v1/balances`.
-const ACCOUNT_IDS_MAX: usize = 100;
+pub(super) const ACCOUNT_IDS_MAX: usize = 100;
 /// Longest `text` to search for, in bytes.
 const TEXT_BYTES_MAX: usize = 200;
 

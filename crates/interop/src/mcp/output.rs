@@ -1,15 +1,15 @@
 //! Builds the result of a tool: a table for the model, the same rows as JSON, and an end at a size. Pure.
 //!
-//! Programs that take less than a model's context cut an answer, or fail with it. So an answer ends by itself, says how
+//! Programs that take less than a model's context cut a result, or fail with it. So a result ends by itself, says how
 //! much is left, and gives a cursor.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Limit of a whole answer, text and JSON together. About 10,000 tokens.
-pub(super) const ANSWER_BYTES_MAX: usize = 40_000;
+/// Limit of a whole result, text and JSON together. About 10,000 tokens.
+pub(super) const RESULT_BYTES_MAX: usize = 40_000;
 
-/// The rows of an answer.
+/// The rows of a result.
 pub(super) struct Rows {
     /// Lines of text, escaped as in a JSON string.
     text: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Rows {
     limit: u32,
 }
 
-/// Whether an answer has room for more.
+/// Whether a result has room for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     Left,
@@ -31,7 +31,7 @@ pub(super) enum Room {
 impl Rows {
     /// `reserved` bytes are left for all but the rows.
     pub(super) fn new(limit: u32, reserved: usize) -> Self {
-        let bytes_max = ANSWER_BYTES_MAX.saturating_sub(reserved);
+        let bytes_max = RESULT_BYTES_MAX.saturating_sub(reserved);
         Self { text: Vec::new(), json: Vec::new(), bytes_max, shown: 0, limit }
     }
 
@@ -39,7 +39,7 @@ impl Rows {
         self.shown >= self.limit
     }
 
-    /// Adds a row, unless the answer is full.
+    /// Adds a row, unless the result is full.
     pub(super) fn push(&mut self, line: &str, row: &impl Serialize) -> Room {
         let (text_before, json_before) = (self.text.len(), self.json.len());
         if self.is_at_limit() {
@@ -158,11 +158,11 @@ mod tests {
             let taken = texts.iter().take_while(|text| rows.push(text, &json!({"text": text})) == Room::Left).count();
             prop_assert_eq!(taken, rows.shown as usize);
             let members = members("Head", "", &rows, "rows", &Map::new());
-            prop_assert!(members.len() <= ANSWER_BYTES_MAX, "{}", members.len());
+            prop_assert!(members.len() <= RESULT_BYTES_MAX, "{}", members.len());
             let answer: Value = serde_json::from_slice(&[b"{", members.as_slice(), b"}"].concat()).unwrap();
             prop_assert_eq!(answer["structuredContent"]["rows"].as_array().unwrap().len(), taken);
             if taken < texts.len() {
-                prop_assert!(members.len() > ANSWER_BYTES_MAX - 5_000, "ends early at {}", members.len());
+                prop_assert!(members.len() > RESULT_BYTES_MAX - 5_000, "ends early at {}", members.len());
             }
         }
     }

@@ -32,7 +32,7 @@ use crate::Interop;
 use left_out::{Key, LeftOut};
 
 /// Rows of an answer without `limit`.
-const ROWS_DEFAULT: u32 = 50;
+pub(super) const ROWS_DEFAULT: u32 = 50;
 /// Lists that are read from providers at the same time.
 const LISTS_AT_ONCE: usize = 4;
 /// Size of what an answer says about connections that failed. Those without room are counted.
@@ -40,7 +40,7 @@ const PROBLEM_BYTES_MAX: usize = 8_000;
 /// Room for the text above the rows, and for the members around them.
 const HEAD_BYTES: usize = 800;
 
-const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
+pub(super) const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
 
 const LEFT_OUT: &str = "not read for an earlier answer, so the rows stay left out. Call again without the cursor, and \
     with the other arguments, to begin again.";
