@@ -17,7 +17,7 @@ use tokio::task::JoinError;
 
 use super::SimpleFin;
 use super::findings::Finding;
-use super::params::Params;
+use super::params::SetParams;
 use super::read::{AccountReads, AccountsRequest, ReadAccount, RequestedAccount};
 use super::view::ConnectionView;
 
@@ -29,7 +29,7 @@ pub(super) async fn list_accounts(
     Authorized { caller, now, permit, .. }: Authorized,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let params = Params::read(uri.query())?;
+    let params = SetParams::read(uri.query())?;
     let call = server.interop.access.call_context(&caller);
     let request = Arc::new(AccountsRequest { server, caller, now, _permit: permit, call, params });
     let mut set = AccountSet::select(request).await?;
@@ -62,7 +62,7 @@ impl AccountSet {
         let (accounts, total) = storage.accounts().list(user_id, ACCOUNTS_MAX, 0).await?;
         let is_cut = total > accounts.len() as u64;
         let names = shown_names(&accounts);
-        let mut wanted = request.params.accounts.clone();
+        let mut wanted = request.params.accounts.ids.clone();
         let mut chosen = Vec::new();
         for (account, name) in accounts.into_iter().zip(names) {
             if wanted.as_mut().is_none_or(|wanted| wanted.remove(&account.id)) {
@@ -79,10 +79,10 @@ impl AccountSet {
             }
         }
         let mut findings = Vec::new();
-        if request.params.has_unknown_account || wanted.as_ref().is_some_and(|wanted| !wanted.is_empty()) {
+        if request.params.accounts.has_unknown || wanted.as_ref().is_some_and(|wanted| !wanted.is_empty()) {
             findings.push(Finding::unknown_account());
         }
-        if request.params.is_mistaken {
+        if request.params.is_mistaken() {
             findings.push(Finding::mistaken_window());
         }
         if is_cut && wanted.is_none() {

@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 use super::SimpleFin;
 use super::amounts::balance_text;
 use super::memory::{Key, KnownHistory, Memory};
-use super::params::Params;
+use super::params::SetParams;
 use super::posted::span_until;
 use super::view::{BalanceView, Rows, ShownAccount, write_holding};
 
@@ -46,7 +46,7 @@ pub(super) struct AccountsRequest {
     /// Every read holds it, until the last one has ended.
     pub(super) _permit: LivePermit,
     pub(super) call: CallContext,
-    pub(super) params: Params,
+    pub(super) params: SetParams,
 }
 
 pub(super) struct RequestedAccount {
@@ -150,7 +150,7 @@ impl AccountsRequest {
         };
         let (mut rows, mut holdings) = (Rows::default(), Vec::new());
         match account.connection.category {
-            _ if self.params.is_balances_only => {}
+            _ if self.params.balances_only.0 => {}
             ConnectionCategory::Banking => rows = self.read_window(account, &balance).await?,
             ConnectionCategory::Brokerage if self.caller.plan == Plan::Professional => {
                 holdings = self.read_holdings(account).await?;
@@ -191,7 +191,7 @@ impl AccountsRequest {
     }
 
     async fn read_window(&self, account: &RequestedAccount, balance: &BalanceView) -> Result<Rows, Problem> {
-        let window = &self.params.window;
+        let window = self.params.window();
         if window.is_empty() || self.is_before_first_row(account, balance).await? {
             return Ok(Rows::default());
         }
@@ -201,7 +201,7 @@ impl AccountsRequest {
     /// Whether the window ends before the first row of the account. Firefly III asks for an account from 1970 on, in
     /// pieces of 44 days, so the first of them reads all that is older than a year, to learn the day of the first row.
     async fn is_before_first_row(&self, account: &RequestedAccount, balance: &BalanceView) -> Result<bool, Problem> {
-        let Some(last) = self.params.window.last() else { return Ok(false) };
+        let Some(last) = self.params.window().last() else { return Ok(false) };
         let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
         let mut history = memory.histories.get(&key, self.now).map_or_else(
             || KnownHistory { oldest: self.today().saturating_sub(jiff::Span::new().days(RECENT_DAYS)), is_all: false },
@@ -222,8 +222,8 @@ impl AccountsRequest {
 
     /// The balance that was read recently, if the window is known to have no rows: then no provider is called.
     fn balance_of_empty_window(&self, account: &RequestedAccount) -> Option<BalanceView> {
-        let last = self.params.window.last()?;
-        if account.connection.category != ConnectionCategory::Banking || self.params.is_balances_only {
+        let last = self.params.window().last()?;
+        if account.connection.category != ConnectionCategory::Banking || self.params.balances_only.0 {
             return None;
         }
         let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
