@@ -43,15 +43,15 @@ impl Tool {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_domain::Category;
+    use bellbird_domain::{Category, Direction};
+    use bellbird_reads::summary::GroupBy;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::mcp::ROWS_MAX;
-    use crate::mcp::arguments::{ACCOUNT_IDS_MAX, GROUPS};
+    use crate::mcp::arguments::{ACCOUNT_IDS_MAX, Detail, ROWS_DEFAULT, Words};
     use crate::mcp::output::RESULT_BYTES_MAX;
     use crate::mcp::texts::CELL_CHARS_MAX;
-    use crate::mcp::tools::{DIRECTIONS, ROWS_DEFAULT};
 
     #[test]
     fn definitions_fit_the_code_and_the_rules_of_strict_clients() {
@@ -75,7 +75,6 @@ mod tests {
 
     /// The values that an argument may have are those that the code takes.
     fn check_limits(argument: &str, schema: &Value) {
-        let values = || schema["enum"].as_array().unwrap().iter().map(|value| value.as_str().unwrap());
         let description = schema["description"].as_str().unwrap();
         match argument {
             "limit" => {
@@ -84,17 +83,21 @@ mod tests {
                 assert!(description.contains(&format!(" {RESULT_BYTES_MAX} bytes")));
             }
             "account_ids" => assert_eq!(schema["maxItems"], ACCOUNT_IDS_MAX),
-            "category" => assert!(values().eq(Category::ALL.iter().map(|category| category.key()))),
-            "direction" => assert!(values().eq(DIRECTIONS.iter().map(|(name, _)| *name))),
-            "group_by" => assert!(values().eq(GROUPS.iter().map(|(name, _)| *name))),
+            "category" => assert_eq!(schema["enum"], words::<Category>()),
+            "direction" => assert_eq!(schema["enum"], words::<Direction>()),
+            "group_by" => assert_eq!(schema["enum"], words::<GroupBy>()),
             "detail" => {
-                assert!(values().eq(["brief", "full"]));
+                assert_eq!(schema["enum"], words::<Detail>());
                 assert!(description.contains(&format!(" {CELL_CHARS_MAX} characters")));
             }
             "include_balances" => assert_eq!(schema["default"], true),
             "cursor" | "from" | "to" | "text" | "min_amount" | "max_amount" => assert_eq!(schema["type"], "string"),
             other => panic!("unknown argument {other}"),
         }
+    }
+
+    fn words<T: Words>() -> Value {
+        T::words().iter().map(|(word, _)| *word).collect()
     }
 
     /// Every schema has one type, and required members exist.

@@ -238,11 +238,11 @@ impl AccountsRequest {
     async fn read_rows(&self, account: &RequestedAccount, days: DateFilter) -> Result<Rows, Problem> {
         let context = self.context(account).await?;
         let (reads, id) = (self.server.interop.access.reads(), Some(account.account.id));
-        let walk = reads.transaction_range(&self.caller, Arc::clone(&context), id, days, self.now);
-        let mut walk = walk.map_err(|error| problem_of(&error))?;
+        let range = reads.transaction_range(&self.caller, Arc::clone(&context), id, days, self.now);
+        let mut range = range.map_err(|error| problem_of(&error))?;
         let mut rows = Rows::default();
         loop {
-            match walk.next_page(&self.call, &mut |row, day| rows.push(row, day)).await {
+            match range.next_page(&self.call, &mut |row, day| rows.push(row, day)).await {
                 Ok(false) => return Ok(rows),
                 Ok(true) if rows.is_full() => {
                     rows.set_cut();

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Asked, Missing, Total, advice, others, storage};
-use crate::mcp::arguments::Arguments;
+use crate::mcp::arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
@@ -58,11 +58,15 @@ struct Balances {
     missing: Vec<Missing>,
 }
 
+#[derive(Deserialize)]
+struct AccountsArguments {
+    include_balances: Option<bool>,
+}
+
 pub(super) async fn list_accounts(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<Position>::of(&asked.seal(), arguments, asked.now)?;
-    let mut read = Arguments::new(resumed.arguments.clone());
-    let include_balances = read.switch("include_balances", true);
-    read.finish()?;
+    let given: AccountsArguments = arguments::read(&resumed.arguments)?;
+    let include_balances = given.include_balances.unwrap_or(true);
     let (offset, revision) = (resumed.position.offset, asked.caller.revision);
     if offset > 0 && resumed.position.revision != revision {
         return Err(CHANGED.to_owned());

@@ -9,11 +9,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{
-    Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, Named, PROBLEM_BYTES_MAX, ROWS_DEFAULT, Total, others,
-};
-use crate::mcp::ROWS_MAX;
-use crate::mcp::arguments::Arguments;
+use super::{Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, Named, PROBLEM_BYTES_MAX, Total, others};
+use crate::mcp::arguments::{self, Accounts, RowLimit};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, cell, clean, visible};
@@ -51,16 +48,20 @@ struct Row {
     unrealized_pnl: Option<String>,
 }
 
+#[derive(Deserialize)]
+struct HoldingsArguments {
+    account_ids: Option<Accounts>,
+    limit: Option<RowLimit>,
+}
+
 pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<Position>::of(&asked.seal(), arguments, asked.now)?;
-    let mut read = Arguments::new(resumed.arguments.clone());
-    let requested = read.accounts();
-    let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
-    read.finish()?;
+    let given: HoldingsArguments = arguments::read(&resumed.arguments)?;
+    let limit = given.limit.unwrap_or_default().0;
     let before = &resumed.position;
     let permit = asked.admit(|quotas| &quotas.brokerage)?;
     let (selected, mut missing) =
-        asked.select(requested, ConnectionCategory::Brokerage, &resumed.position.left_out).await?;
+        asked.select(given.account_ids, ConnectionCategory::Brokerage, &resumed.position.left_out).await?;
     let mut reads = Vec::with_capacity(selected.len());
     for selected in &selected {
         reads.push(read_accounts(asked, selected));

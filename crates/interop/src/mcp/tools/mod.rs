@@ -14,16 +14,14 @@ use bellbird_api::front::problem::problem_from_read;
 use bellbird_api::front::quota::Quotas;
 use bellbird_api::front::{LivePermit, Problem, QuotaClass};
 use bellbird_domain::date::DEFAULT_RANGE;
-use bellbird_domain::{AccountId, Caller, Category, ConnectionCategory, DateFilter, Decimal, Direction};
-use bellbird_reads::{
-    CallContext, ReadError, SelectError, SelectedAccounts, Selection, TransactionFilter, UnreadableConnection,
-};
+use bellbird_domain::{AccountId, Caller, ConnectionCategory};
+use bellbird_reads::{CallContext, ReadError, SelectError, SelectedAccounts, Selection, UnreadableConnection};
 use bellbird_storage::StorageError;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{Accounts, Arguments};
+use super::arguments::Accounts;
 use super::cursor::Seal;
 use super::definitions::Tool;
 use super::output;
@@ -31,16 +29,12 @@ use super::texts::{CELL_CHARS_MAX, clean};
 use crate::Interop;
 use left_out::{Key, LeftOut};
 
-/// Rows of an answer without `limit`.
-pub(super) const ROWS_DEFAULT: u32 = 50;
 /// Lists that are read from providers at the same time.
 const LISTS_AT_ONCE: usize = 4;
 /// Size of what an answer says about connections that failed. Those without room are counted.
 const PROBLEM_BYTES_MAX: usize = 8_000;
 /// Room for the text above the rows, and for the members around them.
 const HEAD_BYTES: usize = 800;
-
-pub(super) const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
 
 const LEFT_OUT: &str = "not read for an earlier answer, so the rows stay left out. Call again without the cursor, and \
     with the other arguments, to begin again.";
@@ -124,14 +118,14 @@ impl<'a> Asked<'a> {
     /// lacks is missing.
     async fn select(
         &self,
-        requested: Accounts,
+        requested: Option<Accounts>,
         category: ConnectionCategory,
         left_out: &LeftOut,
     ) -> Result<(Vec<SelectedAccounts>, Vec<Missing>), String> {
         let account_ids = match &requested {
-            Accounts::All => None,
-            Accounts::Unknown => return Err(unknown_account()),
-            Accounts::These(ids) => Some(ids.as_slice()),
+            None => None,
+            Some(Accounts::Unknown) => return Err(unknown_account()),
+            Some(Accounts::These(ids)) => Some(ids.as_slice()),
         };
         let selection = Selection { connection_id: None, account_ids, category: Some(category) };
         let found = self.interop.access.reads().select(self.caller, selection).await.map_err(|error| match error {
@@ -255,27 +249,10 @@ fn storage(error: StorageError) -> String {
     advice(&Problem::from(error))
 }
 
-/// The filters and the range of transactions.
-fn read_filter(read: &mut Arguments) -> (TransactionFilter, DateFilter) {
-    let span = read.span();
-    let amount = |text: &str| Decimal::parse(text).ok().filter(|amount| !amount.is_negative()).map(Decimal::into_owned);
-    let text = read.text("text");
-    let mut filter = TransactionFilter::default();
-    filter.category = read.choice("category", &categories());
-    filter.direction = read.choice("direction", &DIRECTIONS);
-    filter.min_amount = read.amount("min_amount", amount);
-    filter.max_amount = read.amount("max_amount", amount);
-    (text.iter().fold(filter, |filter, text| filter.with_text(text)), span)
-}
-
 /// What rows of a question without `from` are, as ` of ...`.
 fn default_range(arguments: &Map<String, Value>) -> Option<String> {
     let is_default = !arguments.contains_key("from");
     is_default.then(|| format!(" of the last {} days", DEFAULT_RANGE.as_hours() / 24))
-}
-
-fn categories() -> Vec<(&'static str, Category)> {
-    Category::ALL.iter().map(|category| (category.key(), *category)).collect()
 }
 
 /// Leaves out what has no room in an answer. Returns a line about it.

@@ -2,21 +2,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bellbird_domain::{AccountId, ConnectionCategory, DateFilter};
-use bellbird_reads::summary::{Group, GroupTotals, Summary};
+use bellbird_domain::{AccountId, Category, ConnectionCategory, DateFilter, Direction};
+use bellbird_reads::summary::{Group, GroupBy, GroupTotals, Summary};
 use bellbird_reads::{ReadError, SelectedAccounts, TransactionFilter};
 use futures_util::stream::{self, StreamExt as _};
 use jiff::civil::Date;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
     Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, merged, missing_bytes, missing_lines,
-    read_filter,
 };
-use crate::mcp::arguments::{Arguments, GROUPS};
+use crate::mcp::arguments::{self, Accounts, Amount, Choice, DayOrTime, SearchText, date_filter, transaction_filter};
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
 
@@ -35,6 +34,19 @@ struct SumRow {
     money_out: String,
     net: String,
     count: u64,
+}
+
+#[derive(Deserialize)]
+struct SummaryArguments {
+    account_ids: Option<Accounts>,
+    from: Option<DayOrTime>,
+    to: Option<DayOrTime>,
+    text: Option<SearchText>,
+    category: Option<Choice<Category>>,
+    direction: Option<Choice<Direction>>,
+    min_amount: Option<Amount>,
+    max_amount: Option<Amount>,
+    group_by: Option<Choice<GroupBy>>,
 }
 
 /// How far a list was read.
@@ -59,13 +71,13 @@ struct Reading<'a> {
 pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
     let arguments: Map<String, Value> = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect();
     let range = super::default_range(&arguments).unwrap_or_else(|| " of the range".to_owned());
-    let mut read = Arguments::new(arguments);
-    let requested = read.accounts();
-    let (filter, span) = read_filter(&mut read);
-    let group_by = read.choice("group_by", &GROUPS);
-    read.finish()?;
+    let given: SummaryArguments = arguments::read(&arguments)?;
+    let span = date_filter(given.from, given.to)?;
+    let filter = transaction_filter(given.text, given.category, given.direction, given.min_amount, given.max_amount);
+    let group_by = given.group_by.map(|group_by| group_by.0);
     let permit = asked.admit(|quotas| &quotas.live)?;
-    let (selected, mut missing) = asked.select(requested, ConnectionCategory::Banking, &LeftOut::default()).await?;
+    let (selected, mut missing) =
+        asked.select(given.account_ids, ConnectionCategory::Banking, &LeftOut::default()).await?;
     let lists: Vec<SelectedAccounts> = selected.iter().flat_map(SelectedAccounts::lists).collect();
     let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));
     let stop_at = merged::stop_at(asked);

@@ -3,13 +3,12 @@
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Trade, TradeType};
 use bellbird_reads::SelectedAccounts;
 use bellbird_reads::merged::MergedRows;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::Asked;
 use super::merged::{self, AnswerRow, Place, Words};
-use super::{Asked, ROWS_DEFAULT};
-use crate::mcp::ROWS_MAX;
-use crate::mcp::arguments::Arguments;
+use crate::mcp::arguments::{self, Accounts, DayOrTime, RowLimit, date_filter};
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
 use crate::mcp::texts::{CELL_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, visible};
@@ -38,17 +37,23 @@ struct Row {
     description: Option<String>,
 }
 
+#[derive(Deserialize)]
+struct TradesArguments {
+    account_ids: Option<Accounts>,
+    from: Option<DayOrTime>,
+    to: Option<DayOrTime>,
+    limit: Option<RowLimit>,
+}
+
 pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<Place>::of(&asked.seal(), arguments, asked.now)?;
-    let mut read = Arguments::new(resumed.arguments.clone());
-    let requested = read.accounts();
-    let span = read.span();
-    let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
-    read.finish()?;
+    let given: TradesArguments = arguments::read(&resumed.arguments)?;
+    let span = date_filter(given.from, given.to)?;
+    let limit = given.limit.unwrap_or_default().0;
     let after = resumed.position.position()?;
     let permit = asked.admit(|quotas| &quotas.brokerage)?;
     let (selected, mut missing) =
-        asked.select(requested, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
+        asked.select(given.account_ids, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
     let mut ranges = Vec::new();
     for list in selected.iter().flat_map(SelectedAccounts::lists) {
         let context = list.context.clone();
