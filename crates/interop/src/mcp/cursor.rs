@@ -22,7 +22,7 @@ const FORMS: [&str; 3] = ["limit", "detail", "include_balances"];
 
 pub(super) const BEGIN_AGAIN: &str = "cursor: it is more than an hour old or was changed, or the rows behind it have \
     changed. Call again without it and with the other arguments, to begin again.";
-const OTHER_QUESTION: &str = "cursor: the other arguments differ from those of the answer before. Send the cursor \
+const OTHER_QUESTION: &str = "cursor: the other arguments differ from those of the result before. Send the cursor \
     alone to continue, or leave it out to begin again.";
 
 /// A question, and how far its result was given.

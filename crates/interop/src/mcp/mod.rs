@@ -107,7 +107,7 @@ fn is_allowed_origin(headers: &HeaderMap, interop: &Interop) -> bool {
     let Some(origin) = line.to_str().ok().filter(|_| lines.next().is_none()) else { return false };
     let own = &interop.public_url;
     let is_own = own.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    // `https://` begins the service's URL, and is no origin.
+    // `https://` begins the service's URL, and is not an origin.
     is_own && !origin.ends_with('/') && origin.contains("://")
         || interop.access.cors_origins().iter().any(|allowed| allowed == origin)
 }

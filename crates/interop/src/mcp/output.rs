@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(rows: &Rows) -> Value {
+    fn result(rows: &Rows) -> Value {
         let others = json!({"shown": rows.shown, "next_cursor": "c"});
         let members = members("Two \"rows\"", "| a | b |", rows, "rows", others.as_object().unwrap());
         serde_json::from_slice(&[b"{", members.as_slice(), b"}"].concat()).unwrap()
@@ -142,25 +142,25 @@ mod tests {
         assert_eq!(rows.push(&line(&["1", "x\"y"]), &json!({"a": 1})), Room::Left);
         assert_eq!(rows.push(&line(&["2", "z"]), &json!({"a": 2})), Room::Left);
         assert_eq!(rows.push("too many", &json!({})), Room::Full);
-        let answer = answer(&rows);
-        let text = answer["content"][0]["text"].as_str().unwrap();
+        let result = result(&rows);
+        let text = result["content"][0]["text"].as_str().unwrap();
         assert_eq!(text, "Two \"rows\"\n\n| a | b |\n|---|---|\n| 1 | x\"y |\n| 2 | z |");
         let structured = json!({"rows": [{"a": 1}, {"a": 2}], "shown": 2, "next_cursor": "c"});
-        assert_eq!(answer["structuredContent"], structured);
-        assert_eq!(answer["isError"], false);
+        assert_eq!(result["structuredContent"], structured);
+        assert_eq!(result["isError"], false);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn answers_end_at_their_size(texts in prop::collection::vec("[ -~\"\\\\é😀]{0,500}", 0..200)) {
+        fn results_end_at_their_size(texts in prop::collection::vec("[ -~\"\\\\é😀]{0,500}", 0..200)) {
             let mut rows = Rows::new(1_000, 1_000);
             let taken = texts.iter().take_while(|text| rows.push(text, &json!({"text": text})) == Room::Left).count();
             prop_assert_eq!(taken, rows.shown as usize);
             let members = members("Head", "", &rows, "rows", &Map::new());
             prop_assert!(members.len() <= RESULT_BYTES_MAX, "{}", members.len());
-            let answer: Value = serde_json::from_slice(&[b"{", members.as_slice(), b"}"].concat()).unwrap();
-            prop_assert_eq!(answer["structuredContent"]["rows"].as_array().unwrap().len(), taken);
+            let result: Value = serde_json::from_slice(&[b"{", members.as_slice(), b"}"].concat()).unwrap();
+            prop_assert_eq!(result["structuredContent"]["rows"].as_array().unwrap().len(), taken);
             if taken < texts.len() {
                 prop_assert!(members.len() > RESULT_BYTES_MAX - 5_000, "ends early at {}", members.len());
             }

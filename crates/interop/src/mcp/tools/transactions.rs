@@ -8,8 +8,8 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::Asked;
-use super::merged::{self, AnswerRow, Place, Words};
+use super::ToolCall;
+use super::merged::{self, Heading, ListProgress, ResultRow};
 use crate::mcp::arguments::{
     self, Accounts, Amount, Choice, DayOrTime, Detail, RowLimit, SearchText, date_filter, transaction_filter,
 };
@@ -62,40 +62,40 @@ struct FullRow {
     merchant_category_code: Option<String>,
 }
 
-pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
-    let resumed = Resumed::<Place>::of(&asked.seal(), arguments, asked.now)?;
+pub(super) async fn list_transactions(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
     let given: ListArguments = arguments::read(&resumed.arguments)?;
     let span = date_filter(given.from, given.to)?;
     let filter = transaction_filter(given.text, given.category, given.direction, given.min_amount, given.max_amount);
     let limit = given.limit.unwrap_or_default().0;
     let detail = given.detail.map_or(Detail::Brief, |detail| detail.0);
     let after = resumed.position.position()?;
-    let permit = asked.admit(|quotas| &quotas.live)?;
+    let permit = call.admit(|quotas| &quotas.live)?;
     let (selected, mut missing) =
-        asked.select(given.account_ids, ConnectionCategory::Banking, resumed.position.left_out()).await?;
+        call.select(given.account_ids, ConnectionCategory::Banking, resumed.position.left_out()).await?;
     let is_filtered = FILTERS.iter().any(|name| resumed.arguments.contains_key(*name));
     let mut ranges = Vec::new();
     for list in selected.iter().flat_map(SelectedAccounts::lists) {
         let context = list.context.clone();
-        let reads = asked.interop.access.reads();
+        let reads = call.interop.access.reads();
         // The time of the first call, so that the range stays the same.
-        match reads.transaction_range(asked.caller, context, list.account_id(), span, resumed.asked_at()) {
+        match reads.transaction_range(call.caller, context, list.account_id(), span, resumed.asked_at()) {
             // A filter needs many rows for a few.
             Ok(range) if !is_filtered => ranges.push(range.with_first_page_rows(limit + 1)),
             Ok(range) => ranges.push(range),
-            Err(error) => missing.push(asked.missing(&list, &error).await),
+            Err(error) => missing.push(call.missing(&list, &error).await),
         }
     }
-    let rows = MergedRows::transactions(ranges, after, merged::stop_at(asked), |row, day| {
+    let rows = MergedRows::transactions(ranges, after, merged::stop_at(call), |row, day| {
         filter.matches(row).then(|| Row::of(row, day, detail))
     });
     let is_counted = merged::is_counted(&span, resumed.asked_at(), Some(DEFAULT_RANGE));
     let columns = if detail == Detail::Brief { COLUMNS } else { "" };
     let range = super::default_range(&resumed.arguments).unwrap_or_default();
-    let words = Words { name: "transactions", range, columns };
-    let answer = merged::answer(asked, &resumed, rows, &selected, missing, (limit, is_counted, words)).await;
+    let heading = Heading { name: "transactions", range, columns };
+    let result = merged::result(call, &resumed, rows, &selected, missing, (limit, is_counted, heading)).await;
     drop(permit);
-    answer
+    result
 }
 
 impl Row {
@@ -133,7 +133,7 @@ impl Row {
     }
 }
 
-impl AnswerRow for Row {
+impl ResultRow for Row {
     fn account_id(&self) -> AccountId {
         self.account_id
     }
