@@ -4,6 +4,11 @@
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
+#[expect(clippy::disallowed_methods, reason = "here the system clock is read")]
+fn system_time() -> Timestamp {
+    Timestamp::now()
+}
+
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// Offset from the system clock.
@@ -21,12 +26,12 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::now().saturating_add(*self.ahead.lock()).expect("a signed duration never overflows when saturating")
+        system_time().saturating_add(*self.ahead.lock()).expect("a signed duration never overflows when saturating")
     }
 
     /// Jumps to `to` and runs on from there.
     pub(crate) fn set(&self, to: Timestamp) {
-        *self.ahead.lock() = to.duration_since(Timestamp::now());
+        *self.ahead.lock() = to.duration_since(system_time());
     }
 
     /// Moves the clock by `seconds`, backwards if negative.

@@ -6,6 +6,7 @@
 //! [`Settings`] holds what the other crates take. So a new setting is a field of a crate's settings, a line in
 //! `Settings::read`, and a paragraph in the example file, which a test compares with this list. Each provider declares
 //! its own settings.
+#![expect(clippy::disallowed_methods, reason = "the settings read the environment")]
 
 pub mod client;
 mod source;

@@ -162,7 +162,7 @@ impl Service {
         let ops = tokio::spawn(serve::serve(listeners.ops, ops, options.clone(), stop_ops.clone()));
         let console = bellbird_console::router(connections.clone(), settings.pages, site);
         let console = tokio::spawn(serve::serve(listeners.console, console, options.clone(), stop.clone()));
-        serve::serve(listeners.api, wiring::api_router(api, &interop), options, stop).await;
+        serve::serve(listeners.api, wiring::api_router(&api, &interop), options, stop).await;
         let console = console.await;
         // It stops after the other two, so that the last requests are counted.
         stop_ops.cancel();

@@ -26,6 +26,7 @@ impl Clock {
 
     /// The current time. A manual clock has microsecond precision.
     #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "here the system clock is read")]
     pub fn now(&self) -> Timestamp {
         match &self.manual {
             None => Timestamp::now(),

@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use bellbird_domain::Clock;
 
 use crate::db::postgres::is_lock_conflict;
 use crate::db::{Db, Row, params, statements};
@@ -116,7 +116,7 @@ impl Storage {
             tx.script(script(&self.db, migration.text)).await?;
             let sha256 = sha256(migration.text);
             let oldest = migration.oldest_compatible();
-            let values = params![migration.version, migration.name, sha256.as_str(), oldest, Timestamp::now()];
+            let values = params![migration.version, migration.name, sha256.as_str(), oldest, Clock::system().now()];
             tx.run(INSERT_APPLIED, values).await?;
         }
         tx.commit().await?;

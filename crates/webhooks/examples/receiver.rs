@@ -65,6 +65,7 @@ async fn receive(State(receiver): SharedReceiver, headers: HeaderMap, body: Byte
 }
 
 #[tokio::main]
+#[expect(clippy::disallowed_methods, reason = "an example has no settings")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let webhook = Webhook::new(&std::env::var("BELLBIRD_WEBHOOK_SECRET")?)?;
     let receiver = Arc::new(Receiver { webhook, handled: Mutex::default() });

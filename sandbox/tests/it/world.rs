@@ -124,6 +124,7 @@ async fn zero_rows_leaves_only_pending_ones() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "compared with the system clock")]
 async fn the_system_clock_is_the_default() {
     let sandbox = start(Options { rows: 10, ..Options::default() }).await.unwrap();
     let base = &sandbox.description().fiskil.base_url;

@@ -1,8 +1,10 @@
 //! Tests of the whole program, in one test binary.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
+#![allow(clippy::disallowed_methods, reason = "the environment names the servers and the lengths of tests")]
 
 mod api;
 mod cli;
+mod clients;
 mod contract;
 mod crash;
 mod export;
@@ -10,7 +12,6 @@ mod linking;
 mod mcp;
 mod privacy;
 mod proxies;
-mod recipes;
 mod repository;
 mod simplefin;
 mod soak;

@@ -107,7 +107,7 @@ impl SyncSettings {
     }
 
     /// What is known after a run that began at `now`.
-    pub(crate) fn next_state(
+    pub(super) fn next_state(
         &self,
         now: Timestamp,
         state: &SyncState,

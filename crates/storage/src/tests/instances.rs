@@ -1,5 +1,6 @@
 //! Instances that renew their row, stop, or are killed.
 
+use bellbird_domain::Clock;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
@@ -53,7 +54,7 @@ both! {
     }
 
     async fn all_instances_use_one_clock(db) {
-        let (before, wrong) = (Timestamp::now(), at(0));
+        let (before, wrong) = (Clock::system().now(), at(0));
         let time = db.instances().database_time(wrong).await.unwrap();
         if db.kind() == "sqlite" {
             assert_eq!(time, wrong);

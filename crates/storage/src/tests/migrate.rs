@@ -31,7 +31,7 @@ fn postgres_migrates_once() {
 }
 
 #[test]
-fn concurrent_postgres_migrations_apply_once() {
+fn postgres_migrations_at_once_apply_once() {
     on_empty_postgres(async |db| {
         let other = db.reopen().await;
         let (first, second) = tokio::join!(db.migrate(), other.migrate());
@@ -203,7 +203,7 @@ const POSTGRES_INDEXES: &str = "SELECT n.relname || ' ' || t.relname || ' ' || C
     WHERE t.relnamespace = CAST('public' AS regnamespace) AND NOT i.indisprimary ORDER BY n.relname COLLATE \"C\"";
 
 #[test]
-fn both_databases_have_the_same_tables() {
+fn postgres_has_the_tables_of_sqlite() {
     let (mut sqlite, mut sqlite_indexes) = (Vec::new(), Vec::new());
     on_sqlite(async |db| {
         let connection = rusqlite::Connection::open(db.url.strip_prefix("sqlite:").unwrap()).unwrap();

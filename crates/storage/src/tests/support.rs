@@ -200,6 +200,7 @@ pub(crate) fn on_postgres(body: impl AsyncFnOnce(&TestDb)) {
 
 /// Runs on a new database, and drops it even after a panic. Its default collation does not sort by bytes, so that a
 /// column without an explicit collation fails a test.
+#[expect(clippy::disallowed_methods, reason = "the environment names the test server")]
 pub(crate) fn on_empty_postgres(body: impl AsyncFnOnce(&TestDb)) {
     let Ok(server) = std::env::var(SERVER) else {
         panic!(

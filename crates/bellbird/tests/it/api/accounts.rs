@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::harness::{App, Database, Setup, on_both_databases};
+use crate::support::harness::{App, Setup, on_both_databases};
 
 #[tokio::test]
 async fn health_needs_no_key() {

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Database, Setup, eventually, on_both_databases};
+use crate::support::harness::{App, Setup, eventually, on_both_databases};
 
 async fn ids(app: &App) -> Vec<String> {
     let accounts = app.get("/v1/accounts?limit=200").await.data();

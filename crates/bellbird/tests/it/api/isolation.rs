@@ -4,7 +4,7 @@ use bellbird_domain::Plan;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::harness::{Answer, App, Database, Setup, on_both_databases};
+use crate::support::harness::{Answer, App, Setup, on_both_databases};
 
 /// All that a client sees of an answer, except its request id, its date and the state of the rate limit.
 fn visible(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
@@ -28,7 +28,8 @@ on_both_databases! {
                 .to_string();
         let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
         let own_connection = app.olivia.connections[0].id;
-        let own_account = app.storage.accounts().list_of_connection(app.olivia.user.id, own_connection).await.unwrap()[0].id;
+        let own_accounts = app.storage.accounts().list_of_connection(app.olivia.user.id, own_connection).await.unwrap();
+        let own_account = own_accounts[0].id;
         // Ben reads his own first, so that the caches are warm.
         assert_eq!(app.get_as(&app.ben.key, &format!("/v1/balances?accountIds={foreign_account}")).await.status, 200);
         assert_eq!(

@@ -4,6 +4,7 @@ mod accounts;
 mod akahu;
 mod auth;
 mod balances;
+mod bodies;
 mod brokerage;
 mod chromium;
 mod docs;

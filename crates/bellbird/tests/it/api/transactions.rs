@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{Answer, App, Database, Setup, eventually, on_both_databases};
+use crate::support::harness::{Answer, App, Setup, eventually, on_both_databases};
 
 /// The path for one account.
 fn path_of(account: &Value, rest: &str) -> String {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::database::execute;
-use crate::support::harness::Database;
+use crate::support::harness::{Database, on_both_databases};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text};
 
 const KEYS: &str = "BELLBIRD_SECRETS__KEY";
@@ -200,18 +200,14 @@ fn documented_restore() -> Vec<String> {
     blocks(section.split("\n## ").next().unwrap())
 }
 
-#[tokio::test]
-async fn restore_of_sqlite_revives_nothing() {
-    drill(Database::Sqlite).await;
+on_both_databases! {
+    async fn restore_revives_nothing(database: Database) {
+        drill(database).await;
+    }
 }
 
 #[tokio::test]
-async fn restore_of_postgresql_revives_nothing() {
-    drill(Database::Postgres).await;
-}
-
-#[tokio::test]
-async fn documented_drill_works_on_sqlite() {
+async fn documented_drill_works() {
     let deployment = Deployment::start(Database::Sqlite).await;
     deployment.add_user("anna@example.com");
     deployment.import("anna@example.com", 0);
@@ -220,20 +216,24 @@ async fn documented_drill_works_on_sqlite() {
     assert!(printed.contains("anna@example.com") && !deployment.workdir.folder.path().join("drill").exists());
 }
 
-#[tokio::test]
-async fn documented_drill_works_on_postgresql() {
-    let deployment = Deployment::start(Database::Postgres).await;
-    deployment.add_user("anna@example.com");
-    deployment.import("anna@example.com", 0);
-    let printed = deployment.shell(&documented(&["## The drill\n", "On PostgreSQL:"]));
-    assert!(printed.contains("anna@example.com") && printed.contains("restored from a backup"), "{printed}");
-    // Commands with the same names as on SQLite.
-    let error = deployment.workdir.error("backup backup.dump", 1);
-    let name = deployment.url.rsplit_once('/').unwrap().1;
-    assert!(error.contains("(umask 077 && pg_dump --format=custom --file=backup.dump --host=127.0.0.1 --port="));
-    assert!(error.contains(name) && error.contains("A restore needs the master key: `main` ("), "{error}");
-    let error = deployment.workdir.error("restore backup.dump", 1);
-    assert!(error.contains("pg_restore") && error.contains("bellbird restore --previous FILE"), "{error}");
+mod postgres {
+    use super::*;
+
+    #[tokio::test]
+    async fn documented_drill_works() {
+        let deployment = Deployment::start(Database::Postgres).await;
+        deployment.add_user("anna@example.com");
+        deployment.import("anna@example.com", 0);
+        let printed = deployment.shell(&documented(&["## The drill\n", "On PostgreSQL:"]));
+        assert!(printed.contains("anna@example.com") && printed.contains("restored from a backup"), "{printed}");
+        // Commands with the same names as on SQLite.
+        let error = deployment.workdir.error("backup backup.dump", 1);
+        let name = deployment.url.rsplit_once('/').unwrap().1;
+        assert!(error.contains("(umask 077 && pg_dump --format=custom --file=backup.dump --host=127.0.0.1 --port="));
+        assert!(error.contains(name) && error.contains("A restore needs the master key: `main` ("), "{error}");
+        let error = deployment.workdir.error("restore backup.dump", 1);
+        assert!(error.contains("pg_restore") && error.contains("bellbird restore --previous FILE"), "{error}");
+    }
 }
 
 /// A file in the place of the database is noticed, and each command decides.

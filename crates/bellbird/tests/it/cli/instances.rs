@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::webhook::receiver;
 use crate::support::database::{execute, query};
-use crate::support::harness::{Database, eventually, postgres_database};
+use crate::support::harness::{Database, eventually, on_both_databases, postgres_database};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, new_deployment, text};
 
 /// A folder with settings for a migrated database, and the URL of the database.
@@ -53,42 +53,34 @@ fn checked(workdir: &Workdir) -> Vec<(String, String)> {
     checks.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect()
 }
 
-async fn status_shows_what_runs(database: Database) {
-    let (workdir, url) = migrated(database).await;
-    workdir.json("user add --email me@example.com");
-    let status = workdir.json("status");
-    assert_eq!(status["instances"], json!([]));
-    assert_eq!((&status["users"], &status["connections"]), (&json!(1), &json!({})));
-    assert_eq!(status["jobs"], json!({"due": 0, "running": 0, "failing": 0}));
-    assert_eq!(status["settingsFile"], Value::Null);
-    assert_eq!(status["database"]["schema"], "0001_initial");
-    assert!(workdir.text("status").ends_with("instances      none is running\n"));
+on_both_databases! {
+    async fn status_shows_what_runs(database: Database) {
+        let (workdir, url) = migrated(database).await;
+        workdir.json("user add --email me@example.com");
+        let status = workdir.json("status");
+        assert_eq!(status["instances"], json!([]));
+        assert_eq!((&status["users"], &status["connections"]), (&json!(1), &json!({})));
+        assert_eq!(status["jobs"], json!({"due": 0, "running": 0, "failing": 0}));
+        assert_eq!(status["settingsFile"], Value::Null);
+        assert_eq!(status["database"]["schema"], "0001_initial");
+        assert!(workdir.text("status").ends_with("instances      none is running\n"));
 
-    let service = serve(&workdir);
-    let status = workdir.json("status");
-    let instance = &status["instances"][0];
-    assert_eq!((text(instance, "apiUrl"), &instance["keyIds"]), (api(&service).as_str(), &json!(["main"])));
-    assert_eq!(instance["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(status["differences"], json!([]));
-    let shown = workdir.text("status");
-    assert!(shown.contains("1 running") && shown.contains(&api(&service)), "{shown}");
-    assert!(!shown.contains(&MASTER_KEY[5..]), "{shown}");
-    let (verdict, detail) = checked(&workdir).remove(0);
-    assert!(verdict == "ok" && detail.starts_with("1 running: ") && detail.contains(&api(&service)), "{detail}");
-    assert_eq!(service.stop("-TERM").0, Some(0));
-    assert_eq!(running(&workdir), [""; 0], "the row goes with a clean stop");
-    assert_eq!(query(&url, "SELECT id FROM instances").await, Vec::<Vec<String>>::new());
-    assert_eq!(checked(&workdir), [("ok".to_owned(), "none is running".to_owned())]);
-}
-
-#[tokio::test]
-async fn status_shows_what_runs_on_sqlite() {
-    status_shows_what_runs(Database::Sqlite).await;
-}
-
-#[tokio::test]
-async fn status_shows_what_runs_on_postgres() {
-    status_shows_what_runs(Database::Postgres).await;
+        let service = serve(&workdir);
+        let status = workdir.json("status");
+        let instance = &status["instances"][0];
+        assert_eq!((text(instance, "apiUrl"), &instance["keyIds"]), (api(&service).as_str(), &json!(["main"])));
+        assert_eq!(instance["version"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(status["differences"], json!([]));
+        let shown = workdir.text("status");
+        assert!(shown.contains("1 running") && shown.contains(&api(&service)), "{shown}");
+        assert!(!shown.contains(&MASTER_KEY[5..]), "{shown}");
+        let (verdict, detail) = checked(&workdir).remove(0);
+        assert!(verdict == "ok" && detail.starts_with("1 running: ") && detail.contains(&api(&service)), "{detail}");
+        assert_eq!(service.stop("-TERM").0, Some(0));
+        assert_eq!(running(&workdir), [""; 0], "the row goes with a clean stop");
+        assert_eq!(query(&url, "SELECT id FROM instances").await, Vec::<Vec<String>>::new());
+        assert_eq!(checked(&workdir), [("ok".to_owned(), "none is running".to_owned())]);
+    }
 }
 
 #[test]
@@ -143,59 +135,63 @@ async fn sqlite_serves_one_service() {
     assert_eq!(serve(&workdir).stop("-TERM").0, Some(0));
 }
 
-#[tokio::test]
-async fn differing_instances_are_reported_on_postgres() {
-    let (mut workdir, url) = migrated(Database::Postgres).await;
-    let first = serve(&workdir);
-    workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", "https://bellbird.example.com");
-    let second = serve(&workdir);
-    assert_eq!(running(&workdir), [api(&first), api(&second)]);
-    let notes = checked(&workdir);
-    let has_note = |parts: &[&str]| {
-        notes.iter().any(|(verdict, detail)| verdict == "note" && parts.iter().all(|part| detail.contains(part)))
-    };
-    let difference = "console.public_url is not the same everywhere, and 2 instances run";
-    assert!(has_note(&[difference, "BELLBIRD_CONSOLE__PUBLIC_URL", "restart"]), "{notes:?}");
-    assert!(workdir.text("status").contains(difference));
+mod postgres {
+    use super::*;
 
-    // One instance counts for all. The next count is due within 15 seconds.
-    eventually(async || counted(&first).await + counted(&second).await == 2).await;
+    #[tokio::test]
+    async fn differing_instances_are_reported() {
+        let (mut workdir, url) = migrated(Database::Postgres).await;
+        let first = serve(&workdir);
+        workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", "https://bellbird.example.com");
+        let second = serve(&workdir);
+        assert_eq!(running(&workdir), [api(&first), api(&second)]);
+        let notes = checked(&workdir);
+        let has_note = |parts: &[&str]| {
+            notes.iter().any(|(verdict, detail)| verdict == "note" && parts.iter().all(|part| detail.contains(part)))
+        };
+        let difference = "console.public_url is not the same everywhere, and 2 instances run";
+        assert!(has_note(&[difference, "BELLBIRD_CONSOLE__PUBLIC_URL", "restart"]), "{notes:?}");
+        assert!(workdir.text("status").contains(difference));
 
-    // An instance with another key, of another version.
-    let other = "UPDATE instances SET key_ids = 'other', version = '0.0.9' WHERE api_url = ";
-    execute(&url, &format!("{other}'{}'", api(&first)), "").await;
-    let notes = checked(&workdir);
-    let wrong: Vec<_> = notes.iter().filter(|(verdict, _)| verdict == "wrong").map(|(_, detail)| detail).collect();
-    assert_eq!(wrong.len(), 3, "{notes:?}");
-    assert!(
-        wrong[0].contains("cannot open the key `main`, with which this command seals: add it to secrets.key there")
-    );
-    assert!(wrong[1].contains(&format!("({}) cannot open the key `other`", api(&second))), "{wrong:?}");
-    assert!(wrong[2].contains("this command cannot open the key `other`"), "{wrong:?}");
-    assert!(notes.iter().any(|(_, detail)| detail.starts_with("versions differ: ")), "{notes:?}");
-    let (_, _, log) = second.stop("-TERM");
-    assert!(log.contains(&format!("instances: {difference}")), "it warned when it started: {log}");
-}
+        // One instance counts for all. The next count is due within 15 seconds.
+        eventually(async || counted(&first).await + counted(&second).await == 2).await;
 
-/// The row of an instance appears again after the database was lost for a while. That of a killed one is deleted.
-#[tokio::test]
-async fn instance_renews_its_row_after_a_lost_database_on_postgres() {
-    let (workdir, url) = migrated(Database::Postgres).await;
-    let log = workdir.folder.path().join("log");
-    let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
-    execute(&url, "ALTER TABLE instances RENAME TO lost", "").await;
-    let message = "could not renew the row of this instance";
-    eventually(async || std::fs::read_to_string(&log).unwrap().contains(message)).await;
-    execute(&url, "UPDATE lost SET id = 'dead', last_seen_at = last_seen_at - 60000000", "").await;
-    execute(&url, "ALTER TABLE lost RENAME TO instances", "").await;
-    assert_eq!(running(&workdir), [""; 0]);
-    eventually(async || {
-        let ids = query(&url, "SELECT id FROM instances").await;
-        ids.len() == 1 && ids[0] != ["dead"]
-    })
-    .await;
-    assert_eq!(running(&workdir), [api(&service)]);
-    assert_eq!(service.stop("-TERM").0, Some(0));
+        // An instance with another key, of another version.
+        let other = "UPDATE instances SET key_ids = 'other', version = '0.0.9' WHERE api_url = ";
+        execute(&url, &format!("{other}'{}'", api(&first)), "").await;
+        let notes = checked(&workdir);
+        let wrong: Vec<_> = notes.iter().filter(|(verdict, _)| verdict == "wrong").map(|(_, detail)| detail).collect();
+        assert_eq!(wrong.len(), 3, "{notes:?}");
+        assert!(
+            wrong[0].contains("cannot open the key `main`, with which this command seals: add it to secrets.key there")
+        );
+        assert!(wrong[1].contains(&format!("({}) cannot open the key `other`", api(&second))), "{wrong:?}");
+        assert!(wrong[2].contains("this command cannot open the key `other`"), "{wrong:?}");
+        assert!(notes.iter().any(|(_, detail)| detail.starts_with("versions differ: ")), "{notes:?}");
+        let (_, _, log) = second.stop("-TERM");
+        assert!(log.contains(&format!("instances: {difference}")), "it warned when it started: {log}");
+    }
+
+    /// The row of an instance appears again after the database was lost for a while. That of a killed one is deleted.
+    #[tokio::test]
+    async fn instance_renews_its_row_after_a_lost_database() {
+        let (workdir, url) = migrated(Database::Postgres).await;
+        let log = workdir.folder.path().join("log");
+        let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
+        execute(&url, "ALTER TABLE instances RENAME TO lost", "").await;
+        let message = "could not renew the row of this instance";
+        eventually(async || std::fs::read_to_string(&log).unwrap().contains(message)).await;
+        execute(&url, "UPDATE lost SET id = 'dead', last_seen_at = last_seen_at - 60000000", "").await;
+        execute(&url, "ALTER TABLE lost RENAME TO instances", "").await;
+        assert_eq!(running(&workdir), [""; 0]);
+        eventually(async || {
+            let ids = query(&url, "SELECT id FROM instances").await;
+            ids.len() == 1 && ids[0] != ["dead"]
+        })
+        .await;
+        assert_eq!(running(&workdir), [api(&service)]);
+        assert_eq!(service.stop("-TERM").0, Some(0));
+    }
 }
 
 /// The running service decides by the settings of its start, whatever a command allows.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::support::database::execute;
-use crate::support::harness::{Database, simulated_providers};
+use crate::support::harness::{Database, on_both_databases, simulated_providers};
 use crate::support::process::{
     ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text,
 };
@@ -37,39 +37,33 @@ async fn serve_prints_ready_and_stops_on_sigterm() {
     assert_eq!(lines.last().unwrap()["message"], "stopped");
 }
 
-/// While instances are upgraded one after another, the newest one migrates and the others go on.
-async fn instance_works_with_a_newer_schema(database: Database) {
-    let (workdir, _sandbox, database) = new_deployment(database).await;
-    let serve = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
-    let running = serve();
-    let ready = async |running: &RunningCommand| get(&format!("{}/ready", text(&running.json(), "opsUrl")), None).await;
-    execute(&database, "INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 1, 0)", "").await;
-    assert_eq!(ready(&running).await.0, 200);
-    // SQLite serves one at a time.
-    let running = if database.starts_with("sqlite:") {
-        assert_eq!(running.stop("-TERM").0, Some(0));
-        serve()
-    } else {
-        assert_eq!(ready(&serve()).await.0, 200, "another starts, too");
-        running
-    };
-    assert_eq!(ready(&running).await.0, 200, "it starts, too");
-    execute(&database, "UPDATE schema_migrations SET oldest_compatible = 9999 WHERE version = 9999", "").await;
-    let (status, body) = ready(&running).await;
-    assert_eq!((status, text(&body, "database")), (503, "the database schema has an unknown version"));
-    drop(running);
-    let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
-    assert!(error.contains("9999_later"), "{error}");
-}
-
-#[tokio::test]
-async fn instance_works_with_a_newer_schema_sqlite() {
-    instance_works_with_a_newer_schema(Database::Sqlite).await;
-}
-
-#[tokio::test]
-async fn instance_works_with_a_newer_schema_postgres() {
-    instance_works_with_a_newer_schema(Database::Postgres).await;
+on_both_databases! {
+    /// While instances are upgraded one after another, the newest one migrates and the others go on.
+    async fn instance_works_with_a_newer_schema(database: Database) {
+        let (workdir, _sandbox, database) = new_deployment(database).await;
+        let serve = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+        let running = serve();
+        let ready = async |running: &RunningCommand| {
+            get(&format!("{}/ready", text(&running.json(), "opsUrl")), None).await
+        };
+        execute(&database, "INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 1, 0)", "").await;
+        assert_eq!(ready(&running).await.0, 200);
+        // SQLite serves one at a time.
+        let running = if database.starts_with("sqlite:") {
+            assert_eq!(running.stop("-TERM").0, Some(0));
+            serve()
+        } else {
+            assert_eq!(ready(&serve()).await.0, 200, "another starts, too");
+            running
+        };
+        assert_eq!(ready(&running).await.0, 200, "it starts, too");
+        execute(&database, "UPDATE schema_migrations SET oldest_compatible = 9999 WHERE version = 9999", "").await;
+        let (status, body) = ready(&running).await;
+        assert_eq!((status, text(&body, "database")), (503, "the database schema has an unknown version"));
+        drop(running);
+        let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
+        assert!(error.contains("9999_later"), "{error}");
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -148,86 +148,90 @@ async fn single_instance_rotates_its_key() {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
-/// In the order of docs/operating.md, every instance can always open what any instance has sealed.
-#[tokio::test]
-async fn several_instances_rotate_their_key_on_postgres() {
-    let mut deployment = Deployment::start_on_postgres(OLD).await;
-    let first = deployment.import(0);
-    let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
-    // First, add the new key after the old one, one instance at a time.
-    let (first_service, second_service) = (deployment.serve(OLD), deployment.serve(&new_key_last));
-    let second = deployment.import(1);
-    for service in [&first_service, &second_service] {
-        assert_eq!((service.read_status(&first).await, service.read_status(&second).await), (200, 200));
-    }
-    first_service.stop();
-    // Then put the new key before the old one.
-    let first_service = deployment.serve(&new_key_first);
-    let third = deployment.import(2);
-    for service in [&first_service, &second_service] {
-        assert_eq!((service.read_status(&second).await, service.read_status(&third).await), (200, 200));
-    }
-    second_service.stop();
-    let second_service = deployment.serve(&new_key_first);
-    assert_eq!(
-        deployment.rotate(&new_key_first),
-        json!({"resealed": 2, "alreadyCurrent": 1, "unopenable": 0, "instances": 2})
-    );
-    // Finally, remove the old key.
-    let third_service = deployment.serve(NEW);
-    for service in [first_service, second_service, third_service] {
-        for connection in [&first, &second, &third] {
-            assert_eq!(service.read_status(connection).await, 200);
+mod postgres {
+    use super::*;
+
+    /// In the order of docs/operating.md, every instance can always open what any instance has sealed.
+    #[tokio::test]
+    async fn several_instances_rotate_their_key() {
+        let mut deployment = Deployment::start_on_postgres(OLD).await;
+        let first = deployment.import(0);
+        let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
+        // First, add the new key after the old one, one instance at a time.
+        let (first_service, second_service) = (deployment.serve(OLD), deployment.serve(&new_key_last));
+        let second = deployment.import(1);
+        for service in [&first_service, &second_service] {
+            assert_eq!((service.read_status(&first).await, service.read_status(&second).await), (200, 200));
         }
-        service.stop();
+        first_service.stop();
+        // Then put the new key before the old one.
+        let first_service = deployment.serve(&new_key_first);
+        let third = deployment.import(2);
+        for service in [&first_service, &second_service] {
+            assert_eq!((service.read_status(&second).await, service.read_status(&third).await), (200, 200));
+        }
+        second_service.stop();
+        let second_service = deployment.serve(&new_key_first);
+        assert_eq!(
+            deployment.rotate(&new_key_first),
+            json!({"resealed": 2, "alreadyCurrent": 1, "unopenable": 0, "instances": 2})
+        );
+        // Finally, remove the old key.
+        let third_service = deployment.serve(NEW);
+        for service in [first_service, second_service, third_service] {
+            for connection in [&first, &second, &third] {
+                assert_eq!(service.read_status(connection).await, 200);
+            }
+            service.stop();
+        }
+        // Out of order: an instance without the new key cannot open credentials that it has not opened before.
+        let late = deployment.serve(OLD);
+        assert_eq!(late.read_status(&first).await, 500);
+        let (_, _, log) = late.running.stop("-TERM");
+        let advice = "sealed with the master key `2027`, which is not in secrets.key: add it after the first key";
+        assert!(log.contains("could not open stored secret") && log.contains(advice), "{log}");
+        assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
     }
-    // Out of order: an instance without the new key cannot open credentials that it has not opened before.
-    let late = deployment.serve(OLD);
-    assert_eq!(late.read_status(&first).await, 500);
-    let (_, _, log) = late.running.stop("-TERM");
-    let advice = "sealed with the master key `2027`, which is not in secrets.key: add it after the first key";
-    assert!(log.contains("could not open stored secret") && log.contains(advice), "{log}");
-    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
-}
 
-/// The order of docs/operating.md is enforced: no instance is left with secrets that it cannot open.
-#[tokio::test]
-async fn rotation_waits_until_every_instance_has_the_new_key_on_postgres() {
-    let mut deployment = Deployment::start_on_postgres(OLD).await;
-    let connection = deployment.import(0);
-    let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
-    let (late, early) = (deployment.serve(OLD), deployment.serve(&new_key_first));
+    /// The order of docs/operating.md is enforced: no instance is left with secrets that it cannot open.
+    #[tokio::test]
+    async fn rotation_waits_until_every_instance_has_the_new_key() {
+        let mut deployment = Deployment::start_on_postgres(OLD).await;
+        let connection = deployment.import(0);
+        let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
+        let (late, early) = (deployment.serve(OLD), deployment.serve(&new_key_first));
 
-    let (code, _, error) = deployment.try_rotate(&new_key_first);
-    assert_eq!(code, Some(1));
-    let begin = "error: nothing was changed, because 1 of 2 running instances cannot open the key `2027`";
-    assert!(error.starts_with(begin), "{error}");
-    let advice = format!("({}) opens only `2026`: add `2027` to its secrets.key, restart it", late.api);
-    assert!(error.contains(&advice) && !error.contains(&early.api), "{error}");
-    let (verdict, detail) = deployment.doctor().remove(0);
-    assert!(verdict == "note" && detail.starts_with("1 secret: 1 with key `2026`"), "{detail}");
-    assert_eq!(late.read_status(&connection).await, 200);
+        let (code, _, error) = deployment.try_rotate(&new_key_first);
+        assert_eq!(code, Some(1));
+        let begin = "error: nothing was changed, because 1 of 2 running instances cannot open the key `2027`";
+        assert!(error.starts_with(begin), "{error}");
+        let advice = format!("({}) opens only `2026`: add `2027` to its secrets.key, restart it", late.api);
+        assert!(error.contains(&advice) && !error.contains(&early.api), "{error}");
+        let (verdict, detail) = deployment.doctor().remove(0);
+        assert!(verdict == "note" && detail.starts_with("1 secret: 1 with key `2026`"), "{detail}");
+        assert_eq!(late.read_status(&connection).await, 200);
 
-    // It opens both, but what it seals would be lost with the old key.
-    late.stop();
-    let late = deployment.serve(&new_key_last);
-    let (code, printed, error) = deployment.try_rotate(&new_key_first);
-    let message = error.lines().find_map(|line| line.strip_prefix("error: ")).unwrap();
-    let resealed =
-        json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 0, "instances": 2, "error": {"message": message}});
-    assert_eq!((code, printed), (Some(1), resealed));
-    assert!(error.contains(&format!("({}) seals with key `2026`: put `2027` first", late.api)), "{error}");
-    assert_eq!(late.read_status(&connection).await, 200);
+        // It opens both, but what it seals would be lost with the old key.
+        late.stop();
+        let late = deployment.serve(&new_key_last);
+        let (code, printed, error) = deployment.try_rotate(&new_key_first);
+        let message = error.lines().find_map(|line| line.strip_prefix("error: ")).unwrap();
+        let resealed =
+            json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 0, "instances": 2, "error": {"message": message}});
+        assert_eq!((code, printed), (Some(1), resealed));
+        assert!(error.contains(&format!("({}) seals with key `2026`: put `2027` first", late.api)), "{error}");
+        assert_eq!(late.read_status(&connection).await, 200);
 
-    // An instance that was killed does not block for ever.
-    let late_api = late.api;
-    assert_eq!(late.running.stop("-KILL").0, None);
-    let sql = format!("UPDATE instances SET last_seen_at = last_seen_at - 31000000 WHERE api_url = '{late_api}'");
-    execute(deployment.database.as_deref().unwrap(), &sql, "").await;
-    let resealed = json!({"resealed": 0, "alreadyCurrent": 1, "unopenable": 0, "instances": 1});
-    assert_eq!(deployment.rotate(&new_key_first), resealed);
-    early.stop();
-    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+        // An instance that was killed does not block for ever.
+        let late_api = late.api;
+        assert_eq!(late.running.stop("-KILL").0, None);
+        let sql = format!("UPDATE instances SET last_seen_at = last_seen_at - 31000000 WHERE api_url = '{late_api}'");
+        execute(deployment.database.as_deref().unwrap(), &sql, "").await;
+        let resealed = json!({"resealed": 0, "alreadyCurrent": 1, "unopenable": 0, "instances": 1});
+        assert_eq!(deployment.rotate(&new_key_first), resealed);
+        early.stop();
+        assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+    }
 }
 
 #[test]

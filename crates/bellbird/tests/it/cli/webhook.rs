@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::harness::{Database, postgres_database};
+use crate::support::harness::{Database, on_both_databases, postgres_database};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, errors, new_deployment, text};
 
 /// A folder with a database and a user, where endpoints on this machine are allowed.
@@ -94,9 +94,8 @@ fn answer(mut stream: TcpStream, status: u16, sender: &Sender<Sent>) -> std::io:
     write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 }
 
-#[tokio::test]
-async fn endpoints_are_added_and_listed() {
-    for database in [Database::Sqlite, Database::Postgres] {
+on_both_databases! {
+    async fn endpoints_are_added_and_listed(database: Database) {
         let workdir = workdir_with_user(database).await;
         assert_eq!(workdir.json("webhook list"), json!([]));
         let both = add(&workdir, "http://localhost:8099/hook?token=s3cret");
@@ -226,9 +225,8 @@ async fn hostile_urls_are_rejected_and_not_echoed() {
     assert_eq!(workdir.json("webhook list"), json!([]));
 }
 
-#[tokio::test]
-async fn a_ping_is_sent_at_once_and_logged() {
-    for database in [Database::Sqlite, Database::Postgres] {
+on_both_databases! {
+    async fn a_ping_is_sent_at_once_and_logged(database: Database) {
         let workdir = workdir_with_user(database).await;
         let (url, sent) = receiver(200);
         let added = add(&workdir, &url);
@@ -299,9 +297,8 @@ async fn failed_ping_exits_with_1_and_explains() {
     }
 }
 
-#[tokio::test]
-async fn both_secrets_sign_while_one_is_rotated() {
-    for database in [Database::Sqlite, Database::Postgres] {
+on_both_databases! {
+    async fn both_secrets_sign_while_one_is_rotated(database: Database) {
         let workdir = workdir_with_user(database).await;
         let (url, sent) = receiver(204);
         let added = add(&workdir, &url);
@@ -365,10 +362,9 @@ async fn endpoints_are_disabled_and_enabled() {
     assert_eq!(text, "Nothing to recover since 2026-11-01T00:00:00Z.\n");
 }
 
-/// Events of syncs while an endpoint is disabled can be sent later.
-#[tokio::test]
-async fn missed_deliveries_are_recovered() {
-    for database in [Database::Sqlite, Database::Postgres] {
+on_both_databases! {
+    /// Events of syncs while an endpoint is disabled can be sent later.
+    async fn missed_deliveries_are_recovered(database: Database) {
         let (mut workdir, sandbox, _) = new_deployment(database).await;
         workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
         workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", "10");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::fixture::{Fixture, Operation, ReadRequest, call_context, now, read, walk};
-use super::provider_specs::ProviderSpec;
+use crate::support::provider_spec::ProviderSpec;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// For bodies that would take longer than a test.
@@ -35,7 +35,7 @@ fn timeout(fault: &Value, drip_timeout: Duration) -> Duration {
 }
 
 /// Asserts that every read gives a transient error while all calls fail.
-async fn fail_always(spec: ProviderSpec, fault: Value) {
+async fn fail_always(spec: &'static ProviderSpec, fault: Value) {
     let fixture = Fixture::start(spec).await;
     let link = fixture.links().await.remove(0);
     let accounts = [fixture.account_with_rows(&link, 20).await];
@@ -65,7 +65,7 @@ promise! {
 }
 
 /// Asserts that all rows come, each once, when one call fails.
-async fn fail_once(spec: ProviderSpec, mut fault: Value) {
+async fn fail_once(spec: &'static ProviderSpec, mut fault: Value) {
     let fixture = Fixture::start(spec).await;
     let link = fixture.links().await.remove(0);
     let accounts = [fixture.account_with_rows(&link, 20).await];

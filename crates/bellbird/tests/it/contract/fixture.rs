@@ -22,11 +22,11 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::provider_specs::{Control, ProviderSpec};
 use crate::support::harness::NOW;
+use crate::support::provider_spec::{Control, ProviderSpec};
 
 pub(super) struct Fixture {
-    pub(super) spec: ProviderSpec,
+    pub(super) spec: &'static ProviderSpec,
     pub(super) provider: Arc<dyn Provider>,
     sandbox: Sandbox,
     settings: ProviderSettings,
@@ -128,7 +128,7 @@ pub(super) fn call_context() -> CallContext {
 }
 
 impl Fixture {
-    pub(super) async fn start(spec: ProviderSpec) -> Self {
+    pub(super) async fn start(spec: &'static ProviderSpec) -> Self {
         let options = bellbird_sandbox::Options { rows: 10, now: Some(now()), ..Default::default() };
         let sandbox = bellbird_sandbox::start(options).await.expect("the sandbox starts");
         let settings = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
@@ -267,7 +267,7 @@ impl Fixture {
     pub(super) async fn add_rows(&self, account: &Account, moments: &[Timestamp]) {
         for (number, at) in moments.iter().enumerate() {
             let text = format!("{at} {number}");
-            self.control((self.spec.add_row)(&account.provider_account_id, *at, &text)).await;
+            self.control(self.spec.add_row(&account.provider_account_id, *at, &text)).await;
         }
     }
 

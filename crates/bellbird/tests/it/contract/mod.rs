@@ -1,14 +1,7 @@
 //! The promises of every provider's adapter. Each promise is written once, against the traits of `bellbird_providers`,
 //! and tested with every adapter and its simulated provider.
 //!
-//! To add a provider, add its name to [`for_every_provider`] and its description to `contract/provider_specs.rs`.
-
-/// The list of providers. Calls the macro `$then` with `$given`, followed by their names.
-macro_rules! for_every_provider {
-    ($then:ident! $given:tt) => {
-        $then! { $given fiskil akahu snaptrade }
-    };
-}
+//! To add a provider, see `support/provider_spec.rs`.
 
 /// A promise: one test for every provider, each with its own sandbox.
 macro_rules! promise {
@@ -19,7 +12,7 @@ macro_rules! promise {
             $(#[$meta])*
             async fn is_kept($fixture: Fixture) $body
 
-            for_every_provider! { promise_tests! is_kept }
+            $crate::support::provider_spec::for_every_provider! { promise_tests! is_kept }
         }
     };
 }
@@ -28,7 +21,7 @@ macro_rules! promise_tests {
     ($is_kept:ident $($provider:ident)*) => {
         $(#[tokio::test]
         async fn $provider() {
-            $is_kept(Fixture::start($crate::contract::provider_specs::$provider()).await).await;
+            $is_kept(Fixture::start($crate::support::provider_spec::spec(stringify!($provider))).await).await;
         })*
     };
 }
@@ -40,18 +33,19 @@ mod faults;
 mod fixture;
 mod interval;
 mod pages;
-mod provider_specs;
 
 use std::collections::BTreeSet;
 
 use crate::support::harness::simulated_providers;
+use crate::support::provider_spec::{SPECS, for_every_provider};
 
 macro_rules! names {
-    (() $($provider:ident)*) => { [$(provider_specs::$provider().name),*] };
+    (() $($provider:ident)*) => { [$(stringify!($provider)),*] };
 }
 
 #[test]
 fn every_simulated_provider_has_contract_tests() {
-    let provider_specs: BTreeSet<&str> = for_every_provider! { names! () }.into();
-    assert_eq!(provider_specs, simulated_providers().collect());
+    let tested: BTreeSet<&str> = for_every_provider! { names! () }.into();
+    assert_eq!(tested, simulated_providers().collect());
+    assert_eq!(tested, SPECS.iter().map(|spec| spec.name).collect());
 }

@@ -9,10 +9,10 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::kill_factor;
-use crate::support::browser::{email_at, open};
+use crate::support::browser::open;
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
-use crate::support::harness::{AccountLabel, App, Database, Person, Setup, on_both_databases};
-use crate::support::process::text;
+use crate::support::harness::{AccountLabel, App, Person, Setup, on_both_databases};
+use crate::support::provider_spec::spec;
 
 /// How many parts the time of a step is cut into. The service crashes at the end of each.
 const PARTS: u32 = 4;
@@ -39,31 +39,10 @@ impl App {
 
     /// How many users with this email address are registered at the provider now.
     async fn registered(&self, provider: &str, email: &str) -> usize {
-        match provider {
-            "fiskil" => self.end_users(email).await,
-            "snaptrade" => {
-                let seen = self.control_of(provider, Method::GET, "/webhooks", json!({})).await;
-                let events = |name: &str| {
-                    let all = seen["deliveries"].as_array().unwrap().iter();
-                    all.filter(|delivery| delivery["event"] == name).count()
-                };
-                events("USER_REGISTERED") - events("USER_DELETED")
-            }
-            _ => 0,
+        match &spec(provider).registration {
+            Some(registration) => (registration.count)(self, email).await,
+            None => 0,
         }
-    }
-
-    async fn end_users(&self, email: &str) -> usize {
-        let fiskil = serde_json::to_value(self.sandbox.description()).unwrap()["fiskil"].clone();
-        let base = text(&fiskil, "baseUrl").trim_end_matches('/').to_owned();
-        let body = json!({"client_id": fiskil["clientId"], "client_secret": fiskil["clientSecret"]});
-        let answer = self.http.post(format!("{base}/v1/token")).json(&body).send().await.unwrap();
-        let token: Value = answer.json().await.unwrap();
-        let mut url: Url = format!("{base}/v1/end-users").parse().unwrap();
-        url.query_pairs_mut().append_pair("email", email);
-        let listed: Value =
-            self.http.get(url).bearer_auth(text(&token, "token")).send().await.unwrap().json().await.unwrap();
-        listed["end_users"].as_array().or(listed.as_array()).unwrap_or_else(|| panic!("{listed}")).len()
     }
 }
 
@@ -89,7 +68,7 @@ impl LinkFlow<'_> {
     /// Runs the flow with one crash. At the end, everything has to be as it is without a crash.
     async fn run_once(&self, crash_point: CrashPoint) -> RunOutcome {
         let (app, provider) = (self.app, self.provider);
-        let person = app.add_person(email_at(provider), Plan::Professional, &[]).await;
+        let person = app.add_person(spec(provider).email, Plan::Professional, &[]).await;
         let user = person.user.id;
         let broken = match self.repair {
             Some(setting) => Some(self.broken_connection(user, setting).await),
@@ -237,7 +216,7 @@ impl LinkFlow<'_> {
         let rows = if connection.category.as_str() == "banking" { "transactions" } else { "trades" };
         let read = app.get_as(&person.key, &format!("/v1/{rows}?connectionId={}", connection.id)).await;
         assert_eq!(read.status, 200, "{}", read.text);
-        let users = usize::from(provider != "akahu");
+        let users = usize::from(spec(provider).registration.is_some());
         assert_eq!(app.registered(provider, &person.user.email).await, users, "users registered at the provider");
     }
 
@@ -288,7 +267,7 @@ async fn crash_everywhere(app: &App, provider: &str, repairs: &[Option<Value>], 
 
 on_both_databases! {
     async fn unsent_code_exchange_is_resumed_in_time(app: App) {
-        let person = app.add_person(email_at("akahu"), Plan::Professional, &[]).await;
+        let person = app.add_person(spec("akahu").email, Plan::Professional, &[]).await;
         let user = person.user.id;
         let callback_url =
             app.answer_consent_page(&app.link_url(user, LinkTarget::Provider("akahu")).await, "accept").await;

@@ -3,10 +3,11 @@
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use crate::support::browser::{client, email_at, open, start, start_request, with_cookie};
+use crate::support::browser::{client, open, start, start_request, with_cookie};
 use crate::support::database::execute;
-use crate::support::harness::{Database, eventually};
+use crate::support::harness::{Database, eventually, on_both_databases};
 use crate::support::process::{RunningCommand, Workdir, get, new_deployment, text};
+use crate::support::provider_spec::spec;
 
 /// A deployment with a user. Every service in it listens at the same address for browsers.
 struct Deployment {
@@ -22,8 +23,8 @@ impl Deployment {
         let (mut workdir, sandbox, database) = new_deployment(database).await;
         let console = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         workdir.set("BELLBIRD_CONSOLE__LISTEN", &console);
-        workdir.json(&format!("user add --email {}", email_at("akahu")));
-        let key = text(&workdir.json(&format!("key create --user {}", email_at("akahu"))), "key").to_owned();
+        workdir.json(&format!("user add --email {}", spec("akahu").email));
+        let key = text(&workdir.json(&format!("key create --user {}", spec("akahu").email)), "key").to_owned();
         Self { workdir, sandbox, database, key, console }
     }
 
@@ -72,7 +73,7 @@ impl Deployment {
     }
 
     fn link_url(&self, provider: &str) -> String {
-        let line = format!("connection link --user {} --provider {provider}", email_at("akahu"));
+        let line = format!("connection link --user {} --provider {provider}", spec("akahu").email);
         let link_url = text(&self.workdir.json(&line), "url").to_owned();
         assert!(link_url.starts_with(&format!("http://{}", self.console)), "{link_url}");
         link_url
@@ -156,7 +157,7 @@ async fn link_despite_kills(database: Database) {
     assert!(has_ended(&callback_url).await);
     deployment.remove();
 
-    deployment.workdir.json(&format!("user remove {}", email_at("akahu")));
+    deployment.workdir.json(&format!("user remove {}", spec("akahu").email));
     assert_eq!(deployment.calls("snaptrade", "DELETE", "/snapTrade/deleteUser").await, 1);
     assert_eq!(service.stop("-TERM").0, Some(0));
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
@@ -182,12 +183,8 @@ async fn stopping_service_completes_the_exchange_of_a_code() {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
-#[tokio::test]
-async fn restarted_service_resumes_linking_on_sqlite() {
-    link_despite_kills(Database::Sqlite).await;
-}
-
-#[tokio::test]
-async fn restarted_service_resumes_linking_on_postgres() {
-    link_despite_kills(Database::Postgres).await;
+on_both_databases! {
+    async fn restarted_service_resumes_linking(database: Database) {
+        link_despite_kills(database).await;
+    }
 }

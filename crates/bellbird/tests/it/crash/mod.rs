@@ -1,7 +1,9 @@
-//! Tests that crash the service while it links and syncs.
+//! Tests that crash the service while it links, syncs and removes.
 
 mod linking;
 mod linking_process;
+mod removal;
+mod removal_process;
 mod status_steps;
 mod sync_random;
 mod sync_steps;

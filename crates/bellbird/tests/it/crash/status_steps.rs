@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 
 use super::kill_factor;
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
-use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
 use crate::support::receiver::Hook;
 
 /// How many parts the time of a refresh is cut into. The service crashes at the end of each.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::kill_factor;
 use crate::support::checked_endpoint::{Behaviour, Endpoint, EndpointCounts};
 use crate::support::database::{execute, query};
-use crate::support::harness::{Database, eventually};
+use crate::support::harness::{Database, eventually, on_both_databases};
 use crate::support::known_rows::{Rows, control};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
 use crate::support::random::{self, Random, print_line};
@@ -215,12 +215,9 @@ async fn announce_despite_kills(database: Database) {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_row_is_announced_despite_crashes_on_sqlite() {
-    announce_despite_kills(Database::Sqlite).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_row_is_announced_despite_crashes_on_postgres() {
-    announce_despite_kills(Database::Postgres).await;
+on_both_databases! {
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_row_is_announced_despite_crashes(database: Database) {
+        announce_despite_kills(database).await;
+    }
 }

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::kill_factor;
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
-use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::provider_spec::{SetAmount, spec};
 use crate::support::receiver::{Hook, ReceivedEvent};
 
 /// How many parts the time of a sync is cut into. The service crashes at the end of each.
@@ -26,7 +27,8 @@ async fn crash_sync(
     let row = app.add_row(connection, &text, app.clock.now()).await;
     let previous = rows.last().cloned();
     if let Some(previous) = &previous {
-        app.change_row(connection, previous, change(connection, rows.len())).await;
+        let SetAmount { members, .. } = (spec(&connection.provider).set_amount)(100_000 + rows.len() as u64);
+        app.change_row(connection, previous, members).await;
     }
     rows.push(row);
     app.advance_clock(SignedDuration::from_mins(1)).await;
@@ -49,15 +51,6 @@ async fn crash_sync(
     assert_eq!(received.len(), 1, "{:?}", received.iter().map(ReceivedEvent::counts).collect::<Vec<_>>());
     assert_eq!(app.delivered_to(hook).await.len(), 0);
     outcome
-}
-
-/// A change of the amount. The amount of a trade is part of its id, so a trade gets another price instead.
-fn change(connection: &Connection, number: usize) -> Value {
-    let member = if connection.provider == "snaptrade" { "price" } else { "amount" };
-    if connection.provider == "fiskil" {
-        return serde_json::json!({ member: format!("{number}.50") });
-    }
-    serde_json::json!({ member: number + 100 })
 }
 
 on_both_databases! {

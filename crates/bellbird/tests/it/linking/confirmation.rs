@@ -9,7 +9,7 @@ use reqwest::Url;
 use crate::support::browser::{
     BrowserPage, answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post, start,
 };
-use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
 
 const QUESTION: &str = "Is that you?";
 const WITHDRAWN: &str = "This user has no access to your accounts";

@@ -4,5 +4,5 @@ mod chromium;
 mod confirmation;
 mod pages;
 mod provider_events;
-mod removal;
+pub(crate) mod removal;
 mod sessions;

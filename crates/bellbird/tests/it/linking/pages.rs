@@ -8,7 +8,7 @@ use reqwest::{Method, Url};
 use serde_json::json;
 
 use crate::support::browser::{answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post};
-use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
 
 /// Starts a session at a provider from a link URL, answers its page, and returns the callback URL.
 async fn callback_from(link_url: &str, provider: &str, answer: &str) -> Url {

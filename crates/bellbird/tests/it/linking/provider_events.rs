@@ -7,7 +7,8 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Database, Person, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Person, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::provider_spec::spec;
 
 impl App {
     /// A new user with a linked connection. From now on the provider sends events to the service.
@@ -149,12 +150,8 @@ on_both_databases! {
         for provider in simulated_providers() {
             let (_, connection) = app.subscribed(provider).await;
             // The provider sends an event, but its API fails.
-            let failing_path = match provider {
-                "fiskil" => "/v1/consent",
-                "akahu" => "/v1/accounts",
-                _ => "/authorizations",
-            };
-            app.fault_at(provider, json!({"match": failing_path, "kind": "status", "status": 503})).await;
+            let route = spec(provider).consent_route;
+            app.fault_at(provider, json!({"match": route, "kind": "status", "status": 503})).await;
             app.set_consent(&connection, "expired").await;
             app.delivered(provider).await;
             app.run_due_jobs().await;

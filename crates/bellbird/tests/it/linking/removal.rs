@@ -1,58 +1,24 @@
-//! Removing a connection: it is hidden at once, its consent is withdrawn with retries, and then it is deleted. Crashes
-//! and failures do not change that.
-
-use std::pin::pin;
-use std::process::Command;
-use std::task::Poll;
+//! Removing a connection: it is hidden at once, its consent is withdrawn with retries, and then it is deleted. Failures
+//! do not change that; for crashes see `crash/removal.rs`.
 
 use bellbird_connections::{Connections, Removal};
-use bellbird_domain::{Connection, ConnectionId, Plan};
+use bellbird_domain::{ConnectionId, Plan};
 use bellbird_providers::Registry;
-use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 use reqwest::Method;
-use secrecy::SecretString;
 use serde_json::{Value, json};
 
-use crate::support::database::execute;
-use crate::support::harness::{App, Database, Setup, eventually, on_both_databases, simulated_providers};
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text};
+use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::provider_spec::spec;
 
 /// Longer than a lease.
-const PAST_LEASE: SignedDuration = SignedDuration::from_mins(3);
+pub(crate) const PAST_LEASE: SignedDuration = SignedDuration::from_mins(3);
 const DELETE_CONSENT: &str = "/v1/consent/{arrangement_id}";
 
 /// Advances the clocks of the service and of SnapTrade, which rejects signatures of another time.
-async fn advance_clock(app: &App, time: SignedDuration) {
+pub(crate) async fn advance_clock(app: &App, time: SignedDuration) {
     app.clock.set(app.clock.now().saturating_add(time).unwrap());
     app.control_of("snaptrade", Method::POST, "/clock", json!({"advanceSeconds": time.as_secs()})).await;
-}
-
-/// Polls a future `polls` times, then drops it, as if the process had been killed.
-async fn killed_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    std::future::poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending if left == 0 => Poll::Ready(None),
-        Poll::Pending => {
-            left -= 1;
-            Poll::Pending
-        }
-    })
-    .await
-}
-
-/// Sets the consent to active at the provider and imports it.
-async fn import_again(app: &App) -> Connection {
-    let credentials = app.credentials(0);
-    let consent = credentials["arrangementId"].as_str().unwrap();
-    app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
-    let credentials = SecretString::from(credentials.to_string());
-    let mut imported =
-        app.connections.imports().import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
-    app.reset_calls().await;
-    imported.remove(0)
 }
 
 /// The steps of the audit, from the moment at which the connection was hidden.
@@ -61,79 +27,15 @@ async fn removal_steps(app: &App, id: ConnectionId) -> Vec<String> {
     steps.skip_while(|cause| cause != "removed").collect()
 }
 
-async fn assert_gone(app: &App, id: ConnectionId) {
+pub(crate) async fn assert_gone(app: &App, id: ConnectionId) {
     assert_eq!(app.storage.connections().find_any(id).await.unwrap(), None);
     assert!(app.storage.secrets().find_credentials(app.olivia.user.id, id).await.unwrap().is_none());
     assert_eq!(removal_steps(app, id).await, ["removed", "deleted"], "each step is recorded once");
     assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
 }
 
-async fn withdrawals(app: &App) -> u64 {
+pub(crate) async fn withdrawals(app: &App) -> u64 {
     app.calls().await.get(DELETE_CONSENT).copied().unwrap_or(0)
-}
-
-/// How often a test may go through all steps. Some steps are short, so a pass can miss them.
-const PASSES_MAX: u32 = 50;
-
-on_both_databases! {
-    async fn removal_survives_any_crash(app: App) {
-        let (mut polls, mut hidden_only, mut withdrawn_only) = (0, 0, 0);
-        let mut passes = 0;
-        while hidden_only == 0 || withdrawn_only == 0 {
-            let id = import_again(&app).await.id;
-            let done = killed_after(polls, app.connections.removals().remove(id)).await.is_some();
-            // A commit that was sent may still be running. This write waits for it, so that the reads below see it.
-            app.storage.users().update(app.olivia.user.id, &UserChange::default()).await.unwrap();
-            let withdrawn = withdrawals(&app).await;
-            match app.storage.connections().find_any(id).await.unwrap() {
-                // The removal had not begun: a second request begins it.
-                Some(found) if found.status.as_str() == "active" => {
-                    assert_eq!(withdrawn, 0, "the consent is withdrawn only after the connection is hidden");
-                    assert_eq!(app.connections.removals().remove(id).await.unwrap(), Removal::Done);
-                }
-                Some(_) if withdrawn == 0 => hidden_only += 1,
-                Some(_) => withdrawn_only += 1,
-                None => {}
-            }
-            assert!(app.storage.connections().find(app.olivia.user.id, id).await.unwrap().is_none(), "it is hidden");
-            // The service starts again. At first the crashed instance still holds its lease.
-            app.connections.jobs().run_due("removal").await.unwrap();
-            advance_clock(&app, PAST_LEASE).await;
-            app.connections.jobs().run_due("removal").await.unwrap();
-            assert_gone(&app, id).await;
-            assert!(withdrawals(&app).await > 0, "the consent was withdrawn");
-            polls = if done { 0 } else { polls + 1 };
-            passes += u32::from(done);
-            assert!(passes < PASSES_MAX, "{hidden_only} {withdrawn_only}: no crash hit one of the steps");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn crashed_removal_job_is_resumed(app: App) {
-        let unconfigured = Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
-        let (mut polls, mut done) = (0, false);
-        while !done {
-            let id = import_again(&app).await.id;
-            unconfigured.removals().remove(id).await.unwrap();
-            advance_clock(&app, SignedDuration::from_hours(2)).await;
-            let crashed_run = tokio::spawn({
-                let connections = app.connections.clone();
-                async move { killed_after(polls, connections.jobs().run_due("removal")).await.is_some() }
-            });
-            done = crashed_run.await.unwrap();
-            polls += 1;
-            advance_clock(&app, PAST_LEASE).await;
-            // PostgreSQL may still hold the row for the last statement of the crashed run, so that a claim skips it.
-            eventually(async || {
-                app.connections.jobs().run_due("removal").await.unwrap();
-                app.storage.connections().find_any(id).await.unwrap().is_none()
-            })
-            .await;
-            assert_gone(&app, id).await;
-            assert!(withdrawals(&app).await > 0);
-        }
-    }
 }
 
 on_both_databases! {
@@ -183,10 +85,7 @@ async fn already_ended_consent_counts_as_withdrawn() {
     for name in simulated_providers() {
         let Some(credentials) = app.credentials_of(name).pop() else { continue };
         let person = app.add_person(&format!("{name}@example.com"), Plan::Professional, &[&credentials]).await;
-        let consent = ["arrangementId", "authorisation", "authorizationId"]
-            .iter()
-            .find_map(|member| credentials[*member].as_str());
-        let path = format!("/consents/{}", consent.unwrap());
+        let path = format!("/consents/{}", spec(name).connection_in(&credentials));
         app.control_of(name, Method::POST, &path, json!({"state": "revoked"})).await;
         assert_eq!(app.connections.removals().remove(person.connections[0].id).await.unwrap(), Removal::Done, "{name}");
         app.storage.users().delete(person.user.id).await.expect("no connection is left");
@@ -270,201 +169,4 @@ on_both_databases! {
         assert_eq!(second.unwrap(), Removal::Done);
         assert_eq!(withdrawals(&app).await, 1);
     }
-}
-
-/// A deployment with a user who has one connection.
-struct Deployment {
-    workdir: Workdir,
-    sandbox: RunningCommand,
-    database: String,
-    fiskil: String,
-    key: String,
-    connection: String,
-}
-
-impl Deployment {
-    async fn start(database: Database) -> Self {
-        let (workdir, sandbox, database) = new_deployment(database).await;
-        let description = sandbox.json();
-        let base = text(&description["fiskil"], "baseUrl").to_owned();
-        workdir.json("user add --email me@example.com");
-        let key = text(&workdir.json("key create --user me@example.com"), "key").to_owned();
-        let import = "connection import --user me@example.com --credentials - --json";
-        let output = workdir.run_with_input(import, &description["credentials"][0].to_string());
-        assert_eq!(errors(&output), "");
-        let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let connection = text(&imported[0], "id").to_owned();
-        Self { workdir, sandbox, database, fiskil: base, key, connection }
-    }
-
-    async fn control(&self, method: Method, path: &str, body: Value) -> Value {
-        let url = reqwest::Url::parse(&self.fiskil).unwrap().join(&format!("/__control/{path}")).unwrap();
-        let answer = reqwest::Client::new().request(method, url).json(&body).send().await.unwrap();
-        serde_json::from_str(&answer.text().await.unwrap()).unwrap_or(Value::Null)
-    }
-
-    /// Waits until the provider has received a call that withdraws a consent.
-    async fn wait_for_withdrawal(&self) {
-        loop {
-            let calls = self.control(Method::GET, "calls", json!({})).await;
-            if calls["calls"].as_array().unwrap().iter().any(|call| call["method"] == "DELETE") {
-                return;
-            }
-        }
-    }
-
-    /// Ends every lease, which would take minutes, and makes every removal due.
-    async fn expire_leases(&self) {
-        let sql = "UPDATE jobs SET run_at = 0, lease_until = CASE WHEN lease_until IS NOT NULL THEN 0 END
-            WHERE kind = 'removal'";
-        execute(&self.database, sql, "").await;
-    }
-
-    fn list(&self) -> Value {
-        self.workdir.json("connection list")
-    }
-
-    async fn serve(&self) -> (RunningCommand, String, String) {
-        let running = RunningCommand::start(&self.workdir, &format!("serve --json {ANY_PORTS}"));
-        let urls = running.json();
-        let (api, ops) = (text(&urls, "apiUrl").to_owned(), text(&urls, "opsUrl").to_owned());
-        (running, api, ops)
-    }
-
-    /// Waits until the service has removed the connection, and removes the user.
-    fn wait_until_removed(&self) {
-        while self.list() != json!([]) {}
-        self.workdir.json("user remove me@example.com");
-    }
-}
-
-async fn pending_removals(ops: &str) -> String {
-    let page = reqwest::get(format!("{ops}/metrics")).await.unwrap().text().await.unwrap();
-    let states =
-        page.lines().filter(|line| line.starts_with("bellbird_jobs{kind=\"removal\"") && !line.contains("failing"));
-    let counts: Vec<u32> = states.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
-    if counts.is_empty() { "none".to_owned() } else { counts.iter().sum::<u32>().to_string() }
-}
-
-async fn kill_the_command(database: Database) {
-    let deployment = Deployment::start(database).await;
-    let (service, api, ops) = deployment.serve().await;
-    let accounts = format!("{api}/v1/accounts");
-    assert!(!get(&accounts, Some(&deployment.key)).await.1["data"].as_array().unwrap().is_empty());
-    deployment
-        .control(Method::POST, "faults", json!({"match": "/v1/consent/", "kind": "delay", "delayMs": 60_000}))
-        .await;
-    deployment.control(Method::DELETE, "calls", json!({})).await;
-    let mut command =
-        deployment.workdir.command(&format!("connection remove {} --yes", deployment.connection)).spawn().unwrap();
-    deployment.wait_for_withdrawal().await;
-    assert!(Command::new("kill").args(["-9", &command.id().to_string()]).status().unwrap().success());
-    command.wait().unwrap();
-    assert_eq!(get(&accounts, Some(&deployment.key)).await.1["data"], json!([]), "hidden at once");
-    let listed = deployment.list();
-    assert_eq!(listed[0]["id"], deployment.connection);
-    assert_eq!(listed[0]["status"], "deleting");
-    assert_eq!(listed[0]["removal"]["attempts"], 0);
-    while pending_removals(&ops).await != "1" {}
-    deployment.control(Method::DELETE, "faults", json!({})).await;
-    deployment.expire_leases().await;
-    deployment.wait_until_removed();
-    while pending_removals(&ops).await != "0" {}
-    assert_eq!(service.stop("-TERM").0, Some(0));
-    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
-}
-
-#[tokio::test]
-async fn service_finishes_killed_remove_command_on_sqlite() {
-    kill_the_command(Database::Sqlite).await;
-}
-
-#[tokio::test]
-async fn service_finishes_killed_remove_command_on_postgres() {
-    kill_the_command(Database::Postgres).await;
-}
-
-async fn kill_the_service(database: Database) {
-    let deployment = Deployment::start(database).await;
-    // The command reports at once that the consent could not be withdrawn.
-    deployment.control(Method::POST, "faults", json!({"match": "/v1/consent/", "kind": "status", "status": 400})).await;
-    let output = deployment.workdir.run(&format!("connection remove {} --json", deployment.connection));
-    assert_eq!(output.status.code(), Some(1));
-    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(printed["removed"], false);
-    assert_eq!(printed["consentWithdrawn"], false);
-    assert_eq!(printed["status"], "deleting");
-    assert_eq!(printed["removal"]["attempts"], 1);
-    let error = errors(&output);
-    assert_eq!(error.trim_end(), format!("error: {}", text(&printed["error"], "message")));
-    assert!(
-        error.contains(
-            "is hidden, but its consent is not withdrawn yet: the provider rejected the request (status 400)"
-        ),
-        "{error}"
-    );
-    let listed = deployment.list();
-    assert_eq!(listed[0]["removal"]["lastError"], "the provider rejected the request (status 400)");
-    let shown = deployment.workdir.text("connection list --user me@example.com");
-    assert!(shown.contains(&format!("{} is being removed: the provider rejected", deployment.connection)), "{shown}");
-    let doctor = || {
-        let output = deployment.workdir.run(&format!("doctor --json {ANY_PORTS}"));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "jobs").unwrap();
-        (output.status.code(), check["verdict"].clone(), text(check, "detail").to_owned())
-    };
-    let (code, verdict, detail) = doctor();
-    assert!((code, &verdict) == (Some(0), &json!("note")) && detail.contains("Tried once"), "{detail}");
-    for _ in 0..2 {
-        deployment.workdir.error(&format!("connection remove {} --yes", deployment.connection), 1);
-    }
-    let (code, verdict, detail) = doctor();
-    assert!((code, &verdict) == (Some(1), &json!("wrong")) && detail.contains("Tried 3 times"), "{detail}");
-
-    deployment.control(Method::DELETE, "faults", json!({})).await;
-    deployment
-        .control(Method::POST, "faults", json!({"match": "/v1/consent/", "kind": "delay", "delayMs": 60_000}))
-        .await;
-    deployment.control(Method::DELETE, "calls", json!({})).await;
-    deployment.expire_leases().await;
-    let (service, ..) = deployment.serve().await;
-    deployment.wait_for_withdrawal().await;
-    assert_eq!(service.stop("-KILL").0, None);
-    deployment.control(Method::DELETE, "faults", json!({})).await;
-    deployment.expire_leases().await;
-    let (service, ..) = deployment.serve().await;
-    deployment.wait_until_removed();
-    assert_eq!(service.stop("-TERM").0, Some(0));
-    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
-}
-
-#[tokio::test]
-async fn restarted_service_resumes_removal_on_sqlite() {
-    kill_the_service(Database::Sqlite).await;
-}
-
-#[tokio::test]
-async fn restarted_service_resumes_removal_on_postgres() {
-    kill_the_service(Database::Postgres).await;
-}
-
-#[tokio::test]
-async fn unopenable_credentials_delay_the_removal() {
-    let mut deployment = Deployment::start(Database::Sqlite).await;
-    deployment.workdir.set("BELLBIRD_SECRETS__KEY", "other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=");
-    let error = deployment.workdir.error(&format!("connection remove {} --yes", deployment.connection), 1);
-    assert!(
-        error.contains(
-            "its credentials cannot be opened: sealed with the master key `main`, which is not in secrets.key"
-        ),
-        "{error}"
-    );
-    assert_eq!(deployment.list()[0]["status"], "deleting");
-    let deleted_locally = deployment.workdir.json(&format!("connection remove {} --local-only", deployment.connection));
-    assert_eq!(deleted_locally["removed"], true);
-    assert_eq!(deleted_locally["consentWithdrawn"], false);
-    assert_eq!(deployment.list(), json!([]));
-    let not_found = deployment.workdir.error(&format!("connection remove {} --yes", deployment.connection), 1);
-    assert!(not_found.starts_with("error: there is no connection"), "{not_found}");
-    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }

@@ -8,22 +8,12 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::browser::{browse, client, open, open_elsewhere, post, start};
-use crate::support::harness::{AccountLabel, App, Database, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{AccountLabel, App, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::provider_spec::{ProviderSpec, Registration, SPECS, spec};
 
-/// The routes that register and delete a provider user.
-struct RegistrationRoutes {
-    register: &'static str,
-    delete: &'static str,
-}
-
-fn registration(provider: &str) -> Option<RegistrationRoutes> {
-    match provider {
-        "fiskil" => Some(RegistrationRoutes { register: "/v1/end-users", delete: "/v1/end-users/{id}" }),
-        "snaptrade" => {
-            Some(RegistrationRoutes { register: "/snapTrade/registerUser", delete: "/snapTrade/deleteUser" })
-        }
-        _ => None,
-    }
+/// The providers that register users.
+fn registering() -> impl Iterator<Item = (&'static str, &'static Registration)> {
+    SPECS.iter().filter_map(|spec| Some((spec.name, spec.registration.as_ref()?)))
 }
 
 on_both_databases! {
@@ -53,7 +43,7 @@ on_both_databases! {
             }
             let (_, again) = app.link_in_browser(app.olivia.user.id, LinkTarget::Provider(provider)).await;
             again.assert_shows(200, "connected");
-            if let Some(routes) = registration(provider) {
+            if let Some(routes) = &spec(provider).registration {
                 let calls = app.calls_of(provider).await;
                 assert_eq!(calls.get(routes.register), Some(&1), "{provider}: registered once");
                 assert_eq!(calls.get(routes.delete), None, "{provider}");
@@ -286,13 +276,11 @@ on_both_databases! {
             app.connections_of(user).await.iter().filter(|connection| connection.provider == provider).count()
         };
         let mut sessions = Vec::new();
-        for (provider, failing_path) in
-            [("fiskil", "/v1/consent"), ("akahu", "/v1/accounts"), ("snaptrade", "/authorizations")]
-        {
+        for ProviderSpec { name: provider, consent_route, .. } in &SPECS {
             let before = count_at(provider).await;
             let callback_url =
                 app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
-            app.fault_at(provider, json!({"match": failing_path, "kind": "status", "status": 503})).await;
+            app.fault_at(provider, json!({"match": consent_route, "kind": "status", "status": 503})).await;
             sessions.push((provider, before, callback_url));
         }
         let callbacks = sessions.iter().map(|(_, _, callback_url)| open(callback_url.as_str()));
@@ -432,21 +420,20 @@ async fn used_up_link_still_confirms_its_sessions() {
 
 on_both_databases! {
     async fn lost_registration_answer_leaves_no_orphan(app: App) {
-        for provider in ["fiskil", "snaptrade"] {
-            let RegistrationRoutes { register, delete } = registration(provider).unwrap();
+        for (provider, Registration { register, delete, .. }) in registering() {
             let user = app.olivia.user.id;
             let link_url = app.link_url(user, LinkTarget::Provider(provider)).await;
             app.fault_at(provider, json!({"match": register, "kind": "cut", "afterBytes": 0, "times": 1})).await;
             app.reset_calls().await;
             let shown = start(&link_url).await;
             assert!((500..600).contains(&shown.status), "{provider}: {} {}", shown.status, shown.text);
-            assert_eq!(app.calls_of(provider).await.get(register), Some(&1), "{provider}: not repeated at once");
+            assert_eq!(app.calls_of(provider).await.get(*register), Some(&1), "{provider}: not repeated at once");
             start(&link_url).await.location();
             let calls = app.calls_of(provider).await;
-            assert_eq!(calls.get(delete), Some(&1), "{provider}: {calls:?}");
+            assert_eq!(calls.get(*delete), Some(&1), "{provider}: {calls:?}");
             start(&link_url).await.location();
             let later = app.calls_of(provider).await;
-            assert_eq!(later.get(delete), Some(&1), "{provider}");
+            assert_eq!(later.get(*delete), Some(&1), "{provider}");
         }
     }
 }
@@ -454,8 +441,7 @@ on_both_databases! {
 #[tokio::test]
 async fn concurrent_starts_register_the_user_once() {
     let app = App::start(Default::default()).await;
-    for provider in ["fiskil", "snaptrade"] {
-        let register = registration(provider).unwrap().register;
+    for (provider, Registration { register, .. }) in registering() {
         app.fault_at(provider, json!({"match": register, "kind": "delay", "delayMs": 300})).await;
         app.reset_calls().await;
         let link_url = app.link_url(app.olivia.user.id, LinkTarget::Provider(provider)).await;
@@ -463,7 +449,7 @@ async fn concurrent_starts_register_the_user_once() {
         for shown in [first, second, third] {
             shown.location();
         }
-        assert_eq!(app.calls_of(provider).await.get(register), Some(&1), "{provider}");
+        assert_eq!(app.calls_of(provider).await.get(*register), Some(&1), "{provider}");
     }
 }
 
@@ -514,8 +500,8 @@ on_both_databases! {
                 let now = app.storage.connections().find(user.user.id, connection.id).await.unwrap().unwrap();
                 assert_eq!(now.status, ConnectionStatus::Active, "{provider} {state} {setting}");
                 assert_eq!(app.accounts_of(connection).await, accounts, "{provider} {state} {setting}");
-                let steps: Vec<String> =
-                    app.storage.connections().list_audit(connection.id).await.unwrap().into_iter().map(|row| row.cause).collect();
+                let audit = app.storage.connections().list_audit(connection.id).await.unwrap();
+                let steps: Vec<String> = audit.into_iter().map(|row| row.cause).collect();
                 assert_eq!(steps, ["linked", "refreshed", "reconnected"], "{provider} {state} {setting}");
                 app.run_due_jobs().await;
                 app.advance_clock(SignedDuration::from_mins(11)).await;

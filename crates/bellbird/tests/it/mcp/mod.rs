@@ -4,6 +4,7 @@ mod cursors;
 mod hostile;
 mod left_out;
 mod protocol;
+mod results;
 mod stdio;
 mod texts;
 mod tools;

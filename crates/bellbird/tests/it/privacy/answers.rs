@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{LENGTH_MIN, contains, files};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
+use crate::support::provider_spec::{ProviderSpec, SPECS, spec};
 
 /// Collects the members of rows that must not be stored or logged, such as amounts, descriptions and ids.
 fn collect(found: &mut BTreeSet<String>, rows: &Value, members: &[&str]) {
@@ -17,23 +18,6 @@ fn collect(found: &mut BTreeSet<String>, rows: &Value, members: &[&str]) {
             }
         }
     }
-}
-
-async fn fiskil(sandbox: &Value, path: &str) -> Value {
-    let fiskil = &sandbox["fiskil"];
-    let base = text(fiskil, "baseUrl");
-    let http = reqwest::Client::new();
-    let body = json!({"client_id": fiskil["clientId"], "client_secret": fiskil["clientSecret"]});
-    let token: Value = http.post(format!("{base}/v1/token")).json(&body).send().await.unwrap().json().await.unwrap();
-    let request = http.get(format!("{base}{path}")).bearer_auth(text(&token, "token"));
-    request.send().await.unwrap().json().await.unwrap()
-}
-
-async fn akahu(sandbox: &Value, credentials: &Value, path: &str) -> Value {
-    let akahu = &sandbox["akahu"];
-    let request = reqwest::Client::new().get(format!("{}{path}", text(akahu, "baseUrl")));
-    let request = request.bearer_auth(text(credentials, "userToken")).header("X-Akahu-Id", text(akahu, "appToken"));
-    request.send().await.unwrap().json().await.unwrap()
 }
 
 #[tokio::test]
@@ -53,26 +37,16 @@ async fn no_answer_is_stored_or_logged() {
     for name in ["apiKey", "developerKey", "saverKey"] {
         secrets.insert(text(&demo_output, name).to_owned());
     }
-    for (provider, secret) in
-        [("fiskil", "clientSecret"), ("akahu", "appToken"), ("akahu", "appSecret"), ("snaptrade", "consumerKey")]
-    {
-        secrets.insert(text(&sandbox[provider], secret).to_owned());
+    for spec in &SPECS {
+        secrets.extend(spec.secrets.iter().map(|secret| text(&sandbox[spec.name], secret).to_owned()));
     }
 
     for key in [text(&demo_output, "apiKey"), text(&demo_output, "developerKey")] {
         read_everything(api, key, &mut secrets).await;
     }
     for credentials in sandbox["credentials"].as_array().unwrap() {
-        match text(credentials, "provider") {
-            "fiskil" => {
-                let path = format!("/v1/banking/accounts?end_user_id={}", text(credentials, "endUserId"));
-                collect(&mut secrets, &fiskil(sandbox, &path).await["accounts"], &["account_number", "masked_number"]);
-            }
-            "akahu" => {
-                collect(&mut secrets, &akahu(sandbox, credentials, "/accounts").await["items"], &["formatted_account"]);
-            }
-            _ => {}
-        }
+        let numbers = (spec(text(credentials, "provider")).account_numbers)(sandbox, credentials).await;
+        secrets.extend(numbers.into_iter().filter(|number| number.len() >= LENGTH_MIN));
         for member in ["endUserId", "userToken", "userId", "userSecret"] {
             secrets.extend(credentials[member].as_str().map(str::to_owned));
         }
@@ -81,11 +55,11 @@ async fn no_answer_is_stored_or_logged() {
     let key = text(&demo_output, "apiKey");
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(key)).await;
     let connections = connections["data"].as_array().unwrap();
-    for (provider, endpoint) in [("fiskil", "transactions"), ("akahu", "transactions"), ("snaptrade", "trades")] {
-        let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
+    for ProviderSpec { name: provider, list, .. } in &SPECS {
+        let base: reqwest::Url = text(&sandbox[*provider], "baseUrl").parse().unwrap();
         let faults = base.join("/__control/faults").unwrap();
-        let connection = text(connections.iter().find(|connection| connection["provider"] == provider).unwrap(), "id");
-        let path = format!("{api}/v1/{endpoint}?connectionId={connection}");
+        let connection = text(connections.iter().find(|connection| connection["provider"] == *provider).unwrap(), "id");
+        let path = format!("{api}/v1/{list}?connectionId={connection}");
         assert_eq!(get(&format!("{path}&from=SECRET-PARAMETER"), Some(key)).await.0, 400);
         let http = reqwest::Client::new();
         for kind in ["malformed", "reset", "content_type"] {

@@ -8,9 +8,10 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::browser::{email_at, open, start};
+use crate::support::browser::{open, start};
 use crate::support::database::{query, tables, tables_containing};
-use crate::support::harness::{AccountLabel, App, Database, Person, Setup, eventually, on_both_databases};
+use crate::support::harness::{AccountLabel, App, Person, Setup, eventually, on_both_databases};
+use crate::support::provider_spec::spec;
 
 /// All ids and names of the connection and its accounts, here and at the provider.
 async fn identifiers_of(app: &App, connection: &Connection) -> Vec<String> {
@@ -66,7 +67,7 @@ on_both_databases! {
             ("akahu", json!({"newToken": true, "newAuthorisation": true})),
             ("snaptrade", Value::Null),
         ] {
-            let person = app.add_person(email_at(provider), Plan::Professional, &[]).await;
+            let person = app.add_person(spec(provider).email, Plan::Professional, &[]).await;
             let user = person.user.id;
             let callback_url =
                 app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;

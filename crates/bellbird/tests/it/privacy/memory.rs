@@ -8,11 +8,12 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use memchr::memmem::Finder;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::database::{execute, query};
 use crate::support::harness::{App, Database, Setup, simulated_providers};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::provider_spec::spec;
 
 /// In each description twice, since an allocator may write over the start of freed memory. Nothing else contains it.
 const MARK: &str = "Zq7Wv2Kx9";
@@ -42,26 +43,11 @@ async fn import_with_marked_rows(workdir: &Workdir, sandbox: &Value, database: &
         );
         let account = query(database, &account).await.remove(0).remove(0);
         let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
+        let spec = spec(provider);
         for row in 0..ROWS {
             let at = Timestamp::now() - SignedDuration::from_hours(30) - SignedDuration::from_mins(row as i64);
-            let at = at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
-            let description = description(provider, row);
-            let (path, row) = match provider {
-                "fiskil" => (
-                    "transactions",
-                    json!({"account_id": account, "amount": "-1.19", "description": description,
-                        "posting_date_time": at}),
-                ),
-                "akahu" => (
-                    "transactions",
-                    json!({"_account": account, "amount": -1.18, "description": description, "date": at}),
-                ),
-                _ => (
-                    "trades",
-                    json!({"account": account, "trade_date": at, "description": description, "units": 2, "price": 3}),
-                ),
-            };
-            let url = base.join(&format!("/__control/{path}")).unwrap();
+            let row = spec.row_at(&account, at, &description(provider, row));
+            let url = base.join(&format!("/__control/{}", spec.list)).unwrap();
             http.post(url).json(&row).send().await.unwrap().error_for_status().unwrap();
         }
     }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::privacy::{LENGTH_MIN, contains, files};
 use crate::support::database::{query, tables};
-use crate::support::harness::{Database, eventually, simulated_providers};
+use crate::support::harness::{Database, eventually, on_both_databases, simulated_providers};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text};
+use crate::support::provider_spec::{SPECS, set_members, spec};
 use crate::support::receiver::{Receiver, Reply};
 
 /// Shorter texts of digits occur in times and ids by chance.
@@ -53,25 +54,11 @@ async fn import_with_planted_rows(workdir: &Workdir, sandbox: &Value, database: 
         );
         let account = query(database, &account).await.remove(0).remove(0);
         let at = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(30);
-        let at = at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
-        let (path, row) = match provider {
-            "fiskil" => (
-                "/transactions",
-                json!({"account_id": account, "amount": "-98765432.19", "description": "PLANTED MILK BAR",
-                    "reference": "PLANTED REFERENCE", "posting_date_time": at}),
-            ),
-            "akahu" => (
-                "/transactions",
-                json!({"_account": account, "amount": -98765432.18, "description": "PLANTED DAIRY", "date": at}),
-            ),
-            _ => (
-                "/trades",
-                json!({"account": account, "trade_date": at, "description": "PLANTED TRADE", "units": 987654.3217,
-                    "price": 12345.6789, "amount": -1234567.89}),
-            ),
-        };
+        let spec = spec(provider);
+        let mut row = spec.row_at(&account, at, "");
+        set_members(&mut row, (spec.planted)());
         let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
-        let url = base.join(&format!("/__control{path}")).unwrap();
+        let url = base.join(&format!("/__control/{}", spec.list)).unwrap();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         http.request(Method::POST, url).json(&row).send().await.unwrap().error_for_status().unwrap();
     }
@@ -177,10 +164,8 @@ async fn search_for_row_data(database: Database) {
     let names = collect_shown(&mut secrets, &api, text(&key, "key")).await;
     // A text of a row may also be part of a name, and names are stored.
     secrets.retain(|secret| secret.len() >= LENGTH_MIN && !names.contains(secret.as_str()));
-    for planted in
-        ["-9876543219", "-98765432.19", "PLANTED MILK BAR", "PLANTED REFERENCE", "PLANTED DAIRY", "PLANTED TRADE"]
-    {
-        assert!(secrets.contains(planted), "{planted} was not announced");
+    for planted in SPECS.iter().flat_map(|spec| spec.shown_of_planted) {
+        assert!(secrets.contains(*planted), "{planted} was not announced");
     }
     assert_in_no_table(&database, &secrets).await;
     let mut stored = files(workdir.folder.path());
@@ -202,12 +187,8 @@ async fn search_for_row_data(database: Database) {
     assert_in_no_table(&database, &secrets).await;
 }
 
-#[tokio::test]
-async fn no_row_data_is_stored_or_logged_on_sqlite() {
-    search_for_row_data(Database::Sqlite).await;
-}
-
-#[tokio::test]
-async fn no_row_data_is_stored_or_logged_on_postgres() {
-    search_for_row_data(Database::Postgres).await;
+on_both_databases! {
+    async fn no_row_data_is_stored_or_logged(database: Database) {
+        search_for_row_data(database).await;
+    }
 }

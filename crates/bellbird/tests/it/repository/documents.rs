@@ -1,4 +1,4 @@
-//! Documents and comments: every path and citation leads somewhere, lines and sentences are short.
+//! Documents and comments: every path and citation leads somewhere, and lines are short.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,6 @@ use super::{assert_none, files, read, root, texts};
 
 const CODE_COLUMNS_MAX: usize = 120;
 const MARKDOWN_COLUMNS_MAX: usize = 100;
-const SENTENCE_WORDS_MAX: usize = 35;
 /// Its examples lead nowhere.
 const THIS_FILE: &str = "crates/bellbird/tests/it/repository/documents.rs";
 /// Generated, or not ours to wrap.
@@ -120,66 +119,6 @@ fn lines_are_short() {
     assert_none(&long, "wrap at 120 columns, Markdown at 100:");
 }
 
-#[test]
-fn sentences_are_short() {
-    let mut long = Vec::new();
-    for path in markdown() {
-        for (number, sentence) in sentences(&read(&root().join(&path))) {
-            let count = sentence.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
-            if count > SENTENCE_WORDS_MAX {
-                long.push(format!("{path}:{number}: {count} words: {sentence}"));
-            }
-        }
-    }
-    assert_none(&long, "one idea a sentence, 35 words at the most:");
-}
-
-/// The sentences of a page with the line they begin on. A list item, a cell of a table and a heading end one too.
-fn sentences(page: &str) -> Vec<(usize, String)> {
-    let mut in_block = false;
-    let mut found: Vec<(usize, String)> = Vec::new();
-    let mut current = String::new();
-    let mut began = 0;
-    let end = |current: &mut String, began: usize, found: &mut Vec<(usize, String)>| {
-        let sentence = std::mem::take(current);
-        if !sentence.trim().is_empty() {
-            found.push((began, sentence.trim().to_owned()));
-        }
-    };
-    for (at, line) in page.lines().enumerate() {
-        let line = line.trim();
-        in_block ^= line.starts_with("```");
-        let begins_anew = ["|", "* ", "- ", "#", "```"].iter().any(|start| line.starts_with(start))
-            || line.split_once(". ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
-        if in_block || line.is_empty() || begins_anew {
-            end(&mut current, began, &mut found);
-        }
-        if in_block || line.starts_with("```") {
-            continue;
-        }
-        let cells = if line.starts_with('|') { line.split('|').collect() } else { vec![line] };
-        let is_table = cells.len() > 1;
-        for cell in cells {
-            for word in cell.split_whitespace() {
-                if current.is_empty() {
-                    began = at + 1;
-                }
-                current.push_str(word);
-                current.push(' ');
-                let last = word.trim_end_matches(['"', ')', '*', '`', '_']);
-                if last.ends_with(['.', '?', '!']) && !["e.g.", "i.e."].contains(&last) {
-                    end(&mut current, began, &mut found);
-                }
-            }
-            if is_table || line.starts_with('#') {
-                end(&mut current, began, &mut found);
-            }
-        }
-    }
-    end(&mut current, began, &mut found);
-    found
-}
-
 /// The Markdown pages of the repository.
 fn markdown() -> Vec<String> {
     files("", ".md")
@@ -218,8 +157,4 @@ fn the_rules_for_documents_would_notice() {
     );
     let page = "# One `two`, three\n```\n# not\n```\n## Four: five-six\n";
     assert_eq!(anchors(page).into_iter().collect::<Vec<_>>(), ["four-five-six", "one-two-three"]);
-    let page = "# Title\nOne\ntwo. Three\n* four\n\n| a b | c |\n```\nno\n```\n";
-    let found: Vec<(usize, String)> = sentences(page);
-    let found: Vec<(usize, &str)> = found.iter().map(|(at, text)| (*at, text.as_str())).collect();
-    assert_eq!(found, [(1, "# Title"), (2, "One two."), (3, "Three"), (4, "* four"), (6, "a b"), (6, "c")]);
 }

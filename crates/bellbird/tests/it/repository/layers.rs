@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::Table;
 
-use super::{assert_none, files, has_word, locations, read, root, sources};
+use super::{assert_none, files, read, root};
 
 /// Who may use whom: ARCHITECTURE.md. `bellbird` and `bellbird-benches` may use all.
 const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 11] = [
@@ -28,9 +28,6 @@ const READS: &str = "bellbird-reads";
 const STORAGE: &str = "bellbird-storage";
 const WEBHOOKS: &str = "bellbird-webhooks";
 
-/// Where the sandbox is used: the feature `sandbox` leaves these files out.
-const MAY_USE_SANDBOX: [&str; 2] = ["crates/bellbird/src/cli/demo.rs", "crates/bellbird/src/cli/sandbox.rs"];
-
 /// The manifests of the workspace's members, by path.
 fn manifests() -> BTreeMap<String, Table> {
     let mut paths = files("crates", "/Cargo.toml");
@@ -42,13 +39,13 @@ fn parse(path: &str) -> Table {
     read(&root().join(path)).parse().unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every dependency of a manifest, of all kinds and platforms: its section, its name, and how it is written.
-fn dependencies(manifest: &Table) -> Vec<(String, String, toml::Value)> {
+/// The names of all dependencies of a manifest, of all kinds and platforms.
+fn dependencies(manifest: &Table) -> Vec<String> {
     let mut found = Vec::new();
     for (section, value) in manifest {
         let Some(table) = value.as_table() else { continue };
         if section.ends_with("dependencies") {
-            found.extend(table.iter().map(|(name, spec)| (section.clone(), name.clone(), spec.clone())));
+            found.extend(table.keys().cloned());
         } else if section == "target" {
             found.extend(table.values().filter_map(toml::Value::as_table).flat_map(dependencies));
         }
@@ -72,8 +69,7 @@ fn crates_use_only_allowed_crates() {
             wrong.push(format!("{path}: {name} is not in the list"));
             continue;
         };
-        let ours = dependencies(&manifest).into_iter().map(|(_, dependency, _)| dependency);
-        let ours = ours.filter(|dependency| dependency.starts_with("bellbird"));
+        let ours = dependencies(&manifest).into_iter().filter(|dependency| dependency.starts_with("bellbird"));
         wrong.extend(
             ours.filter(|to| !allowed.contains(&to.as_str())).map(|to| format!("{path}: {name} must not use {to}")),
         );
@@ -83,31 +79,6 @@ fn crates_use_only_allowed_crates() {
         "the layers of ARCHITECTURE.md (\"Who may use whom\") do not allow this: move the code to where it may be \
          used, or, when the new arrow is meant, add it there and to ALLOWED_DEPENDENCIES in repository/layers.rs",
     );
-}
-
-#[test]
-fn dependencies_are_inherited_from_the_workspace() {
-    let workspace = parse("Cargo.toml");
-    let known = workspace["workspace"]["dependencies"].as_table().expect("a table");
-    let mut unused: BTreeSet<&str> = known.keys().map(String::as_str).collect();
-    let mut wrong = Vec::new();
-    for (path, manifest) in manifests() {
-        for (section, name, spec) in dependencies(&manifest) {
-            unused.remove(name.as_str());
-            let inherited = spec.get("workspace").and_then(toml::Value::as_bool) == Some(true);
-            // A member with one user is named by its folder.
-            let folder = spec.get("path").is_some() && spec.get("version").is_none();
-            if !inherited && !folder {
-                wrong.push(format!("{path}: [{section}] {name}"));
-            }
-        }
-    }
-    assert_none(
-        &wrong,
-        "put the version into [workspace.dependencies] of Cargo.toml, and write `name.workspace = true`:",
-    );
-    let unused: Vec<String> = unused.into_iter().map(str::to_owned).collect();
-    assert_none(&unused, "no member uses these any more: remove them from [workspace.dependencies] of Cargo.toml");
 }
 
 #[test]
@@ -137,15 +108,6 @@ fn every_member_inherits_the_workspace_lints() {
     let missing: Vec<String> =
         manifests().into_iter().filter(|(_, manifest)| !inherits(manifest)).map(|(path, _)| path).collect();
     assert_none(&missing, "add `[lints]` with `workspace = true` to:");
-}
-
-#[test]
-fn sandbox_is_used_by_its_commands_only() {
-    let others = sources().into_iter().filter(|path| !MAY_USE_SANDBOX.contains(&path.as_str()));
-    assert_none(
-        &locations(others, |line| has_word(line, "bellbird_sandbox")),
-        "the sandbox is optional: move this into the commands `demo` and `sandbox`:",
-    );
 }
 
 #[test]

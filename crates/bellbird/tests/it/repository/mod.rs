@@ -1,11 +1,10 @@
-//! The rules of ARCHITECTURE.md, CONTRIBUTING.md and docs/glossary.md that reading files can check.
+//! The rules of ARCHITECTURE.md and CONTRIBUTING.md that only reading files can check.
 
 mod code;
 mod documents;
 mod layers;
 mod metrics;
 mod modules;
-mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -10,19 +10,34 @@ use super::{assert_none, files, read, root};
 /// A module's path below its crate, `[]` for the root.
 type Module = Vec<String>;
 
+/// The crate's root in a cycle. It is above all modules, but no folder: a module that reaches its siblings through the
+/// root's type is in a cycle with them.
+const ROOT: &str = "lib";
+
+/// Crates with a cycle through the root that is still to be removed. One whose cycle is gone is an error here.
+const WITH_ROOT_CYCLE: [&str; 5] =
+    ["crates/connections/src", "crates/interop/src", "crates/reads/src", "crates/webhooks/src", "sandbox/src"];
+
 #[test]
 fn modules_form_no_cycle() {
-    let mut cycles = Vec::new();
+    let (mut cycles, mut gone) = (Vec::new(), Vec::new());
     for folder in source_folders() {
         let sources = files(&folder, ".rs").into_iter().filter(|path| !is_test(path) && !path.ends_with("/main.rs"));
         let parsed = sources.map(|path| {
             let text = read(&root().join(&path));
             (module_of(&folder, &path), syn::parse_file(&text).unwrap_or_else(|error| panic!("{path}: {error}")))
         });
-        let cycle = |cycle: Vec<Module>| format!("{folder}: {}", names(&cycle));
-        cycles.extend(cycles_of(&uses(&parsed.collect())).into_iter().map(cycle));
+        let mut uses = uses(&parsed.collect());
+        if WITH_ROOT_CYCLE.contains(&folder.as_str()) {
+            if !cycles_of(&uses).iter().any(|cycle| cycle.contains(&vec![ROOT.to_owned()])) {
+                gone.push(folder.clone());
+            }
+            uses.remove([ROOT.to_owned()].as_slice());
+        }
+        cycles.extend(cycles_of(&uses).iter().map(|cycle| format!("{folder}: {}", names(cycle))));
     }
     assert_none(&cycles, "move what both need into a leaf module:");
+    assert_none(&gone, "no cycle through the root any more: remove it from WITH_ROOT_CYCLE:");
 }
 
 /// The folders with sources of the program's crates.
@@ -41,14 +56,16 @@ fn module_of(folder: &str, path: &str) -> Module {
     parts.map(str::to_owned).collect()
 }
 
-/// Which modules each module names, re-exports followed to where the item is defined. The root does not count: it holds
-/// the type that every module extends.
+/// Which modules each module names, re-exports followed to where the item is defined. What a root re-exports, it does
+/// not use.
 fn uses(files: &BTreeMap<Module, syn::File>) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut named: BTreeMap<Module, Vec<Module>> = BTreeMap::new();
     let mut imports: BTreeMap<Module, BTreeMap<String, Module>> = BTreeMap::new();
     for (module, file) in files {
         let mut visitor = Paths { inline: 0, paths: Vec::new() };
-        visitor.visit_file(file);
+        let is_export = |item: &syn::Item| matches!(item, syn::Item::Use(item) if is_public(&item.vis));
+        let used = file.items.iter().filter(|item| !(module.is_empty() && is_export(item)));
+        used.for_each(|item| visitor.visit_item(item));
         let absolute = |path: &Vec<String>| absolute(files, module, path);
         named.insert(module.clone(), visitor.paths.iter().filter_map(absolute).collect());
         let mut leaves = Vec::new();
@@ -74,12 +91,16 @@ fn uses(files: &BTreeMap<Module, syn::File>) -> BTreeMap<Module, BTreeSet<Module
         }
         panic!("{path:?} is re-exported in a cycle")
     };
+    let named_root = |module: Module| if module.is_empty() { vec![ROOT.to_owned()] } else { module };
     let targets = |module: &Module, paths: &Vec<Module>| {
-        let others = paths.iter().map(resolve).filter(|target| target != module && !target.is_empty());
-        others.collect::<BTreeSet<Module>>()
+        let others = paths.iter().map(resolve).filter(|target| target != module);
+        others.map(named_root).collect::<BTreeSet<Module>>()
     };
-    let named = named.iter().filter(|(module, _)| !module.is_empty());
-    named.map(|(module, paths)| (module.clone(), targets(module, paths))).collect()
+    named.iter().map(|(module, paths)| (named_root(module.clone()), targets(module, paths))).collect()
+}
+
+fn is_public(visibility: &syn::Visibility) -> bool {
+    !matches!(visibility, syn::Visibility::Inherited)
 }
 
 /// A path as seen from the crate's root; none for paths into other crates.
@@ -269,6 +290,13 @@ fn a_cycle_of_modules_would_be_found() {
     ]);
     let found: Vec<String> = cycles_of(&uses(&files)).iter().map(|cycle| names(cycle)).collect();
     assert_eq!(found, ["a, b, b::leaf, c", "a, b, c"]);
+    let with_root = BTreeMap::from([
+        (module(""), parse("mod a; mod b; pub use b::B; struct S { a: a::A }")),
+        (module("a"), parse("use crate::B;")),
+        (module("b"), parse("use crate::S;")),
+    ]);
+    let found: Vec<String> = cycles_of(&uses(&with_root)).iter().map(|cycle| names(cycle)).collect();
+    assert_eq!(found, ["a, b, lib"]);
     let folder_files =
         files.into_iter().filter(|(module, _)| module.is_empty() || module.starts_with(&["b".to_owned()]));
     assert!(cycles_of(&uses(&folder_files.collect())).is_empty());

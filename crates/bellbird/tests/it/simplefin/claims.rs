@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use reqwest::Method;
 
 use super::{access_url, ask, ask_as, assert_plain, claim, list, new_token};
-use crate::support::harness::{App, Database, Setup, on_both_databases};
+use crate::support::harness::{App, Setup, on_both_databases};
 
 async fn audit(app: &App, key: KeyId) -> Vec<String> {
     let rows = app.storage.setup_tokens().list_key_audit(app.olivia.user.id, key).await.unwrap();

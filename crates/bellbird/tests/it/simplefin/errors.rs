@@ -6,7 +6,7 @@ use bellbird_domain::Plan;
 use serde_json::json;
 
 use super::{account_set, ask, ask_as, assert_plain, list, set_of, text};
-use crate::support::harness::{Answer, App, Database, Setup, on_both_databases};
+use crate::support::harness::{Answer, App, Setup, on_both_databases};
 
 #[tokio::test]
 async fn plan_without_access_has_to_pay() {

@@ -2,7 +2,7 @@
 //!
 //! Users read, link and remove; keys are created and revoked; rows come and change at the providers; providers fail;
 //! endpoints stop answering and return; a service is killed again and again. `scripts/soak` runs it for an hour.
-//! `BELLBIRD_TEST_SOAK_SECONDS` sets the length (default 120).
+//! `BELLBIRD_TEST_SOAK_SECONDS` sets the length (default 40).
 
 mod deployment;
 mod load;
@@ -12,7 +12,7 @@ mod reads;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::support::harness::Database;
+use crate::support::harness::{Database, on_both_databases};
 use crate::support::random::{self, print_line};
 use deployment::Deployment;
 use load::Load;
@@ -24,7 +24,7 @@ const GAINED_KIB_MAX: u64 = 32 * 1024;
 fn length() -> Duration {
     let seconds = std::env::var("BELLBIRD_TEST_SOAK_SECONDS").ok().filter(|text| !text.is_empty());
     let parse = |text: String| text.parse::<NonZeroU32>().expect("BELLBIRD_TEST_SOAK_SECONDS is 1 or more").get();
-    Duration::from_secs(seconds.map_or(120, parse).into())
+    Duration::from_secs(seconds.map_or(40, parse).into())
 }
 
 async fn soak(database: Database) {
@@ -51,12 +51,9 @@ async fn soak(database: Database) {
     assert!(memory_kib <= first.memory_kib + GAINED_KIB_MAX, "memory: {first}; {last}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_is_lost_wrong_or_left_over_on_sqlite() {
-    soak(Database::Sqlite).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_is_lost_wrong_or_left_over_on_postgres() {
-    soak(Database::Postgres).await;
+on_both_databases! {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn nothing_is_lost_wrong_or_left_over(database: Database) {
+        soak(database).await;
+    }
 }

@@ -138,8 +138,3 @@ impl App {
         (now, shown)
     }
 }
-
-/// The email address of a user with exactly one login at the simulated provider.
-pub(crate) fn email_at(provider: &str) -> &'static str {
-    if provider == "akahu" { "aroha.williams@example.com" } else { "me@example.com" }
-}

@@ -25,6 +25,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use crate::support::provider_spec::spec;
+
 /// The time at which tests start: the evening of 20 November 2026 in Sydney.
 pub(crate) const NOW: &str = "2026-11-20T09:30:00Z";
 
@@ -377,9 +379,8 @@ impl App {
     /// A new user with one connection at a provider.
     pub(crate) async fn person_at(&self, provider: &str) -> Person {
         let email = format!("{provider}@example.com");
-        // Fiskil has five ready-made credentials: Olivia and Ben have the first three.
-        let at = if provider == "fiskil" { 4 } else { 0 };
-        let person = self.add_person(&email, Plan::Professional, &[&self.credentials_of(provider)[at]]).await;
+        let credentials = &self.credentials_of(provider)[spec(provider).spare_credentials];
+        let person = self.add_person(&email, Plan::Professional, &[credentials]).await;
         self.reset_calls().await;
         person
     }
@@ -412,9 +413,7 @@ impl App {
         let credentials =
             self.storage.secrets().find_credentials(connection.user_id, connection.id).await.unwrap().unwrap();
         let credentials: Value = serde_json::from_str(credentials.expose_secret()).unwrap();
-        let id =
-            ["arrangementId", "authorisation", "authorizationId"].iter().find_map(|name| credentials[name].as_str());
-        let path = format!("/consents/{}", id.unwrap());
+        let path = format!("/consents/{}", spec(&connection.provider).connection_in(&credentials));
         self.control_of(&connection.provider, Method::POST, &path, json!({ "state": state })).await;
     }
 
@@ -471,22 +470,33 @@ pub(crate) async fn postgres_database() -> String {
     format!("{base}/{name}")
 }
 
-/// Runs a test on both databases.
+/// Runs a test on both databases: as `name::sqlite` and `name::postgres`. It gets an application, or the database.
 macro_rules! on_both_databases {
-    ($(#[$meta:meta])* async fn $name:ident($app:ident: App) $body:block) => {
+    ($(#[doc = $doc:literal])* async fn $name:ident($app:ident: App) $body:block) => {
+        on_both_databases! {
+            async fn $name(database: Database) {
+                let $app = App::start(Setup { database, ..Setup::default() }).await;
+                $body
+            }
+        }
+    };
+    ($(#[doc = $doc:literal])* async fn $name:ident($database:ident: Database) $body:block) => {
+        on_both_databases! { #[tokio::test] async fn $name($database: Database) $body }
+    };
+    (#[$test:meta] async fn $name:ident($database:ident: Database) $body:block) => {
         mod $name {
             use super::*;
 
-            async fn body($app: App) $body
+            async fn body($database: $crate::support::harness::Database) $body
 
-            #[tokio::test]
+            #[$test]
             async fn sqlite() {
-                body(App::start(Setup::default()).await).await;
+                body($crate::support::harness::Database::Sqlite).await;
             }
 
-            #[tokio::test]
+            #[$test]
             async fn postgres() {
-                body(App::start(Setup { database: Database::Postgres, ..Setup::default() }).await).await;
+                body($crate::support::harness::Database::Postgres).await;
             }
         }
     };

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reqwest::{Method, Url};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::browser::client;
 use crate::support::checked_endpoint::{Endpoint, number};
 use crate::support::database::query;
 use crate::support::process::{RunningCommand, text};
+use crate::support::provider_spec::{SetAmount, decimal, set_members, spec};
 use crate::support::random::Random;
 
 /// Begins the description of every added row.
@@ -63,21 +64,11 @@ impl Rows {
             self.count += 1;
             let Account { provider, id } = &self.accounts[account];
             let (cents, description) = (self.count + 1_000, format!("{DESCRIPTION} {}", self.count));
-            let (path, row) = match provider.as_str() {
-                "fiskil" => {
-                    ("transactions", json!({"account_id": id, "amount": text_of(cents), "description": description}))
-                }
-                "akahu" => {
-                    ("transactions", json!({"_account": id, "amount": decimal(cents), "description": description}))
-                }
-                _ => ("trades", json!({"account": id, "units": self.count, "description": description})),
-            };
-            let row = control(sandbox, provider, Method::POST, path, row).await;
-            let (provider_id, id) = match provider.as_str() {
-                "fiskil" => (text(&row, "fiskil_id"), text(&row, "fiskil_id").to_owned()),
-                "akahu" => (text(&row, "_id"), text(&row, "_id").to_owned()),
-                _ => (text(&row, "id"), trade_id(&row)),
-            };
+            let spec = spec(provider);
+            let mut row = (spec.row)(id, &description);
+            set_members(&mut row, (spec.set_amount)(cents).members);
+            let row = control(sandbox, provider, Method::POST, spec.list, row).await;
+            let (provider_id, id) = (text(&row, spec.row_id), (spec.shown_id)(&row));
             let (provider, provider_id) = (provider.clone(), provider_id.to_owned());
             let amounts = vec![cents];
             self.added.push(Added { provider, provider_id, id, amounts, changed_to: None });
@@ -100,14 +91,10 @@ impl Rows {
         self.count += 1;
         let cents = self.count + 1_000;
         let row = &mut self.added[known[random.below(known.len())]];
-        let (path, change, shown) = match row.provider.as_str() {
-            "fiskil" => ("transactions", json!({"amount": text_of(cents)}), ("amount", json!(cents))),
-            "akahu" => ("transactions", json!({"amount": decimal(cents)}), ("amount", json!(cents))),
-            // The price is not part of a trade's id.
-            _ => ("trades", json!({"price": cents}), ("price", json!(cents.to_string()))),
-        };
-        let path = format!("{path}/{}", row.provider_id);
-        control(sandbox, &row.provider, Method::PATCH, &path, change).await;
+        let spec = spec(&row.provider);
+        let SetAmount { members, shown } = (spec.set_amount)(cents);
+        let path = format!("{}/{}", spec.list, row.provider_id);
+        control(sandbox, &row.provider, Method::PATCH, &path, members).await;
         row.amounts.push(cents);
         row.changed_to = Some(shown);
     }
@@ -160,43 +147,18 @@ impl Rows {
     /// The amounts that an added transaction has had, as the API shows them, the last one last.
     pub(crate) fn amounts(&self, id: &str) -> Option<Vec<String>> {
         let row = self.added.iter().find(|row| row.id == id)?;
-        Some(row.amounts.iter().copied().map(text_of).collect())
+        Some(row.amounts.iter().copied().map(decimal).collect())
     }
 
     /// The ids of the added rows, of transactions or of trades.
     pub(crate) fn added_ids(&self, trades: bool) -> impl Iterator<Item = &str> {
-        self.added.iter().filter(move |row| (row.provider == "snaptrade") == trades).map(|row| row.id.as_str())
+        self.added.iter().filter(move |row| spec(&row.provider).is_brokerage() == trades).map(|row| row.id.as_str())
     }
 
     /// How many rows were added, and how many of them were changed.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.added.len(), self.added.iter().filter(|row| row.changed_to.is_some()).count())
     }
-}
-
-/// `10.01`, as text.
-fn text_of(cents: u64) -> String {
-    format!("{}.{:02}", cents / 100, cents % 100)
-}
-
-/// `10.01`, as a number.
-fn decimal(cents: u64) -> Value {
-    serde_json::from_str(&text_of(cents)).unwrap()
-}
-
-/// Our id of a trade: eight of its members.
-fn trade_id(row: &Value) -> String {
-    format!(
-        "{}-{}-{}-{}-{}-{}-{}-{}",
-        text(row, "trade_date"),
-        text(&row["symbol"], "symbol"),
-        text(row, "type"),
-        row["amount"],
-        row["units"],
-        text(row, "settlement_date"),
-        row["fee"],
-        text(row, "description")
-    )
 }
 
 /// Calls the control interface of a simulated provider.

@@ -6,6 +6,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::harness::App;
+use crate::support::process::text;
+use crate::support::provider_spec::spec;
 use crate::support::receiver::ReceivedEvent;
 
 impl App {
@@ -24,38 +26,28 @@ impl App {
 
     /// As [`App::add_row`], to an account that need not be visible.
     pub(crate) async fn add_row_to(&self, connection: &Connection, account: &str, text: &str, at: Timestamp) -> String {
-        let at = at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string();
-        let row = match connection.provider.as_str() {
-            "fiskil" => {
-                json!({"account_id": account, "amount": "-12.34", "description": text, "posting_date_time": at})
-            }
-            "akahu" => json!({"_account": account, "amount": -12.34, "description": text, "date": at}),
-            _ => json!({"account": account, "trade_date": at, "description": text, "units": 1.5, "price": 2}),
-        };
-        self.put_row(connection, row).await
+        self.put_row(connection, spec(&connection.provider).row_at(account, at, text)).await
     }
 
     /// Adds a row in the provider's own form. Returns the provider's id of it.
     pub(crate) async fn put_row(&self, connection: &Connection, row: Value) -> String {
-        let provider = connection.provider.as_str();
-        let row = self.control_of(provider, Method::POST, rows_at(provider), row).await;
-        let id = ["fiskil_id", "_id", "id"].iter().find_map(|name| row[*name].as_str());
-        id.unwrap_or_else(|| panic!("no id in {row}")).to_owned()
+        let spec = spec(&connection.provider);
+        let row = self.control_of(spec.name, Method::POST, &format!("/{}", spec.list), row).await;
+        text(&row, spec.row_id).to_owned()
     }
 
     pub(crate) async fn change_row(&self, connection: &Connection, id: &str, members: Value) {
-        let path = format!("{}/{id}", rows_at(&connection.provider));
-        self.control_of(&connection.provider, Method::PATCH, &path, members).await;
+        self.control_row(connection, Method::PATCH, id, members).await;
     }
 
     pub(crate) async fn remove_row(&self, connection: &Connection, id: &str) {
-        let path = format!("{}/{id}", rows_at(&connection.provider));
-        self.control_of(&connection.provider, Method::DELETE, &path, json!({})).await;
+        self.control_row(connection, Method::DELETE, id, json!({})).await;
     }
-}
 
-fn rows_at(provider: &str) -> &'static str {
-    if provider == "snaptrade" { "/trades" } else { "/transactions" }
+    async fn control_row(&self, connection: &Connection, method: Method, id: &str, body: Value) {
+        let spec = spec(&connection.provider);
+        self.control_of(spec.name, method, &format!("/{}/{id}", spec.list), body).await;
+    }
 }
 
 /// The rows of a list, over all events.

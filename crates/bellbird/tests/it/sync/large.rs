@@ -9,13 +9,13 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE};
-use crate::support::harness::{App, Database, Setup, simulated_providers};
+use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::provider_spec::spec;
 use crate::support::receiver::{Hook, SyncCounts};
 use crate::support::rows::all_rows;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 const DAY_MICROSECONDS: i64 = 86_400_000_000;
-const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 
 /// Each run stops as soon as it may: after the rows of one instant, or after one account of a broker.
 fn short_runs(first_days: u64) -> Setup {
@@ -32,7 +32,7 @@ impl App {
 
     /// The ids that the first sync announces.
     async fn ids_shown(&self, key: &str, connection: &Connection, days: u64) -> Vec<String> {
-        let list = if connection.provider == "snaptrade" { "trades" } else { "transactions" };
+        let list = spec(&connection.provider).list;
         let from = (self.clock.now() - Duration::from_secs(days * 86_400)).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let path = format!("/v1/{list}?connectionId={}&from={from}&limit=500", connection.id);
         let answer = self.get_as(key, &path).await;
@@ -46,10 +46,9 @@ fn sorted(mut ids: Vec<String>) -> Vec<String> {
     ids
 }
 
-#[tokio::test]
-async fn large_sync_continues_in_later_runs() {
-    const DAYS: u64 = 9;
-    for database in BOTH {
+on_both_databases! {
+    async fn large_sync_continues_in_later_runs(database: Database) {
+        const DAYS: u64 = 9;
         let app = App::start(Setup { database, ..short_runs(DAYS) }).await;
         let other = app.shared.new_instance().await;
         for provider in simulated_providers() {
@@ -110,11 +109,10 @@ async fn large_first_sync_can_be_silent() {
     }
 }
 
-/// A broker limits the calls of each account. What the run has read before it meets the limit is kept.
-#[tokio::test]
-async fn limit_of_one_account_keeps_the_rows_of_others() {
-    const DAYS: u64 = 30;
-    for database in BOTH {
+on_both_databases! {
+    /// A broker limits the calls of each account. What the run has read before it meets the limit is kept.
+    async fn limit_of_one_account_keeps_the_rows_of_others(database: Database) {
+        const DAYS: u64 = 30;
         let setup = Setup::with(|settings| settings.sync.first = Duration::from_secs(DAYS * 86_400));
         let app = App::start(Setup { database, ..setup }).await;
         let person = app.person_at("snaptrade").await;
@@ -147,10 +145,9 @@ async fn limit_of_one_account_keeps_the_rows_of_others() {
     }
 }
 
-#[tokio::test]
-async fn crashed_large_sync_announces_every_row_once() {
-    const DAYS: u64 = 5;
-    for database in BOTH {
+on_both_databases! {
+    async fn crashed_large_sync_announces_every_row_once(database: Database) {
+        const DAYS: u64 = 5;
         let app = App::start(Setup { database, ..short_runs(DAYS) }).await;
         for provider in simulated_providers() {
             let person = app.person_at(provider).await;

@@ -6,7 +6,8 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::harness::{App, Database, Person, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Person, Setup, on_both_databases, simulated_providers};
+use crate::support::provider_spec::spec;
 use crate::support::receiver::{Hook, SyncCounts};
 use crate::support::rows::all_rows;
 
@@ -28,7 +29,7 @@ impl App {
 
     /// The status of a read of the account's rows, and of its balance.
     async fn read_statuses(&self, person: &Person, connection: &Connection, account: &str) -> [u16; 2] {
-        let list = if connection.provider == "snaptrade" { "trades" } else { "transactions" };
+        let list = spec(&connection.provider).list;
         let rows = format!("/v1/{list}?connectionId={}&accountId={account}", connection.id);
         let balance = format!("/v1/balances?accountIds={account}");
         let [rows, balance] = [rows, balance].map(async |path| self.get_as(&person.key, &path).await.status.as_u16());
@@ -71,9 +72,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn missing_account_is_hidden_and_returns_with_its_rows() {
-    for database in [Database::Sqlite, Database::Postgres] {
+on_both_databases! {
+    async fn missing_account_is_hidden_and_returns_with_its_rows(database: Database) {
         for provider in simulated_providers() {
             let app = App::start(Setup { database, ..Setup::default() }).await;
             let person = app.person_at(provider).await;

@@ -10,18 +10,18 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::database::query;
-use crate::support::harness::{App, Database, Person, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Person, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::provider_spec::spec;
 use crate::support::receiver::{ReceivedEvent, Reply, RowCounts, SyncCounts};
 use crate::support::rows::all_rows;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 
 impl App {
     /// The connection's rows in the REST API, from that time on.
     async fn shown_since(&self, person: &Person, connection: &Connection, from: Timestamp) -> Vec<Value> {
-        let list = if connection.provider == "snaptrade" { "trades" } else { "transactions" };
+        let list = spec(&connection.provider).list;
         let mut rows = Vec::new();
         loop {
             let path = format!(
@@ -75,9 +75,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn first_sync_can_be_silent() {
-    for database in BOTH {
+on_both_databases! {
+    async fn first_sync_can_be_silent(database: Database) {
         let setup = Setup::with(|settings| settings.sync.announce_first = false);
         let app = App::start(Setup { database, ..setup }).await;
         for provider in simulated_providers() {
@@ -126,7 +125,7 @@ on_both_databases! {
             assert_nothing_announced(sync_and_deliver().await);
 
             // The id of a trade is made from its members, so a changed trade is a new one.
-            let is_trade = provider == "snaptrade";
+            let is_trade = spec(provider).is_brokerage();
             app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"})).await;
             let (counts, received) = sync_and_deliver().await;
             let (list, expected) = if is_trade {
@@ -144,11 +143,10 @@ on_both_databases! {
             app.remove_row(connection, &id).await;
             assert_nothing_announced(sync_and_deliver().await);
             let account = app.account_at(connection).await;
-            let restored_row = |text: &str| match provider {
-                "fiskil" => json!({"account_id": account, "fiskil_id": id, "amount": "-12.34", "description": text,
-                    "posting_date_time": at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()}),
-                _ => json!({"_account": account, "_id": id, "amount": -12.34, "description": text,
-                    "date": at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()}),
+            let restored_row = |text: &str| {
+                let mut row = spec(provider).row_at(&account, at, text);
+                row[spec(provider).row_id] = json!(id);
+                row
             };
             app.put_row(connection, restored_row("ANOTHER MILK BAR")).await;
             // The sandbox fills in the same members, so the row is as it was.
@@ -231,36 +229,35 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn unreachable_fingerprints_are_deleted() {
-    for (database, provider) in
-        BOTH.into_iter().flat_map(|database| simulated_providers().map(move |name| (database, name)))
-    {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let person = app.person_at(provider).await;
-        let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        let report = app.complete_initial_sync(connection, &hook).await;
-        let mut before = app.fingerprint_count().await;
-        assert_eq!(before, u64::try_from(report.new_count).unwrap());
-        for _ in 0..8 {
-            app.advance_clock(3 * DAY).await;
-            app.run_due_jobs().await;
-            // The range moves on with the newest row.
-            app.add_row(connection, "LATEST", app.clock.now() - HOUR).await;
-            let report = app.sync(connection).await;
-            assert_eq!(report.new_count, 1, "{provider}: announced twice");
-            assert_eq!(report.updated_count, 0, "{provider}: announced twice");
-            assert!(app.fingerprint_count().await <= before + 1);
-            before = app.fingerprint_count().await;
+on_both_databases! {
+    async fn unreachable_fingerprints_are_deleted(database: Database) {
+        for provider in simulated_providers() {
+            let app = App::start(Setup { database, ..Setup::default() }).await;
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            let report = app.complete_initial_sync(connection, &hook).await;
+            let mut before = app.fingerprint_count().await;
+            assert_eq!(before, u64::try_from(report.new_count).unwrap());
+            for _ in 0..8 {
+                app.advance_clock(3 * DAY).await;
+                app.run_due_jobs().await;
+                // The range moves on with the newest row.
+                app.add_row(connection, "LATEST", app.clock.now() - HOUR).await;
+                let report = app.sync(connection).await;
+                assert_eq!(report.new_count, 1, "{provider}: announced twice");
+                assert_eq!(report.updated_count, 0, "{provider}: announced twice");
+                assert!(app.fingerprint_count().await <= before + 1);
+                before = app.fingerprint_count().await;
+            }
+            assert!(before <= 8, "{provider}: {before} fingerprints");
+            // A silence holds the range, but not for ever.
+            for days in [110, 110, 0] {
+                app.advance_clock(days * DAY).await;
+                assert_eq!(app.sync(connection).await.new_count, 0, "{provider}: announced twice");
+            }
+            assert_eq!(app.fingerprint_count().await, 0, "{provider}");
         }
-        assert!(before <= 8, "{provider}: {before} fingerprints");
-        // A silence holds the range, but not for ever.
-        for days in [110, 110, 0] {
-            app.advance_clock(days * DAY).await;
-            assert_eq!(app.sync(connection).await.new_count, 0, "{provider}: announced twice");
-        }
-        assert_eq!(app.fingerprint_count().await, 0, "{provider}");
     }
 }
 
@@ -327,9 +324,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn two_instances_sync_a_connection_once() {
-    for database in BOTH {
+on_both_databases! {
+    async fn two_instances_sync_a_connection_once(database: Database) {
         let mut counted = Vec::new();
         for instances in [1, 2] {
             let app = App::start(Setup { database, ..Setup::default() }).await;
@@ -373,38 +369,39 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn provider_event_requests_a_sync() {
-    for (database, enabled) in [(Database::Sqlite, true), (Database::Postgres, true), (Database::Sqlite, false)] {
-        let setup = Setup::with(|settings| settings.sync.enabled = enabled);
-        let app = App::start(Setup { database, ..setup }).await;
-        let (user, connection) = (&app.olivia.user, &app.olivia.connections[0]);
-        let hook = app.hook(user).await;
-        app.complete_initial_sync(connection, &hook).await;
-        let next_at =
-            async || app.storage.syncs().find(user.id, connection.id).await.unwrap().unwrap().next_at.unwrap();
-        // The backfill window has ended, and the next sync is hours away.
-        app.advance_clock(HOUR).await;
-        app.sync(connection).await;
-        let planned = next_at().await;
-        app.advance_clock(HOUR).await;
-        let url = format!("{}/webhooks/fiskil", app.console_url);
-        app.control(Method::POST, "/webhooks", json!({ "url": url })).await;
-        app.add_row(connection, "ANNOUNCED BY AN EVENT", app.clock.now() - HOUR / 2).await;
-        eventually(async || {
-            let seen = app.control(Method::GET, "/webhooks", json!({})).await;
-            let all = seen["deliveries"].as_array().unwrap();
-            !all.is_empty() && all.iter().all(|delivery| delivery["state"] == "sent")
-        })
-        .await;
-        assert_eq!(next_at().await, if enabled { app.clock.now() } else { planned });
-        if enabled {
-            app.connections.jobs().run_due("sync").await.unwrap();
-            let mut announced = texts(&app.delivered_to(&hook).await, "new");
-            // The first sync of the other connection is due, too.
-            announced.retain(|text| text == "ANNOUNCED BY AN EVENT");
-            assert_eq!(announced.len(), 1);
-            assert!(next_at().await > app.clock.now() + 5 * HOUR);
+on_both_databases! {
+    async fn provider_event_requests_a_sync(database: Database) {
+        for enabled in [true, false] {
+            let setup = Setup::with(|settings| settings.sync.enabled = enabled);
+            let app = App::start(Setup { database, ..setup }).await;
+            let (user, connection) = (&app.olivia.user, &app.olivia.connections[0]);
+            let hook = app.hook(user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            let next_at =
+                async || app.storage.syncs().find(user.id, connection.id).await.unwrap().unwrap().next_at.unwrap();
+            // The backfill window has ended, and the next sync is hours away.
+            app.advance_clock(HOUR).await;
+            app.sync(connection).await;
+            let planned = next_at().await;
+            app.advance_clock(HOUR).await;
+            let url = format!("{}/webhooks/fiskil", app.console_url);
+            app.control(Method::POST, "/webhooks", json!({ "url": url })).await;
+            app.add_row(connection, "ANNOUNCED BY AN EVENT", app.clock.now() - HOUR / 2).await;
+            eventually(async || {
+                let seen = app.control(Method::GET, "/webhooks", json!({})).await;
+                let all = seen["deliveries"].as_array().unwrap();
+                !all.is_empty() && all.iter().all(|delivery| delivery["state"] == "sent")
+            })
+            .await;
+            assert_eq!(next_at().await, if enabled { app.clock.now() } else { planned });
+            if enabled {
+                app.connections.jobs().run_due("sync").await.unwrap();
+                let mut announced = texts(&app.delivered_to(&hook).await, "new");
+                // The first sync of the other connection is due, too.
+                announced.retain(|text| text == "ANNOUNCED BY AN EVENT");
+                assert_eq!(announced.len(), 1);
+                assert!(next_at().await > app.clock.now() + 5 * HOUR);
+            }
         }
     }
 }

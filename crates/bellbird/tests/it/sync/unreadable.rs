@@ -5,19 +5,14 @@ use jiff::SignedDuration;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Database, Setup, simulated_providers};
+use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
 use crate::support::process::{ANY_PORTS, Workdir};
+use crate::support::provider_spec::spec;
 use crate::support::receiver::{ReceivedEvent, Reply, SyncCounts};
 use crate::support::rows::all_rows;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-
-/// The clock of a test advances for all providers, so each has an app of its own.
-fn databases_and_providers() -> impl Iterator<Item = (Database, &'static str)> {
-    let databases = [Database::Sqlite, Database::Postgres];
-    databases.into_iter().flat_map(|database| simulated_providers().map(move |provider| (database, provider)))
-}
 
 fn texts(received: &[ReceivedEvent]) -> Vec<String> {
     all_rows(received, "new").iter().map(|row| row["description"].as_str().unwrap().to_owned()).collect()
@@ -25,85 +20,84 @@ fn texts(received: &[ReceivedEvent]) -> Vec<String> {
 
 /// A member whose value cannot be read, and its readable value. A change of an amount is a change of a trade's id.
 fn amount(connection: &Connection, is_readable: bool) -> Value {
-    match (connection.provider.as_str(), is_readable) {
-        ("snaptrade", false) => json!({"price": "twelve"}),
-        ("snaptrade", true) => json!({"price": 2}),
-        (_, false) => json!({"amount": "twelve"}),
-        ("fiskil", true) => json!({"amount": "-12.34"}),
-        (_, true) => json!({"amount": -12.34}),
+    let spec = spec(&connection.provider);
+    let value = if is_readable { (spec.row)("", "")[spec.amount].clone() } else { json!("twelve") };
+    json!({ spec.amount: value })
+}
+
+on_both_databases! {
+    async fn unreadable_row_is_announced_once_it_can_be_read(database: Database) {
+        for provider in simulated_providers() {
+            let app = App::start(Setup { database, ..Setup::default() }).await;
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            let at = app.clock.now() - HOUR;
+            let row = app.add_row(connection, "UNREADABLE", at).await;
+            app.change_row(connection, &row, amount(connection, false)).await;
+            app.add_row(connection, "READABLE", at - HOUR).await;
+            assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
+            assert_eq!(texts(&app.delivered_to(&hook).await), ["READABLE"], "{provider}");
+
+            let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
+            let unreadable = sync_state.unreadable.unwrap();
+            assert_eq!((unreadable.count, unreadable.reason.as_str()), (1, "invalid_amount"), "{provider}");
+            let is_its_day = unreadable.since <= at && at.duration_since(unreadable.since) < DAY;
+            assert!(is_its_day, "{provider}: the day of the row");
+
+            // Reads still reject the page.
+            let list = spec(provider).list;
+            let path = format!("/v1/{list}?connectionId={}", connection.id);
+            assert_eq!(app.get_as(&person.key, &path).await.status, StatusCode::SERVICE_UNAVAILABLE);
+
+            // Much later than the usual overlap, with other rows meanwhile.
+            for _ in 0..10 {
+                app.advance_clock(3 * DAY).await;
+                app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR).await;
+                assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
+                assert_eq!(texts(&app.delivered_to(&hook).await), ["MEANWHILE"], "{provider}");
+            }
+            app.change_row(connection, &row, amount(connection, true)).await;
+            let counts = SyncCounts::of(&app.sync(connection).await);
+            assert_eq!(counts, SyncCounts { new: 1, updated: 0, events: 1 }, "{provider}");
+            assert_eq!(texts(&app.delivered_to(&hook).await), ["UNREADABLE"], "{provider}");
+            let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
+            assert_eq!(sync_state.unreadable, None, "{provider}");
+            for _ in 0..3 {
+                app.advance_clock(3 * DAY).await;
+                let counts = SyncCounts::of(&app.sync(connection).await);
+                assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{provider}");
+            }
+        }
     }
 }
 
-#[tokio::test]
-async fn unreadable_row_is_announced_once_it_can_be_read() {
-    for (database, provider) in databases_and_providers() {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let person = app.person_at(provider).await;
-        let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(connection, &hook).await;
-        let at = app.clock.now() - HOUR;
-        let row = app.add_row(connection, "UNREADABLE", at).await;
-        app.change_row(connection, &row, amount(connection, false)).await;
-        app.add_row(connection, "READABLE", at - HOUR).await;
-        assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
-        assert_eq!(texts(&app.delivered_to(&hook).await), ["READABLE"], "{provider}");
-
-        let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
-        let unreadable = sync_state.unreadable.unwrap();
-        assert_eq!((unreadable.count, unreadable.reason.as_str()), (1, "invalid_amount"), "{provider}");
-        assert!(unreadable.since <= at && at.duration_since(unreadable.since) < DAY, "{provider}: the day of the row");
-
-        // Reads still reject the page.
-        let list = if provider == "snaptrade" { "trades" } else { "transactions" };
-        let path = format!("/v1/{list}?connectionId={}", connection.id);
-        assert_eq!(app.get_as(&person.key, &path).await.status, StatusCode::SERVICE_UNAVAILABLE);
-
-        // Much later than the usual overlap, with other rows meanwhile.
-        for _ in 0..10 {
-            app.advance_clock(3 * DAY).await;
-            app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR).await;
-            assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
-            assert_eq!(texts(&app.delivered_to(&hook).await), ["MEANWHILE"], "{provider}");
-        }
-        app.change_row(connection, &row, amount(connection, true)).await;
-        let counts = SyncCounts::of(&app.sync(connection).await);
-        assert_eq!(counts, SyncCounts { new: 1, updated: 0, events: 1 }, "{provider}");
-        assert_eq!(texts(&app.delivered_to(&hook).await), ["UNREADABLE"], "{provider}");
-        let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
-        assert_eq!(sync_state.unreadable, None, "{provider}");
-        for _ in 0..3 {
-            app.advance_clock(3 * DAY).await;
+on_both_databases! {
+    /// A member of another type makes the whole page unparsable.
+    async fn row_of_another_form_is_announced_once_it_can_be_read(database: Database) {
+        for provider in simulated_providers() {
+            let app = App::start(Setup { database, ..Setup::default() }).await;
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            let row = app.add_row(connection, "UNREADABLE", app.clock.now() - HOUR).await;
+            app.change_row(connection, &row, json!({"description": {"text": "UNREADABLE"}})).await;
+            app.add_row(connection, "READABLE", app.clock.now() - HOUR).await;
+            for (days, new) in [(0, vec!["READABLE"]), (20, vec![])] {
+                app.advance_clock(days * DAY).await;
+                app.sync(connection).await;
+                assert_eq!(texts(&app.delivered_to(&hook).await), new, "{provider}");
+                let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
+                assert_eq!(sync_state.unreadable.unwrap().reason, "invalid_form", "{provider}");
+            }
+            app.change_row(connection, &row, json!({"description": "UNREADABLE"})).await;
+            app.sync(connection).await;
+            assert_eq!(texts(&app.delivered_to(&hook).await), ["UNREADABLE"], "{provider}");
             let counts = SyncCounts::of(&app.sync(connection).await);
             assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{provider}");
         }
-    }
-}
-
-/// A member of another type makes the whole page unparsable.
-#[tokio::test]
-async fn row_of_another_form_is_announced_once_it_can_be_read() {
-    for (database, provider) in databases_and_providers() {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let person = app.person_at(provider).await;
-        let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(connection, &hook).await;
-        let row = app.add_row(connection, "UNREADABLE", app.clock.now() - HOUR).await;
-        app.change_row(connection, &row, json!({"description": {"text": "UNREADABLE"}})).await;
-        app.add_row(connection, "READABLE", app.clock.now() - HOUR).await;
-        for (days, new) in [(0, vec!["READABLE"]), (20, vec![])] {
-            app.advance_clock(days * DAY).await;
-            app.sync(connection).await;
-            assert_eq!(texts(&app.delivered_to(&hook).await), new, "{provider}");
-            let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
-            assert_eq!(sync_state.unreadable.unwrap().reason, "invalid_form", "{provider}");
-        }
-        app.change_row(connection, &row, json!({"description": "UNREADABLE"})).await;
-        app.sync(connection).await;
-        assert_eq!(texts(&app.delivered_to(&hook).await), ["UNREADABLE"], "{provider}");
-        let counts = SyncCounts::of(&app.sync(connection).await);
-        assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{provider}");
     }
 }
 
@@ -125,49 +119,50 @@ async fn row_of_another_form_degrades_its_own_connection_only() {
     assert!(rows.since <= at && at.duration_since(rows.since) < DAY, "the day of the row: {}", rows.since);
 }
 
-#[tokio::test]
-async fn known_row_that_becomes_unreadable_is_not_announced_again() {
-    for (database, provider) in databases_and_providers() {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let person = app.person_at(provider).await;
-        let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(connection, &hook).await;
-        let row = app.add_row(connection, "KNOWN", app.clock.now() - HOUR).await;
-        assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
-        app.change_row(connection, &row, amount(connection, false)).await;
-        for _ in 0..10 {
-            app.advance_clock(3 * DAY).await;
-            app.sync(connection).await;
+on_both_databases! {
+    async fn known_row_that_becomes_unreadable_is_not_announced_again(database: Database) {
+        for provider in simulated_providers() {
+            let app = App::start(Setup { database, ..Setup::default() }).await;
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            let row = app.add_row(connection, "KNOWN", app.clock.now() - HOUR).await;
+            assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
+            app.change_row(connection, &row, amount(connection, false)).await;
+            for _ in 0..10 {
+                app.advance_clock(3 * DAY).await;
+                app.sync(connection).await;
+            }
+            app.change_row(connection, &row, amount(connection, true)).await;
+            let counts = SyncCounts::of(&app.sync(connection).await);
+            assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{provider}");
         }
-        app.change_row(connection, &row, amount(connection, true)).await;
-        let counts = SyncCounts::of(&app.sync(connection).await);
-        assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{provider}");
     }
 }
 
-#[tokio::test]
-async fn events_of_other_rows_are_delivered_again() {
-    for (database, provider) in databases_and_providers() {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let person = app.person_at(provider).await;
-        let connection = &person.connections[0];
-        let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(connection, &hook).await;
-        let row = app.add_row(connection, "UNREADABLE", app.clock.now() - HOUR).await;
-        app.change_row(connection, &row, amount(connection, false)).await;
-        app.add_row(connection, "READABLE", app.clock.now() - HOUR).await;
-        hook.receiver.reply_next_with([Reply::Status(500)]);
-        app.sync(connection).await;
-        app.delivered_to(&hook).await;
-        assert!(app.advance_to_next_attempt(&hook).await);
-        assert_eq!(texts(&app.delivered_to(&hook).await), ["READABLE"], "{provider}");
+on_both_databases! {
+    async fn events_of_other_rows_are_delivered_again(database: Database) {
+        for provider in simulated_providers() {
+            let app = App::start(Setup { database, ..Setup::default() }).await;
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let hook = app.hook(&person.user).await;
+            app.complete_initial_sync(connection, &hook).await;
+            let row = app.add_row(connection, "UNREADABLE", app.clock.now() - HOUR).await;
+            app.change_row(connection, &row, amount(connection, false)).await;
+            app.add_row(connection, "READABLE", app.clock.now() - HOUR).await;
+            hook.receiver.reply_next_with([Reply::Status(500)]);
+            app.sync(connection).await;
+            app.delivered_to(&hook).await;
+            assert!(app.advance_to_next_attempt(&hook).await);
+            assert_eq!(texts(&app.delivered_to(&hook).await), ["READABLE"], "{provider}");
+        }
     }
 }
 
-#[tokio::test]
-async fn unreadable_rows_are_shown_to_the_operator() {
-    for database in [Database::Sqlite, Database::Postgres] {
+on_both_databases! {
+    async fn unreadable_rows_are_shown_to_the_operator(database: Database) {
         let app = App::start(Setup { database, ..Setup::default() }).await;
         let connection = &app.olivia.connections[0];
         let row = app.add_row(connection, "UNREADABLE", "2026-11-19T03:00:00Z".parse().unwrap()).await;

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use bellbird_domain::DeliveryState;
 
-use super::{BOTH, with_chunks_of};
-use crate::support::harness::{App, Setup, eventually};
+use super::with_chunks_of;
+use crate::support::harness::{App, Setup, eventually, on_both_databases};
 use crate::support::receiver::Reply;
 
-#[tokio::test]
-async fn concurrent_workers_send_everything_once() {
-    for database in BOTH {
+on_both_databases! {
+    async fn concurrent_workers_send_everything_once(database: Database) {
         let app = with_chunks_of(2, database).await;
         let user = &app.olivia.user;
         let hooks = [app.hook(user).await, app.hook(user).await, app.hook(user).await];
@@ -43,9 +42,8 @@ async fn concurrent_workers_send_everything_once() {
     }
 }
 
-#[tokio::test]
-async fn in_flight_result_of_disabled_endpoint_is_ignored() {
-    for database in BOTH {
+on_both_databases! {
+    async fn in_flight_result_of_disabled_endpoint_is_ignored(database: Database) {
         let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(300));
         let app = App::start(Setup { database, ..setup }).await;
         let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);

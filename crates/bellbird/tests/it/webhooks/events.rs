@@ -8,8 +8,9 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{BODY_EXPIRED, BOTH, DAY, HOUR, with_chunks_of};
-use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+use super::{BODY_EXPIRED, DAY, HOUR, with_chunks_of};
+use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::provider_spec::spec;
 use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Reply, RowCounts, SyncCounts};
 use crate::support::rows::all_rows;
 use crate::support::schema::check;
@@ -132,11 +133,8 @@ on_both_databases! {
     async fn events_match_the_api(app: App) {
         for credentials in serde_json::to_value(&app.sandbox.description().credentials).unwrap().as_array().unwrap() {
             let provider = credentials["provider"].as_str().unwrap();
-            let consent_id = ["arrangementId", "authorisation", "authorizationId"]
-                .iter()
-                .find_map(|name| credentials[*name].as_str());
-            let email = format!("{}@example.com", consent_id.unwrap());
-            if provider == "fiskil" && [0, 1, 2].iter().any(|at| app.credentials(*at) == *credentials) {
+            let email = format!("{}@example.com", spec(provider).connection_in(credentials));
+            if [0, 1, 2].iter().any(|at| app.credentials(*at) == *credentials) {
                 continue;
             }
             let person = app.add_person(&email, Plan::Professional, &[credentials]).await;
@@ -150,38 +148,30 @@ on_both_databases! {
 
 /// Asserts that the first sync of a connection announces what the REST API shows.
 async fn assert_announced_as_shown(app: &App, user: &bellbird_domain::User, key: &str, connection: &Connection) {
-    let is_broker = connection.provider == "snaptrade";
-    if connection.provider == "fiskil" {
-        let account = app.account_at(connection).await;
-        for (currency, amount) in [("JPY", "-1500"), ("BHD", "1.2345"), ("BHD", "1.2335"), ("XXX", "0.005")] {
-            let row = json!({"account_id": account, "currency": currency, "amount": amount,
-                "description": format!("{currency} {amount}"), "type": "DIRECT DEBIT",
-                "posting_date_time": "2026-11-20T09:00:00+11:00"});
-            app.put_row(connection, row).await;
-        }
+    let spec = spec(&connection.provider);
+    for row in (spec.odd_rows)(&app.account_at(connection).await) {
+        app.put_row(connection, row).await;
     }
     let hook = app.hook(user).await;
     app.sync(connection).await;
     let received = app.delivered_to(&hook).await;
-    let (list, event_type) =
-        if is_broker { ("trades", "trades.synced") } else { ("transactions", "transactions.synced") };
+    let (list, event_type) = (spec.list, format!("{}.synced", spec.list));
     let path = format!("/v1/{list}?connectionId={}&from=2026-10-21T09:30:00Z&limit=500", connection.id);
     let shown = app.get_as(key, &path).await.data();
     let delivered = all_rows(&received, "new");
     assert_eq!(delivered.len(), shown.len(), "{}", connection.provider);
     let raw: String = received.iter().map(|event| str::from_utf8(&event.raw).unwrap()).collect();
     for (delivered, shown) in delivered.into_iter().zip(&shown) {
-        if is_broker { assert_trade(delivered, shown) } else { assert_transaction(delivered, shown, &raw) }
+        if spec.is_brokerage() { assert_trade(delivered, shown) } else { assert_transaction(delivered, shown, &raw) }
     }
     for event in &received {
-        assert_envelope(event, event_type, Some(connection.id), app.clock.now().as_second());
+        assert_envelope(event, &event_type, Some(connection.id), app.clock.now().as_second());
     }
     app.storage.endpoints().delete(user.id, hook.endpoint.id).await.unwrap();
 }
 
-#[tokio::test]
-async fn chunks_are_delivered_in_order() {
-    for database in BOTH {
+on_both_databases! {
+    async fn chunks_are_delivered_in_order(database: Database) {
         let app = with_chunks_of(5, database).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
@@ -207,9 +197,8 @@ async fn chunks_are_delivered_in_order() {
     }
 }
 
-#[tokio::test]
-async fn new_rows_come_before_changed_ones() {
-    for database in BOTH {
+on_both_databases! {
+    async fn new_rows_come_before_changed_ones(database: Database) {
         let app = with_chunks_of(3, database).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bellbird_domain::TimestampExt as _;
 use jiff::SignedDuration;
 
-use super::{BODY_EXPIRED, BOTH};
-use crate::support::harness::{App, Database, Setup, on_both_databases};
+use super::BODY_EXPIRED;
+use crate::support::harness::{App, Setup, on_both_databases};
 use crate::support::receiver::{Hook, Reply};
 
 impl App {
@@ -49,9 +49,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn endpoint_that_failed_gets_one_event_at_a_time() {
-    for database in BOTH {
+on_both_databases! {
+    async fn endpoint_that_failed_gets_one_event_at_a_time(database: Database) {
         let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(200));
         let app = App::start(Setup { database, ..setup }).await;
         let connection = &app.olivia.connections[0];

@@ -6,9 +6,9 @@ use bellbird_domain::{DeliveryState, TimestampExt as _};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{BODY_EXPIRED, BOTH, HOUR};
+use super::{BODY_EXPIRED, HOUR};
 use crate::support::database::query;
-use crate::support::harness::{App, Database, Setup, eventually};
+use crate::support::harness::{App, Database, Setup, eventually, on_both_databases};
 use crate::support::receiver::Reply;
 
 /// Concurrent attempts for one endpoint.
@@ -21,9 +21,8 @@ async fn with_short_timeout(database: Database) -> App {
     App::start(Setup { database, ..setup }).await
 }
 
-#[tokio::test]
-async fn removal_stops_deliveries_that_are_loaded() {
-    for database in BOTH {
+on_both_databases! {
+    async fn removal_stops_deliveries_that_are_loaded(database: Database) {
         let app = with_short_timeout(database).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook_on(connection).await;
@@ -42,9 +41,8 @@ async fn removal_stops_deliveries_that_are_loaded() {
     }
 }
 
-#[tokio::test]
-async fn running_attempt_does_not_undo_a_redelivery() {
-    for database in BOTH {
+on_both_databases! {
+    async fn running_attempt_does_not_undo_a_redelivery(database: Database) {
         let app = with_short_timeout(database).await;
         let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
         let hook = app.hook_on(connection).await;
@@ -63,9 +61,8 @@ async fn running_attempt_does_not_undo_a_redelivery() {
     }
 }
 
-#[tokio::test]
-async fn attempt_is_not_sent_after_its_lease_was_lost() {
-    for database in BOTH {
+on_both_databases! {
+    async fn attempt_is_not_sent_after_its_lease_was_lost(database: Database) {
         let app = App::start(Setup { database, ..Setup::default() }).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook_on(connection).await;
@@ -86,26 +83,30 @@ async fn attempt_is_not_sent_after_its_lease_was_lost() {
     }
 }
 
-/// A sequence of PostgreSQL counts the failures, because a rolled back transaction cannot.
-#[tokio::test]
-async fn results_are_stored_once_the_database_answers_again() {
-    let app = App::start(Setup { database: Database::Postgres, ..Setup::default() }).await;
-    let (database, connection) = (&app.shared.database, &app.olivia.connections[0]);
-    let hook = app.hook_on(connection).await;
-    app.add_event(connection, "SENT ONCE").await;
-    let broken = "CREATE SEQUENCE failures;
-        CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN PERFORM nextval('failures'); RAISE EXCEPTION USING ERRCODE = '57P03'; END $$;
-        CREATE TRIGGER fail BEFORE UPDATE ON webhook_deliveries FOR EACH ROW EXECUTE FUNCTION fail()";
-    query(database, broken).await;
-    let repairing = async {
-        let failures = async || query(database, "SELECT last_value FROM failures WHERE is_called").await;
-        eventually(async || !failures().await.is_empty()).await;
-        query(database, "DROP TRIGGER fail ON webhook_deliveries").await;
-    };
-    tokio::join!(app.webhooks.run_due_deliveries(), repairing);
-    app.advance_clock(LEASE_EXPIRED).await;
-    app.webhooks.run_due_deliveries().await;
-    assert_eq!(hook.drain().len(), 1, "not sent again");
-    assert_eq!(app.states_at(&hook).await.pop(), Some(DeliveryState::Delivered));
+mod postgres {
+    use super::*;
+
+    /// A sequence of PostgreSQL counts the failures, because a rolled back transaction cannot.
+    #[tokio::test]
+    async fn results_are_stored_once_the_database_answers_again() {
+        let app = App::start(Setup { database: Database::Postgres, ..Setup::default() }).await;
+        let (database, connection) = (&app.shared.database, &app.olivia.connections[0]);
+        let hook = app.hook_on(connection).await;
+        app.add_event(connection, "SENT ONCE").await;
+        let broken = "CREATE SEQUENCE failures;
+            CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN PERFORM nextval('failures'); RAISE EXCEPTION USING ERRCODE = '57P03'; END $$;
+            CREATE TRIGGER fail BEFORE UPDATE ON webhook_deliveries FOR EACH ROW EXECUTE FUNCTION fail()";
+        query(database, broken).await;
+        let repairing = async {
+            let failures = async || query(database, "SELECT last_value FROM failures WHERE is_called").await;
+            eventually(async || !failures().await.is_empty()).await;
+            query(database, "DROP TRIGGER fail ON webhook_deliveries").await;
+        };
+        tokio::join!(app.webhooks.run_due_deliveries(), repairing);
+        app.advance_clock(LEASE_EXPIRED).await;
+        app.webhooks.run_due_deliveries().await;
+        assert_eq!(hook.drain().len(), 1, "not sent again");
+        assert_eq!(app.states_at(&hook).await.pop(), Some(DeliveryState::Delivered));
+    }
 }

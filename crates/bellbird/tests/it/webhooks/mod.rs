@@ -5,7 +5,6 @@ mod events;
 mod health;
 mod interrupted;
 mod rebuild;
-pub(crate) mod receivers;
 mod retention;
 mod retries;
 mod status_changes;
@@ -17,7 +16,6 @@ use crate::support::harness::{App, Database, Setup};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-const BOTH: [Database; 2] = [Database::Sqlite, Database::Postgres];
 /// Longer than bodies stay in memory.
 const BODY_EXPIRED: SignedDuration = SignedDuration::from_secs(121);
 

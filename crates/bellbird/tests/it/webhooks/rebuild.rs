@@ -6,9 +6,10 @@ use bellbird_domain::{Connection, DeliveryState, User};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{BODY_EXPIRED, BOTH, DAY, HOUR};
+use super::{BODY_EXPIRED, DAY, HOUR, with_chunks_of};
 use crate::support::database::execute;
-use crate::support::harness::{App, Database, Setup, eventually, simulated_providers};
+use crate::support::harness::{App, Database, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::provider_spec::spec;
 use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply};
 use crate::support::rows::all_rows;
 
@@ -83,15 +84,14 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
         let single = app.calls_to_redeliver(&again, &connection, &sent[sent.len() / 2].id).await;
         assert_eq!(again.drain()[0].raw, sent[sent.len() / 2].raw);
         let accounts = app.accounts_of(&connection).await.len() as u64;
-        let few = if provider == "snaptrade" { accounts } else { 3 };
+        let few = if spec(provider).is_brokerage() { accounts } else { 3 };
         assert!(single <= few, "{provider}: {single} calls, the sync had {of_sync}");
     }
 }
 
-#[tokio::test]
-async fn rows_that_moved_are_found_by_reading_everything() {
-    for database in BOTH {
-        let app = super::with_chunks_of(5, database).await;
+on_both_databases! {
+    async fn rows_that_moved_are_found_by_reading_everything(database: Database) {
+        let app = with_chunks_of(5, database).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
         let at = app.clock.now() - HOUR;
@@ -115,9 +115,8 @@ async fn rows_that_moved_are_found_by_reading_everything() {
     }
 }
 
-#[tokio::test]
-async fn unreachable_endpoint_costs_no_provider_call() {
-    for database in BOTH {
+on_both_databases! {
+    async fn unreachable_endpoint_costs_no_provider_call(database: Database) {
         let app = App::start(Setup { database, ..Setup::default() }).await;
         let connection = &app.olivia.connections[0];
         let mut hook = app.hook(&app.olivia.user).await;
@@ -145,9 +144,8 @@ fn authority(url: &str) -> String {
     reqwest::Url::parse(url).unwrap().socket_addrs(|| None).unwrap()[0].to_string()
 }
 
-#[tokio::test]
-async fn endpoints_of_a_user_share_what_is_read() {
-    for database in BOTH {
+on_both_databases! {
+    async fn endpoints_of_a_user_share_what_is_read(database: Database) {
         let app = App::start(Setup { database, ..Setup::default() }).await;
         let connection = &app.olivia.connections[0];
         let mut hooks = Vec::new();
@@ -182,7 +180,7 @@ async fn endpoints_of_a_user_share_what_is_read() {
 
 #[tokio::test]
 async fn hanging_provider_blocks_no_retry_at_another() {
-    let app = super::with_chunks_of(5, Database::Sqlite).await;
+    let app = with_chunks_of(5, Database::Sqlite).await;
     let hung = app.hook(&app.olivia.user).await;
     let connection = &app.olivia.connections[0];
     app.complete_initial_sync(connection, &hung).await;
@@ -213,10 +211,9 @@ async fn hanging_provider_blocks_no_retry_at_another() {
     delivering.abort();
 }
 
-/// A row that is missing now may be returned later, so no attempt but the last goes without it.
-#[tokio::test]
-async fn rows_of_a_missing_account_are_waited_for() {
-    for database in BOTH {
+on_both_databases! {
+    /// A row that is missing now may be returned later, so no attempt but the last goes without it.
+    async fn rows_of_a_missing_account_are_waited_for(database: Database) {
         for provider in simulated_providers() {
             let app = App::start(Setup { database, ..Setup::default() }).await;
             let person = app.person_at(provider).await;
@@ -254,10 +251,9 @@ async fn rows_of_a_missing_account_are_waited_for() {
     }
 }
 
-/// The event cannot wait for ever: it is not known whether a row is gone, or cannot be read.
-#[tokio::test]
-async fn last_attempt_goes_without_rows_that_are_not_returned() {
-    for database in BOTH {
+on_both_databases! {
+    /// The event cannot wait for ever: it is not known whether a row is gone, or cannot be read.
+    async fn last_attempt_goes_without_rows_that_are_not_returned(database: Database) {
         let app = App::start(Setup { database, ..Setup::default() }).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;

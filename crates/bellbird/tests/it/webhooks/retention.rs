@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 
 use super::{BODY_EXPIRED, DAY};
 use crate::support::database::query;
-use crate::support::harness::{App, Database, Setup, on_both_databases};
+use crate::support::harness::{App, Setup, on_both_databases};
 use crate::support::receiver::Reply;
 
 /// How long events are stored.

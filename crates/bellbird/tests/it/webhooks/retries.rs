@@ -6,7 +6,7 @@ use bellbird_domain::{Connection, DeliveryState, EndpointStatus};
 use jiff::SignedDuration;
 
 use super::{DAY, HOUR, with_chunks_of};
-use crate::support::harness::{App, Database, Setup, on_both_databases};
+use crate::support::harness::{App, Setup, on_both_databases};
 use crate::support::receiver::{Hook, Receiver, Reply};
 
 /// The delays in seconds before the second to the tenth attempt (docs/contract.md#webhook-retries).
@@ -81,9 +81,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn status_410_disables_the_endpoint() {
-    for database in super::BOTH {
+on_both_databases! {
+    async fn status_410_disables_the_endpoint(database: Database) {
         let app = with_chunks_of(5, database).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
@@ -151,9 +150,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn missed_events_are_recovered_in_order() {
-    for database in super::BOTH {
+on_both_databases! {
+    async fn missed_events_are_recovered_in_order(database: Database) {
         let app = with_chunks_of(5, database).await;
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
@@ -199,9 +197,8 @@ async fn missed_events_are_recovered_in_order() {
     }
 }
 
-#[tokio::test]
-async fn given_up_chunk_releases_the_next() {
-    for database in super::BOTH {
+on_both_databases! {
+    async fn given_up_chunk_releases_the_next(database: Database) {
         let app = with_chunks_of(5, database).await;
         let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
         let hook = app.hook(&app.olivia.user).await;
@@ -274,9 +271,8 @@ on_both_databases! {
     }
 }
 
-#[tokio::test]
-async fn silent_endpoint_blocks_no_other() {
-    for database in super::BOTH {
+on_both_databases! {
+    async fn silent_endpoint_blocks_no_other(database: Database) {
         let setup = Setup::with(|settings| {
             (settings.webhooks.timeout, settings.webhooks.chunk_rows) = (Duration::from_millis(300), 10);
         });

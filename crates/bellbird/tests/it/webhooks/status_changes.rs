@@ -96,7 +96,8 @@ on_both_databases! {
             app.set_consent(connection, "revoked").await;
             app.sync(connection).await;
             app.set_consent(connection, "active").await;
-            let credentials = app.storage.secrets().find_credentials(person.user.id, connection.id).await.unwrap().unwrap();
+            let stored = app.storage.secrets().find_credentials(person.user.id, connection.id).await.unwrap();
+            let credentials = stored.unwrap();
             for _ in 0..2 {
                 app.connections.imports().import(person.user.id, provider, &credentials).await.unwrap();
             }

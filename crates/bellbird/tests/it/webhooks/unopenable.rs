@@ -6,7 +6,7 @@ use bellbird_webhooks::delivery::sign::new_secret;
 
 use super::{BODY_EXPIRED, DAY};
 use crate::support::database::execute;
-use crate::support::harness::{App, Database, Setup, on_both_databases};
+use crate::support::harness::{App, Setup, on_both_databases};
 use crate::support::receiver::Hook;
 
 impl App {

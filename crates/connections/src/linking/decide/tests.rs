@@ -22,26 +22,65 @@ enum BelongsTo {
 }
 use BelongsTo::{Newer, Nothing, Older, OtherUser, Target};
 
-/// What else matters, in this order: the consent existed before the session, the callback names it, the provider
-/// registers users, and [`WITHDRAWAL_WAIT`] has passed.
-type Facts = [bool; 4];
+/// What else matters.
+#[derive(Debug, Clone, Copy)]
+struct Facts<T> {
+    /// The consent existed before the session.
+    is_known: T,
+    /// The callback names it.
+    is_named: T,
+    /// The provider registers users.
+    registers_users: T,
+    /// [`WITHDRAWAL_WAIT`] has passed.
+    has_waited: T,
+}
 
-/// A row of the table: a sentence, whose consent it is, the facts, and what follows. `ANY` stands for both cases.
-type Row = (&'static str, &'static [BelongsTo], [Option<bool>; 4], Action);
+/// A row of the table. A fact without a value is either.
+struct Row {
+    says: &'static str,
+    belongs_to: &'static [BelongsTo],
+    facts: Facts<Option<bool>>,
+    action: Action,
+}
 
-const ANY: Option<bool> = None;
+const ANY: Facts<Option<bool>> = Facts { is_known: None, is_named: None, registers_users: None, has_waited: None };
 const YES: Option<bool> = Some(true);
 const NO: Option<bool> = Some(false);
 
 const TABLE: [Row; 19] = [
-    ("another user's consent is reported, and never applied", &[OtherUser], [ANY; 4], Action::OwnedByOtherUser),
-    ("a new consent is linked", &[Nothing], [NO, ANY, ANY, ANY], Action::ReadAccounts(Effect::Linked)),
-    ("an earlier consent was removed here, and stays removed", &[Nothing], [YES, NO, ANY, ANY], Action::Ignore),
-    ("if it is given again, a withdrawal has time to take effect", &[Nothing], [YES, YES, ANY, NO], Action::Wait),
-    ("then it is linked", &[Nothing], [YES, YES, ANY, YES], Action::ReadAccounts(Effect::Linked)),
-    (
-        "a broken connection whose consent is active is reconnected",
-        &[
+    Row {
+        says: "another user's consent is reported, and never applied",
+        belongs_to: &[OtherUser],
+        facts: ANY,
+        action: Action::OwnedByOtherUser,
+    },
+    Row {
+        says: "a new consent is linked",
+        belongs_to: &[Nothing],
+        facts: Facts { is_known: NO, ..ANY },
+        action: Action::ReadAccounts(Effect::Linked),
+    },
+    Row {
+        says: "an earlier consent was removed here, and stays removed",
+        belongs_to: &[Nothing],
+        facts: Facts { is_known: YES, is_named: NO, ..ANY },
+        action: Action::Ignore,
+    },
+    Row {
+        says: "if it is given again, a withdrawal has time to take effect",
+        belongs_to: &[Nothing],
+        facts: Facts { is_known: YES, is_named: YES, has_waited: NO, ..ANY },
+        action: Action::Wait,
+    },
+    Row {
+        says: "then it is linked",
+        belongs_to: &[Nothing],
+        facts: Facts { is_known: YES, is_named: YES, has_waited: YES, ..ANY },
+        action: Action::ReadAccounts(Effect::Linked),
+    },
+    Row {
+        says: "a broken connection whose consent is active is reconnected",
+        belongs_to: &[
             Target(Revoked),
             Target(Invalidated),
             Target(PendingMfa),
@@ -52,72 +91,87 @@ const TABLE: [Row; 19] = [
             Newer(Invalidated),
             Newer(PendingMfa),
         ],
-        [ANY; 4],
-        Action::ReadAccounts(Effect::Reconnected),
-    ),
-    (
-        "a new consent of the connection to repair repairs it, also if a refresh was faster",
-        &[Target(Active)],
-        [NO, ANY, ANY, ANY],
-        Action::ReadAccounts(Effect::Reconnected),
-    ),
-    (
-        "an earlier one repairs it if the callback names it",
-        &[Target(Active)],
-        [YES, YES, ANY, ANY],
-        Action::ReadAccounts(Effect::Reconnected),
-    ),
-    (
-        "or if the credentials are those of the callback",
-        &[Target(Active)],
-        [YES, NO, NO, ANY],
-        Action::ReadAccounts(Effect::Reconnected),
-    ),
-    ("otherwise this session did not repair it", &[Target(Active)], [YES, NO, YES, ANY], Action::Ignore),
-    (
-        "credentials of the callback renew an active connection",
-        &[Older(Active)],
-        [ANY, ANY, NO, ANY],
-        Action::ReadAccounts(Effect::Renewed),
-    ),
-    (
-        "an active connection of a provider user is renewed if the callback names it",
-        &[Older(Active)],
-        [ANY, YES, YES, ANY],
-        Action::ReadAccounts(Effect::Renewed),
-    ),
-    ("otherwise the session leaves it alone", &[Older(Active)], [ANY, NO, YES, ANY], Action::Ignore),
-    (
-        "the credentials of the callback go also to a connection that was linked meanwhile",
-        &[Newer(Active)],
-        [NO, ANY, NO, ANY],
-        Action::ReadAccounts(Effect::LinkedEarlier),
-    ),
-    (
-        "a connection linked meanwhile is that of this session if the callback names it",
-        &[Newer(Active)],
-        [NO, YES, YES, ANY],
-        Action::Count(Effect::Linked),
-    ),
-    (
-        "otherwise a concurrent session may have linked it",
-        &[Newer(Active)],
-        [NO, NO, YES, ANY],
-        Action::Count(Effect::LinkedEarlier),
-    ),
-    (
-        "an earlier consent that another session linked meanwhile is as any active connection",
-        &[Newer(Active)],
-        [YES, ANY, NO, ANY],
-        Action::ReadAccounts(Effect::Renewed),
-    ),
-    (
-        "which is renewed if the callback names it",
-        &[Newer(Active)],
-        [YES, YES, YES, ANY],
-        Action::ReadAccounts(Effect::Renewed),
-    ),
-    ("and otherwise left alone", &[Newer(Active)], [YES, NO, YES, ANY], Action::Ignore),
+        facts: ANY,
+        action: Action::ReadAccounts(Effect::Reconnected),
+    },
+    Row {
+        says: "a new consent of the connection to repair repairs it, also if a refresh was faster",
+        belongs_to: &[Target(Active)],
+        facts: Facts { is_known: NO, ..ANY },
+        action: Action::ReadAccounts(Effect::Reconnected),
+    },
+    Row {
+        says: "an earlier one repairs it if the callback names it",
+        belongs_to: &[Target(Active)],
+        facts: Facts { is_known: YES, is_named: YES, ..ANY },
+        action: Action::ReadAccounts(Effect::Reconnected),
+    },
+    Row {
+        says: "or if the credentials are those of the callback",
+        belongs_to: &[Target(Active)],
+        facts: Facts { is_known: YES, is_named: NO, registers_users: NO, ..ANY },
+        action: Action::ReadAccounts(Effect::Reconnected),
+    },
+    Row {
+        says: "otherwise this session did not repair it",
+        belongs_to: &[Target(Active)],
+        facts: Facts { is_known: YES, is_named: NO, registers_users: YES, ..ANY },
+        action: Action::Ignore,
+    },
+    Row {
+        says: "credentials of the callback renew an active connection",
+        belongs_to: &[Older(Active)],
+        facts: Facts { registers_users: NO, ..ANY },
+        action: Action::ReadAccounts(Effect::Renewed),
+    },
+    Row {
+        says: "an active connection of a provider user is renewed if the callback names it",
+        belongs_to: &[Older(Active)],
+        facts: Facts { is_named: YES, registers_users: YES, ..ANY },
+        action: Action::ReadAccounts(Effect::Renewed),
+    },
+    Row {
+        says: "otherwise the session leaves it alone",
+        belongs_to: &[Older(Active)],
+        facts: Facts { is_named: NO, registers_users: YES, ..ANY },
+        action: Action::Ignore,
+    },
+    Row {
+        says: "the credentials of the callback go also to a connection that was linked meanwhile",
+        belongs_to: &[Newer(Active)],
+        facts: Facts { is_known: NO, registers_users: NO, ..ANY },
+        action: Action::ReadAccounts(Effect::LinkedEarlier),
+    },
+    Row {
+        says: "a connection linked meanwhile is that of this session if the callback names it",
+        belongs_to: &[Newer(Active)],
+        facts: Facts { is_known: NO, is_named: YES, registers_users: YES, ..ANY },
+        action: Action::Count(Effect::Linked),
+    },
+    Row {
+        says: "otherwise a concurrent session may have linked it",
+        belongs_to: &[Newer(Active)],
+        facts: Facts { is_known: NO, is_named: NO, registers_users: YES, ..ANY },
+        action: Action::Count(Effect::LinkedEarlier),
+    },
+    Row {
+        says: "an earlier consent that another session linked meanwhile is as any active connection",
+        belongs_to: &[Newer(Active)],
+        facts: Facts { is_known: YES, registers_users: NO, ..ANY },
+        action: Action::ReadAccounts(Effect::Renewed),
+    },
+    Row {
+        says: "which is renewed if the callback names it",
+        belongs_to: &[Newer(Active)],
+        facts: Facts { is_known: YES, is_named: YES, registers_users: YES, ..ANY },
+        action: Action::ReadAccounts(Effect::Renewed),
+    },
+    Row {
+        says: "and otherwise left alone",
+        belongs_to: &[Newer(Active)],
+        facts: Facts { is_known: YES, is_named: NO, registers_users: YES, ..ANY },
+        action: Action::Ignore,
+    },
 ];
 
 #[test]
@@ -126,18 +180,24 @@ fn table_of_decisions() {
     let connected = statuses.into_iter().flat_map(|status| [Target(status), Newer(status), Older(status)]);
     for belongs_to in connected.chain([Nothing, OtherUser]) {
         for bits in 0..16_u8 {
-            let facts: Facts = [1, 2, 4, 8].map(|bit| bits & bit > 0);
-            let fits = |row: &&Row| {
-                let mut pairs = row.2.iter().zip(facts);
-                row.1.contains(&belongs_to)
-                    && pairs.all(|(expected, fact)| expected.is_none_or(|expected| expected == fact))
-            };
-            let rows: Vec<&Row> = TABLE.iter().filter(fits).collect();
-            let [(sentence, .., expected)] = rows[..] else {
-                panic!("{belongs_to:?} {facts:?} is in {} rows", rows.len())
-            };
-            assert_eq!(action(belongs_to, facts), *expected, "{sentence}: {belongs_to:?} {facts:?}");
+            let [is_known, is_named, registers_users, has_waited] = [1, 2, 4, 8].map(|bit| bits & bit > 0);
+            let facts = Facts { is_known, is_named, registers_users, has_waited };
+            let rows: Vec<&Row> = TABLE.iter().filter(|row| row.fits(belongs_to, facts)).collect();
+            let [row] = rows[..] else { panic!("{belongs_to:?} {facts:?} is in {} rows", rows.len()) };
+            assert_eq!(action(belongs_to, facts), row.action, "{}: {belongs_to:?} {facts:?}", row.says);
         }
+    }
+}
+
+impl Row {
+    fn fits(&self, belongs_to: BelongsTo, facts: Facts<bool>) -> bool {
+        let Facts { is_known, is_named, registers_users, has_waited } = self.facts;
+        let fits = |expected: Option<bool>, fact: bool| expected.is_none_or(|expected| expected == fact);
+        self.belongs_to.contains(&belongs_to)
+            && fits(is_known, facts.is_known)
+            && fits(is_named, facts.is_named)
+            && fits(registers_users, facts.registers_users)
+            && fits(has_waited, facts.has_waited)
     }
 }
 
@@ -194,7 +254,8 @@ fn existing(belongs_to: BelongsTo) -> Existing {
     }
 }
 
-fn action(belongs_to: BelongsTo, [is_known, is_named, registers_users, has_waited]: Facts) -> Action {
+fn action(belongs_to: BelongsTo, facts: Facts<bool>) -> Action {
+    let Facts { is_known, is_named, registers_users, has_waited } = facts;
     let target = connection(if matches!(belongs_to, Target(_)) { 1 } else { 2 }, 1, Revoked, at(-1));
     let session = Session { registers_users, ..session(Confirmation::Confirmed, &target) };
     let found = found(1, 1, ConsentStatus::Active);

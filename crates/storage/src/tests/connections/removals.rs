@@ -208,6 +208,7 @@ both! {
             "link_sessions.connection_id",
             "links.connection_id",
             "secrets.subject",
+            "syncs.connection_id",
         ];
         assert_eq!(columns_containing(db, &names[0]).await, columns_with_its_id);
         assert!(db.removals().finish(&claim, "deleted", at(40)).await.unwrap());
@@ -238,7 +239,7 @@ both! {
 /// Key rotation holds secrets of one user and wants those of another. Cleanup waits for a secret, and holds up no other
 /// user.
 #[test]
-fn transactions_do_not_deadlock() {
+fn postgres_transactions_do_not_deadlock() {
     on_postgres(async |db| {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         session_with_callback(db, user, "with a secret").await;

@@ -67,7 +67,7 @@ async fn unreachable_server_is_named() {
 
 /// The test server wants no password, so an unknown role stands for a wrong one.
 #[test]
-fn server_that_rejects_is_quoted() {
+fn postgres_that_rejects_is_quoted() {
     on_postgres(async |db| {
         let url = db.url.as_str();
         let (server, _) = url.rsplit_once('/').unwrap();

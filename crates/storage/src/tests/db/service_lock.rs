@@ -26,6 +26,6 @@ fn second_lock_is_rejected_until_the_first_is_dropped() {
 }
 
 #[test]
-fn postgresql_needs_no_lock() {
+fn only_sqlite_needs_a_lock() {
     assert!(ServiceLock::acquire("postgres://localhost/bellbird").unwrap().is_none());
 }

@@ -362,7 +362,7 @@ both! {
 
 /// A sync waits for a release that finds nothing due. What the sync saw of the endpoint before is outdated then.
 #[test]
-fn event_stored_during_a_release_is_due() {
+fn postgres_event_stored_during_a_release_is_due() {
     on_postgres(async |db| {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;

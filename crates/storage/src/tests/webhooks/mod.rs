@@ -1,4 +1,3 @@
-mod both_databases;
 mod claim_plans;
 mod deliveries;
 mod endpoints;

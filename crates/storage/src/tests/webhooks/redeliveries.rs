@@ -229,7 +229,7 @@ both! {
 /// Recording attempts holds an endpoint and a delivery, and wants another delivery, which the deletion of events would
 /// hold.
 #[test]
-fn transactions_do_not_deadlock() {
+fn postgres_transactions_do_not_deadlock() {
     on_postgres(async |db| {
         let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let mut synced_events = Vec::new();

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver as Lines, channel};
 
 use jiff::SignedDuration;
 
+use super::receivers::{Signed, free_ports};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
-use crate::webhooks::receivers::{Signed, free_ports};
 
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
 const ANOTHER: &str = "whsec_YWJjZGVmZ2hpamFiY2RlZmdoaWphYmNkZWZnaGlqYWI=";
@@ -26,7 +26,7 @@ async fn sheet_shows_every_row_as_text_or_number() {
     let demo = RunningCommand::start(&workdir, &format!("demo --json --rows 700 {ANY_PORTS}"));
     let printed = demo.json();
     let output = Command::new("node")
-        .arg(root().join("crates/bellbird/tests/it/recipes/sheet_check.mjs"))
+        .arg(root().join("crates/bellbird/tests/it/clients/recipes/sheet_check.mjs"))
         .arg(root().join("docs/recipes/sheet.gs"))
         .env("BELLBIRD_URL", text(&printed, "apiUrl"))
         .env("BELLBIRD_KEY", text(&printed, "apiKey"))
@@ -53,7 +53,7 @@ impl Waker {
         let libraries = root().join("target/receivers/node_modules").canonicalize();
         let libraries = libraries.expect("run scripts/receivers, which installs the library");
         symlink(libraries.join("standardwebhooks"), packages.join("standardwebhooks")).unwrap();
-        let stub = root().join("crates/bellbird/tests/it/recipes/actual_stub").canonicalize().unwrap();
+        let stub = root().join("crates/bellbird/tests/it/clients/recipes/actual_stub").canonicalize().unwrap();
         symlink(stub, packages.join("@actual-app/api")).unwrap();
         fs::copy(root().join("docs/recipes/wake_actual.mjs"), folder.join("wake_actual.mjs")).unwrap();
         let port = free_ports()[0];

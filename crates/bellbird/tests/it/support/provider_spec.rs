@@ -1,0 +1,398 @@
+//! The providers, as tests know them: members, routes and control calls. Nothing else in these tests depends on a
+//! provider's name unless it tests what only that provider has.
+//!
+//! To add a provider, add its name to [`for_every_provider`] and its description to [`SPECS`].
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::AccountType;
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
+
+use crate::support::harness::App;
+use crate::support::process::text;
+
+/// The list of providers. Calls the macro `$then` with `$given`, followed by their names.
+macro_rules! for_every_provider {
+    ($then:ident! $given:tt) => {
+        $then! { $given fiskil akahu snaptrade }
+    };
+}
+pub(crate) use for_every_provider;
+
+pub(crate) static SPECS: [ProviderSpec; 3] = [FISKIL, AKAHU, SNAPTRADE];
+
+/// The description of a provider.
+pub(crate) fn spec(provider: &str) -> &'static ProviderSpec {
+    SPECS.iter().find(|spec| spec.name == provider).unwrap_or_else(|| panic!("no description of {provider}"))
+}
+
+pub(crate) struct ProviderSpec {
+    pub(crate) name: &'static str,
+
+    // Credentials and users.
+    /// The member of credentials that names the provider user.
+    pub(crate) user: &'static str,
+    /// The member of credentials that names one connection. Without it, credentials cover all connections of the user.
+    pub(crate) connection: &'static str,
+    /// Members of the sandbox's description that are secret.
+    pub(crate) secrets: &'static [&'static str],
+    /// Which of the sandbox's credentials [`App::person_at`] imports: not those of Olivia and Ben.
+    pub(crate) spare_credentials: usize,
+    /// The email address of a user with exactly one login.
+    pub(crate) email: &'static str,
+    /// How the provider registers users, if it does.
+    pub(crate) registration: Option<Registration>,
+
+    // Calls.
+    /// The route of calls that only authenticate. They are not counted.
+    pub(crate) authentication: Option<&'static str>,
+    /// The route that tells the state of a consent.
+    pub(crate) consent_route: &'static str,
+    /// How many calls the balances of so many users, connections and accounts may need.
+    pub(crate) balances_calls: fn(users: usize, connections: usize, accounts: usize) -> usize,
+
+    // Accounts.
+    /// Adds an account to a connection. The response is the account.
+    pub(crate) add_account: fn(credentials: &Value, members: Value) -> Control,
+    /// The member of that response with the account's id.
+    pub(crate) account_id: &'static str,
+    /// The members of an account with this name and number, in every place where the provider shows them.
+    pub(crate) numbered: fn(name: &str, number: &str) -> Value,
+    /// A member, its value, and the type of an account that has it.
+    pub(crate) types: &'static [(&'static str, &'static str, AccountType)],
+    /// Sets the balance of an account.
+    pub(crate) set_balance: fn(account: &str, amount: &str) -> Control,
+    /// The account numbers that the provider's own API returns for these credentials.
+    pub(crate) account_numbers:
+        for<'a> fn(sandbox: &'a Value, credentials: &'a Value) -> BoxFuture<'a, BTreeSet<String>>,
+
+    // Rows.
+    /// The control path of rows, and the list of `/v1` that shows them: `transactions` or `trades`.
+    pub(crate) list: &'static str,
+    /// A row with an amount, in the provider's form and without its time.
+    pub(crate) row: fn(account: &str, text: &str) -> Value,
+    /// The member of a row with its time.
+    pub(crate) row_time: &'static str,
+    /// The member of a row with its id at the provider.
+    pub(crate) row_id: &'static str,
+    /// The id of a row in events and in `/v1`.
+    pub(crate) shown_id: fn(row: &Value) -> String,
+    /// The member of a row that changes its amount and is not part of its id.
+    pub(crate) amount: &'static str,
+    /// Sets that member.
+    pub(crate) set_amount: fn(cents: u64) -> SetAmount,
+    /// Members with values that nothing else contains.
+    pub(crate) planted: fn() -> Value,
+    /// What events and `/v1` show of [`Self::planted`].
+    pub(crate) shown_of_planted: &'static [&'static str],
+    /// Rows whose amounts need care, at this time.
+    pub(crate) odd_rows: fn(account: &str) -> Vec<Value>,
+
+    // The end of a consent.
+    /// Calls, each of which ends the consent of a connection.
+    pub(crate) revoke: fn(credentials: &Value) -> Vec<Control>,
+    /// Ends the access to the institution, without revoking the consent.
+    pub(crate) expire: fn(credentials: &Value) -> Control,
+}
+
+/// How a provider registers users.
+pub(crate) struct Registration {
+    /// The route that registers a user.
+    pub(crate) register: &'static str,
+    /// The route that deletes one.
+    pub(crate) delete: &'static str,
+    /// How many users with this email address are registered now.
+    pub(crate) count: for<'a> fn(app: &'a App, email: &'a str) -> BoxFuture<'a, usize>,
+}
+
+/// A change of a row's amount.
+pub(crate) struct SetAmount {
+    pub(crate) members: Value,
+    /// The member of the row in events, and its value.
+    pub(crate) shown: (&'static str, Value),
+}
+
+/// A call to a provider's control interface.
+pub(crate) struct Control {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// JSON.
+    pub(crate) body: String,
+}
+
+impl ProviderSpec {
+    /// A row at this time. Its digits after the second are those of the provider.
+    pub(crate) fn row_at(&self, account: &str, at: Timestamp, text: &str) -> Value {
+        let mut row = (self.row)(account, text);
+        row[self.row_time] = at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string().into();
+        row
+    }
+
+    /// The member that names the connection in these credentials.
+    pub(crate) fn connection_in<'a>(&self, credentials: &'a Value) -> &'a str {
+        text(credentials, self.connection)
+    }
+
+    pub(crate) fn is_brokerage(&self) -> bool {
+        self.list == "trades"
+    }
+
+    /// Adds a row at exactly this time.
+    pub(crate) fn add_row(&self, account: &str, at: Timestamp, text: &str) -> Control {
+        let mut row = (self.row)(account, text);
+        row[self.row_time] = at.to_string().into();
+        post(&format!("/{}", self.list), &row)
+    }
+}
+
+/// Sets members of an object.
+pub(crate) fn set_members(object: &mut Value, members: Value) {
+    let Value::Object(members) = members else { panic!("not an object: {members}") };
+    object.as_object_mut().expect("an object").extend(members);
+}
+
+/// `10.01`.
+pub(crate) fn decimal(cents: u64) -> String {
+    format!("{}.{:02}", cents / 100, cents % 100)
+}
+
+fn number(text: &str) -> Value {
+    serde_json::from_str(text).expect("a number")
+}
+
+fn post(path: &str, body: &Value) -> Control {
+    Control { method: Method::POST, path: path.to_owned(), body: body.to_string() }
+}
+
+fn patch(path: String, body: String) -> Control {
+    Control { method: Method::PATCH, path, body }
+}
+
+fn state(what: &str, id: &Value, state: &str) -> Control {
+    post(&format!("/{what}/{}", id.as_str().expect("an id")), &json!({"state": state}))
+}
+
+/// `members`, with those of the credentials that name the account's connection.
+fn with_members(mut members: Value, credentials: &Value, names: &[&str]) -> Value {
+    for name in names {
+        members[*name] = credentials[*name].clone();
+    }
+    members
+}
+
+/// The members `names` of rows.
+fn collected(rows: &Value, names: &[&str]) -> BTreeSet<String> {
+    let rows = rows.as_array().expect("rows").iter();
+    rows.flat_map(|row| names.iter().filter_map(|name| row[*name].as_str())).map(str::to_owned).collect()
+}
+
+const FISKIL: ProviderSpec = ProviderSpec {
+    name: "fiskil",
+    user: "endUserId",
+    connection: "arrangementId",
+    secrets: &["clientSecret"],
+    spare_credentials: 4,
+    email: "me@example.com",
+    registration: Some(Registration {
+        register: "/v1/end-users",
+        delete: "/v1/end-users/{id}",
+        count: |app, email| {
+            Box::pin(async move {
+                let description = serde_json::to_value(app.sandbox.description()).expect("JSON");
+                let mut route: Url = "http://fiskil/v1/end-users".parse().expect("a URL");
+                route.query_pairs_mut().append_pair("email", email);
+                let path = format!("{}?{}", route.path(), route.query().expect("a query"));
+                let listed = fiskil_get(&description, &path).await;
+                listed["end_users"].as_array().or(listed.as_array()).unwrap_or_else(|| panic!("{listed}")).len()
+            })
+        },
+    }),
+    authentication: Some("/v1/token"),
+    consent_route: "/v1/consent",
+    balances_calls: |users, _, _| users,
+    add_account: |credentials, members| {
+        post("/accounts", &with_members(members, credentials, &["endUserId", "arrangementId"]))
+    },
+    account_id: "account_id",
+    numbered: |name, number| json!({"display_name": name, "account_number": number, "masked_number": number}),
+    types: &[
+        ("product_category", "CRED_AND_CHRG_CARDS", AccountType::CreditCard),
+        ("product_category", "TERM_DEPOSITS", AccountType::TermDeposit),
+        ("product_category", "SOMETHING_NEW", AccountType::Other),
+    ],
+    set_balance: |account, amount| {
+        patch(format!("/balances/{account}"), format!(r#"{{"current_balance": "{amount}"}}"#))
+    },
+    account_numbers: |sandbox, credentials| {
+        Box::pin(async move {
+            let path = format!("/v1/banking/accounts?end_user_id={}", text(credentials, "endUserId"));
+            collected(&fiskil_get(sandbox, &path).await["accounts"], &["account_number", "masked_number"])
+        })
+    },
+    list: "transactions",
+    row: |account, text| json!({"account_id": account, "amount": "-12.34", "description": text}),
+    row_time: "posting_date_time",
+    row_id: "fiskil_id",
+    shown_id: |row| text(row, "fiskil_id").to_owned(),
+    amount: "amount",
+    set_amount: |cents| SetAmount { members: json!({"amount": decimal(cents)}), shown: ("amount", json!(cents)) },
+    planted: || json!({"amount": "-98765432.19", "description": "PLANTED MILK BAR", "reference": "PLANTED REFERENCE"}),
+    shown_of_planted: &["-9876543219", "-98765432.19", "PLANTED MILK BAR", "PLANTED REFERENCE"],
+    odd_rows: |account| {
+        let row = |(currency, amount): (&str, &str)| {
+            json!({"account_id": account, "currency": currency, "amount": amount,
+                "description": format!("{currency} {amount}"), "type": "DIRECT DEBIT",
+                "posting_date_time": "2026-11-20T09:00:00+11:00"})
+        };
+        [("JPY", "-1500"), ("BHD", "1.2345"), ("BHD", "1.2335"), ("XXX", "0.005")].map(row).to_vec()
+    },
+    revoke: |credentials| vec![state("consents", &credentials["arrangementId"], "revoked")],
+    expire: |credentials| state("consents", &credentials["arrangementId"], "expired"),
+};
+
+/// A call of Fiskil's API, with a token of its own.
+async fn fiskil_get(sandbox: &Value, path: &str) -> Value {
+    let fiskil = &sandbox["fiskil"];
+    let base = text(fiskil, "baseUrl").trim_end_matches('/');
+    let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let body = json!({"client_id": fiskil["clientId"], "client_secret": fiskil["clientSecret"]});
+    let token = http.post(format!("{base}/v1/token")).json(&body).send().await.expect("the sandbox responds");
+    let token: Value = token.json().await.expect("a token");
+    let request = http.get(format!("{base}{path}")).bearer_auth(text(&token, "token"));
+    request.send().await.expect("the sandbox responds").json().await.expect("JSON")
+}
+
+const AKAHU: ProviderSpec = ProviderSpec {
+    name: "akahu",
+    user: "userToken",
+    connection: "authorisation",
+    secrets: &["appToken", "appSecret"],
+    spare_credentials: 0,
+    email: "aroha.williams@example.com",
+    registration: None,
+    authentication: None,
+    consent_route: "/v1/accounts",
+    balances_calls: |users, _, _| users,
+    add_account: |credentials, members| {
+        post("/accounts", &with_members(members, credentials, &["userToken", "authorisation"]))
+    },
+    account_id: "_id",
+    numbered: |name, number| json!({"name": name, "formatted_account": number}),
+    types: &[
+        ("type", "CREDITCARD", AccountType::CreditCard),
+        ("type", "TERMDEPOSIT", AccountType::TermDeposit),
+        ("type", "SOMETHING_NEW", AccountType::Other),
+    ],
+    set_balance: |account, amount| {
+        let balance = format!(r#"{{"balance": {{"currency": "NZD", "current": {amount}}}}}"#);
+        patch(format!("/accounts/{account}"), balance)
+    },
+    account_numbers: |sandbox, credentials| {
+        Box::pin(async move {
+            let akahu = &sandbox["akahu"];
+            let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+            let request = http.get(format!("{}/accounts", text(akahu, "baseUrl")));
+            let request = request.bearer_auth(text(credentials, "userToken"));
+            let response = request.header("X-Akahu-Id", text(akahu, "appToken")).send().await;
+            let accounts: Value = response.expect("the sandbox responds").json().await.expect("JSON");
+            collected(&accounts["items"], &["formatted_account"])
+        })
+    },
+    list: "transactions",
+    row: |account, text| json!({"_account": account, "amount": -12.34, "description": text}),
+    row_time: "date",
+    row_id: "_id",
+    shown_id: |row| text(row, "_id").to_owned(),
+    amount: "amount",
+    set_amount: |cents| SetAmount {
+        members: json!({"amount": number(&decimal(cents))}),
+        shown: ("amount", json!(cents)),
+    },
+    planted: || json!({"amount": number("-98765432.18"), "description": "PLANTED DAIRY"}),
+    shown_of_planted: &["PLANTED DAIRY"],
+    odd_rows: |_| Vec::new(),
+    revoke: |credentials| {
+        vec![
+            state("consents", &credentials["authorisation"], "revoked"),
+            state("tokens", &credentials["userToken"], "revoked"),
+        ]
+    },
+    expire: |credentials| state("consents", &credentials["authorisation"], "expired"),
+};
+
+const SNAPTRADE: ProviderSpec = ProviderSpec {
+    name: "snaptrade",
+    user: "userId",
+    connection: "authorizationId",
+    secrets: &["consumerKey"],
+    spare_credentials: 0,
+    email: "me@example.com",
+    registration: Some(Registration {
+        register: "/snapTrade/registerUser",
+        delete: "/snapTrade/deleteUser",
+        // It names no user. The sandbox counts the events that it would deliver.
+        count: |app, _| {
+            Box::pin(async move {
+                let seen = app.control_of("snaptrade", Method::GET, "/webhooks", json!({})).await;
+                let events = |name: &str| {
+                    let all = seen["deliveries"].as_array().expect("deliveries").iter();
+                    all.filter(|delivery| delivery["event"] == name).count()
+                };
+                events("USER_REGISTERED") - events("USER_DELETED")
+            })
+        },
+    }),
+    authentication: None,
+    consent_route: "/authorizations",
+    balances_calls: |_, connections, accounts| connections + accounts,
+    add_account: |credentials, members| post("/accounts", &with_members(members, credentials, &["authorizationId"])),
+    account_id: "id",
+    numbered: |name, number| json!({"name": name, "number": number, "institution_account_id": number}),
+    types: &[
+        ("account_category", "DEPOSIT", AccountType::Transaction),
+        ("account_category", "INVESTMENT", AccountType::Investment),
+        ("account_category", "SOMETHING_NEW", AccountType::Other),
+    ],
+    set_balance: |account, amount| {
+        let balance = format!(r#"{{"balance": {{"total": {{"amount": {amount}, "currency": "USD"}}}}}}"#);
+        patch(format!("/accounts/{account}"), balance)
+    },
+    account_numbers: |_, _| Box::pin(async { BTreeSet::new() }),
+    list: "trades",
+    row: |account, text| json!({"account": account, "description": text, "units": 1.5, "price": 2}),
+    row_time: "trade_date",
+    row_id: "id",
+    // Our id of a trade: eight of its members.
+    shown_id: |row| {
+        format!(
+            "{}-{}-{}-{}-{}-{}-{}-{}",
+            text(row, "trade_date"),
+            text(&row["symbol"], "symbol"),
+            text(row, "type"),
+            row["amount"],
+            row["units"],
+            text(row, "settlement_date"),
+            row["fee"],
+            text(row, "description")
+        )
+    },
+    // The amount of a trade is part of its id, and its price is not.
+    amount: "price",
+    set_amount: |cents| SetAmount { members: json!({"price": cents}), shown: ("price", json!(cents.to_string())) },
+    planted: || {
+        json!({"description": "PLANTED TRADE", "units": number("987654.3217"), "price": number("12345.6789"),
+            "amount": number("-1234567.89")})
+    },
+    shown_of_planted: &["PLANTED TRADE"],
+    odd_rows: |_| Vec::new(),
+    revoke: |credentials| {
+        vec![
+            state("consents", &credentials["authorizationId"], "revoked"),
+            state("users", &credentials["userId"], "revoked"),
+        ]
+    },
+    expire: |credentials| state("consents", &credentials["authorizationId"], "expired"),
+};

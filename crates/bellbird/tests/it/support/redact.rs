@@ -1,0 +1,43 @@
+//! Replaces what differs from run to run, so that a body can be compared with a snapshot.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+const UUID_LENGTH: usize = 36;
+const HOST: &str = "http://127.0.0.1:";
+
+/// Replaces each id by `id-<n>`, where equal ids have equal numbers, each cursor by `cursor`, and ports by 0.
+pub(crate) fn redact(body: &Value) -> Value {
+    let mut text = body.to_string();
+    let mut cursors = Vec::new();
+    collect_cursors(body, &mut cursors);
+    for cursor in cursors {
+        text = text.replace(cursor, "cursor");
+    }
+    let mut parts = text.split(HOST);
+    let first = parts.next().unwrap_or_default().to_owned();
+    text = parts.fold(first, |text, part| text + HOST + "0" + part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let mut number = 0;
+    while let Some(id) = find_id(&text) {
+        number += 1;
+        text = text.replace(&id, &format!("id-{number}"));
+    }
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn find_id(text: &str) -> Option<String> {
+    let starts = text.char_indices().map(|(at, _)| at);
+    let ids = starts.filter_map(|at| text.get(at..at + UUID_LENGTH));
+    ids.filter(|id| id.contains('-')).find(|id| Uuid::parse_str(id).is_ok()).map(str::to_owned)
+}
+
+fn collect_cursors<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| collect_cursors(value, found)),
+        Value::Object(members) => {
+            found.extend(members.get("next_cursor").and_then(Value::as_str));
+            members.values().for_each(|value| collect_cursors(value, found));
+        }
+        _ => {}
+    }
+}
