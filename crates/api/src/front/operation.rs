@@ -80,9 +80,7 @@ impl Operation {
         self.content(media_type, json!({"schema": {"type": "string"}}))
     }
 
-    /// The body of a success, as OpenAPI describes it.
-    #[must_use]
-    pub fn content(mut self, media_type: &'static str, content: Value) -> Self {
+    fn content(mut self, media_type: &'static str, content: Value) -> Self {
         self.content.insert(media_type.to_owned(), content);
         self
     }

@@ -10,9 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use bellbird_interop::mcp::id::Id;
 use bellbird_interop::mcp::message::Message;
-use bellbird_interop::mcp::rpc::RpcError;
+use bellbird_interop::mcp::rpc::{Id, RpcError};
 use http::StatusCode;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};

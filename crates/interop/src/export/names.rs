@@ -1,6 +1,6 @@
 //! Names of exported files, and the header that carries one. Pure.
 //!
-//! A name has letters and digits of any script, and `-`, `_` and `.` of ours. Whatever else a text holds becomes a
+//! A name has letters and digits of any script, and `-`, `_` and `.` of our own. Whatever else a text holds becomes a
 //! hyphen. So no text can end a header, leave a folder, hide a suffix or run in a shell.
 
 use http::HeaderValue;

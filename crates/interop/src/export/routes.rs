@@ -98,11 +98,7 @@ const BROKERAGE_FILE: &str = "A parameter is invalid (one `details` entry each),
 /// What the files of all resources have in common.
 fn operation(id: &'static str, resource: Resource) -> Operation {
     let operation = Operation::new(id, "Files", "The file.").headers(&["Content-Disposition"]).provider_errors();
-    resource.formats().fold(operation, |operation, format| match format {
-        #[cfg(feature = "parquet")]
-        Format::Parquet => operation.content(format.content_type(), serde_json::json!({})),
-        _ => operation.text_file(media_type(format)),
-    })
+    resource.formats().fold(operation, |operation, format| operation.text_file(media_type(format)))
 }
 
 /// The content type without its parameters.
@@ -186,21 +182,5 @@ fn wrong_category(requested: Resource) -> &'static str {
         Resource::Trades | Resource::Holdings => {
             "The connection must be a brokerage connection: of a banking connection, take transactions"
         }
-    }
-}
-
-#[cfg(all(test, feature = "parquet"))]
-mod tests {
-    use bellbird_api::docs::Document;
-
-    use super::*;
-
-    #[test]
-    fn parquet_is_documented() {
-        let document = Document::new(documented());
-        let operation = &document.value()["paths"]["/v1/export/transactions.{format}"]["get"];
-        let formats = operation["parameters"][0]["schema"]["enum"].as_array().unwrap();
-        assert!(formats.iter().any(|format| format == "parquet"), "{formats:?}");
-        assert!(!operation["responses"]["200"]["content"]["application/vnd.apache.parquet"].is_null());
     }
 }

@@ -1,148 +1,203 @@
-//! Reads the arguments of a tool, and collects everything that is wrong with them for the model. Pure.
+//! The values that the tools take as arguments, for the parser of parameters that all interfaces share. Pure.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
-use bellbird_domain::{AccountId, Bound, DateFilter};
+use bellbird_api::front::parameters::{self, Fault, RawParams};
+use bellbird_domain::{AccountId, Bound, Category, DateFilter, Decimal, Direction};
+use bellbird_reads::TransactionFilter;
 use bellbird_reads::summary::GroupBy;
+use serde::de::{self, Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
 
-/// How `group_by` names the groups of a summary.
-pub(super) const GROUPS: [(&str, GroupBy); 4] = [
-    ("category", GroupBy::Category),
-    ("merchant", GroupBy::Merchant),
-    ("month", GroupBy::Month),
-    ("account", GroupBy::Account),
-];
+use super::ROWS_MAX;
+
+/// Rows of a result without `limit`.
+pub(super) const ROWS_DEFAULT: u32 = 50;
 /// As for `/v1/balances`.
-const ACCOUNT_IDS_MAX: usize = 100;
+pub(super) const ACCOUNT_IDS_MAX: usize = 100;
 /// Longest `text` to search for, in bytes.
 const TEXT_BYTES_MAX: usize = 200;
+const AMOUNT_BYTES_MAX: usize = 60;
+/// Unknown arguments that a failure names.
+const UNKNOWN_MAX: usize = 5;
 
-/// The arguments of a call. Each reader takes one of them; null counts as absent.
-pub(super) struct Arguments {
-    values: Map<String, Value>,
-    known: Vec<&'static str>,
-    faults: Vec<String>,
+/// Reads the arguments of a call. Fails with a text for the model that names every mistake.
+pub(super) fn read<T: DeserializeOwned>(arguments: &Map<String, Value>) -> Result<T, String> {
+    parameters::read_strict(RawParams::Json(arguments)).map_err(|faults| {
+        let known = faults.known.iter().map(|(name, fault)| match fault {
+            Fault::Invalid(expected) | Fault::TooMany(expected) => format!("{name}: must be {expected}"),
+            Fault::Missing | Fault::Repeated => format!("{name}: must be given once"),
+        });
+        let unknown = faults.unknown.iter().take(UNKNOWN_MAX).map(|name| {
+            let name: String = name.chars().filter(|char| !char.is_control()).take(40).collect();
+            format!("{name}: is not an argument; the arguments are {}", faults.names.join(", "))
+        });
+        known.chain(unknown).collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// Reads a value as `T` and converts it. `expected` completes the sentence "must be".
+fn read_as<'de, D: Deserializer<'de>, T: Deserialize<'de>, U>(
+    input: D,
+    expected: impl fmt::Display,
+    convert: impl FnOnce(T) -> Option<U>,
+) -> Result<U, D::Error> {
+    T::deserialize(input).ok().and_then(convert).ok_or_else(|| de::Error::custom(expected))
 }
 
 /// Account ids as requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Accounts {
-    /// Of all connections.
-    All,
     /// At least one, sorted, each once.
     These(Vec<AccountId>),
-    /// One of them is no id: the same as one that does not exist.
+    /// One of them is not an id: the same as one that does not exist.
     Unknown,
 }
 
-impl Arguments {
-    pub(super) fn new(values: Map<String, Value>) -> Self {
-        Self { values, known: Vec::new(), faults: Vec::new() }
-    }
-
-    /// Fails with a text for the model if an argument was wrong or is unknown.
-    pub(super) fn finish(mut self) -> Result<(), String> {
-        let mut unknown: Vec<&String> = self.values.keys().collect();
-        unknown.truncate(5);
-        for name in unknown {
-            let name: String = name.chars().filter(|char| !char.is_control()).take(40).collect();
-            self.faults.push(format!("{name}: is no argument; the arguments are {}", self.known.join(", ")));
-        }
-        if self.faults.is_empty() { Ok(()) } else { Err(self.faults.join("\n")) }
-    }
-
-    pub(super) fn switch(&mut self, name: &'static str, default: bool) -> bool {
-        match self.take(name) {
-            None => default,
-            Some(Value::Bool(value)) => value,
-            Some(_) => self.fault(name, "true or false").unwrap_or(default),
-        }
-    }
-
-    pub(super) fn number(&mut self, name: &'static str, default: u32, max: u32) -> u32 {
-        let Some(value) = self.take(name) else { return default };
-        // 50.0 is an integer of JSON Schema.
-        let number = value.is_number().then(|| value.to_string().trim_end_matches(".0").parse::<u32>().ok()).flatten();
-        match number.filter(|number| (1..=max).contains(number)) {
-            Some(number) => number,
-            None => self.fault(name, &format!("an integer between 1 and {max}")).unwrap_or(default),
-        }
-    }
-
-    pub(super) fn accounts(&mut self) -> Accounts {
+impl<'de> Deserialize<'de> for Accounts {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         const EXPECTED: &str = "a list of 1 to 100 account ids from list_accounts; leave it out for all accounts";
-        let name = "account_ids";
-        let texts = match self.take(name) {
-            None => return Accounts::All,
-            Some(Value::Array(texts)) if !texts.is_empty() && texts.iter().all(Value::is_string) => texts,
-            Some(_) => return self.fault(name, EXPECTED).unwrap_or(Accounts::All),
-        };
-        let ids: BTreeSet<Option<AccountId>> = texts.iter().map(|text| text.as_str()?.parse().ok()).collect();
-        if ids.len() > ACCOUNT_IDS_MAX {
-            return self.fault(name, EXPECTED).unwrap_or(Accounts::All);
-        }
-        ids.into_iter().collect::<Option<Vec<_>>>().map_or(Accounts::Unknown, Accounts::These)
-    }
-
-    fn bound(&mut self, name: &'static str) -> Option<Bound> {
-        const EXPECTED: &str = "a day that exists, YYYY-MM-DD, or a time such as 2026-11-20T09:30:00Z";
-        match self.take(name)? {
-            Value::String(text) => Bound::parse(&text).ok().or_else(|| self.fault(name, EXPECTED)),
-            _ => self.fault(name, EXPECTED),
-        }
-    }
-
-    /// `from` and `to`.
-    pub(super) fn span(&mut self) -> DateFilter {
-        let span = DateFilter { from: self.bound("from"), to: self.bound("to") };
-        let is_empty = match (span.from, span.to) {
-            (Some(Bound::Day(from)), Some(Bound::Day(to))) => from > to,
-            (Some(Bound::Instant(from)), Some(Bound::Instant(to))) => from > to,
-            _ => false,
-        };
-        if is_empty {
-            self.faults.push("from: must not be after to".to_owned());
-        }
-        span
-    }
-
-    /// A text to search for.
-    pub(super) fn text(&mut self, name: &'static str) -> Option<String> {
-        match self.take(name)? {
-            Value::String(text) if !text.trim().is_empty() && text.len() <= TEXT_BYTES_MAX => Some(text),
-            _ => self.fault(name, &format!("a text of 1 to {TEXT_BYTES_MAX} bytes")),
-        }
-    }
-
-    /// One of several words.
-    pub(super) fn choice<T: Copy>(&mut self, name: &'static str, choices: &[(&'static str, T)]) -> Option<T> {
-        let value = self.take(name)?;
-        let found = choices.iter().find(|(word, _)| value.as_str() == Some(word)).map(|(_, choice)| *choice);
-        found.or_else(|| {
-            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-            self.fault(name, &format!("one of {}", words.join(", ")))
+        read_as(input, EXPECTED, |texts: Vec<String>| {
+            let ids: BTreeSet<Option<AccountId>> = texts.iter().map(|text| text.parse().ok()).collect();
+            let is_good = (1..=ACCOUNT_IDS_MAX).contains(&ids.len());
+            is_good.then(|| ids.into_iter().collect::<Option<Vec<_>>>().map_or(Self::Unknown, Self::These))
         })
     }
+}
 
-    /// An amount of money as a string: a number in JSON would pass a float in most programs.
-    pub(super) fn amount<T>(&mut self, name: &'static str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
-        const DIGITS_MAX: usize = 60;
-        let amount = match self.take(name)? {
-            Value::String(text) if text.len() <= DIGITS_MAX => parse(&text),
-            _ => None,
-        };
-        amount.or_else(|| self.fault(name, "a decimal number of 0 or more as a string, such as \"12.50\""))
+/// The most rows of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowLimit(pub(super) u32);
+
+impl Default for RowLimit {
+    fn default() -> Self {
+        Self(ROWS_DEFAULT)
     }
+}
 
-    fn take(&mut self, name: &'static str) -> Option<Value> {
-        self.known.push(name);
-        self.values.remove(name).filter(|value| !value.is_null())
+impl<'de> Deserialize<'de> for RowLimit {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        read_as(input, format_args!("an integer between 1 and {ROWS_MAX}"), |number: i64| {
+            u32::try_from(number).ok().filter(|number| (1..=ROWS_MAX).contains(number)).map(Self)
+        })
     }
+}
 
-    fn fault<T>(&mut self, name: &str, expected: &str) -> Option<T> {
-        self.faults.push(format!("{name}: must be {expected}"));
-        None
+/// `from` or `to`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DayOrTime(Bound);
+
+impl<'de> Deserialize<'de> for DayOrTime {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "a day that exists, YYYY-MM-DD, or a time such as 2026-11-20T09:30:00Z";
+        read_as(input, EXPECTED, |text: String| Bound::parse(&text).ok().map(Self))
+    }
+}
+
+/// The range between `from` and `to`. Fails with a text for the model.
+pub(super) fn date_filter(from: Option<DayOrTime>, to: Option<DayOrTime>) -> Result<DateFilter, String> {
+    let filter = DateFilter { from: from.map(|from| from.0), to: to.map(|to| to.0) };
+    let is_empty = match (filter.from, filter.to) {
+        (Some(Bound::Day(from)), Some(Bound::Day(to))) => from > to,
+        (Some(Bound::Instant(from)), Some(Bound::Instant(to))) => from > to,
+        _ => false,
+    };
+    if is_empty { Err("from: must not be after to".to_owned()) } else { Ok(filter) }
+}
+
+pub(super) fn transaction_filter(
+    text: Option<SearchText>,
+    category: Option<Choice<Category>>,
+    direction: Option<Choice<Direction>>,
+    min_amount: Option<Amount>,
+    max_amount: Option<Amount>,
+) -> TransactionFilter {
+    let mut filter = TransactionFilter::default();
+    filter.category = category.map(|category| category.0);
+    filter.direction = direction.map(|direction| direction.0);
+    filter.min_amount = min_amount.map(|amount| amount.0);
+    filter.max_amount = max_amount.map(|amount| amount.0);
+    text.into_iter().fold(filter, |filter, text| filter.with_text(&text.0))
+}
+
+/// A text to search for. Without `Debug`, so that it is not logged.
+#[cfg_attr(test, derive(Debug, PartialEq, Eq))]
+pub(super) struct SearchText(pub(super) String);
+
+impl<'de> Deserialize<'de> for SearchText {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        read_as(input, format_args!("a text of 1 to {TEXT_BYTES_MAX} bytes"), |text: String| {
+            (!text.trim().is_empty() && text.len() <= TEXT_BYTES_MAX).then_some(Self(text))
+        })
+    }
+}
+
+/// An amount of money without its sign, as a string: a number in JSON would pass a float in most programs.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Amount(pub(super) Decimal<'static>);
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "a decimal number of 0 or more as a string, such as \"12.50\"";
+        read_as(input, EXPECTED, |text: String| {
+            let amount = Decimal::parse(&text).ok().filter(|amount| !amount.is_negative())?.into_owned();
+            (text.len() <= AMOUNT_BYTES_MAX).then_some(Self(amount))
+        })
+    }
+}
+
+/// One of a few words.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Choice<T>(pub(super) T);
+
+pub(super) trait Words: Sized {
+    fn words() -> Vec<(&'static str, Self)>;
+}
+
+impl Words for Category {
+    fn words() -> Vec<(&'static str, Self)> {
+        Self::ALL.iter().map(|category| (category.key(), *category)).collect()
+    }
+}
+
+impl Words for Direction {
+    fn words() -> Vec<(&'static str, Self)> {
+        vec![("credit", Self::Credit), ("debit", Self::Debit)]
+    }
+}
+
+/// How much of a row is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    Brief,
+    Full,
+}
+
+impl Words for Detail {
+    fn words() -> Vec<(&'static str, Self)> {
+        vec![("brief", Self::Brief), ("full", Self::Full)]
+    }
+}
+
+/// How `group_by` names the groups of a summary.
+impl Words for GroupBy {
+    fn words() -> Vec<(&'static str, Self)> {
+        vec![
+            ("category", Self::Category),
+            ("merchant", Self::Merchant),
+            ("month", Self::Month),
+            ("account", Self::Account),
+        ]
+    }
+}
+
+impl<'de, T: Words> Deserialize<'de> for Choice<T> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let names: Vec<&str> = T::words().iter().map(|(word, _)| *word).collect();
+        read_as(input, format_args!("one of {}", names.join(", ")), |text: String| {
+            T::words().into_iter().find(|(word, _)| *word == text).map(|(_, value)| Self(value))
+        })
     }
 }
 
@@ -152,46 +207,50 @@ mod tests {
 
     use super::*;
 
-    fn arguments(value: Value) -> Arguments {
-        Arguments::new(value.as_object().unwrap().clone())
+    #[derive(Debug, PartialEq, Eq, Default, serde::Deserialize)]
+    struct All {
+        limit: Option<RowLimit>,
+        from: Option<DayOrTime>,
+        to: Option<DayOrTime>,
+        account_ids: Option<Accounts>,
+        direction: Option<Choice<Direction>>,
+        min_amount: Option<Amount>,
+        include_balances: Option<bool>,
+        text: Option<SearchText>,
+    }
+
+    fn read(arguments: Value) -> Result<All, String> {
+        super::read(arguments.as_object().unwrap())
     }
 
     #[test]
     fn all_faults_are_reported_at_once() {
-        let mut read = arguments(json!({
+        let faults = read(json!({
             "limit": 0, "from": "2026-02-30", "account_ids": [], "direction": "out", "min_amount": 5,
             "include_balances": "yes", "text": "", "surprise": true
-        }));
-        assert_eq!(read.number("limit", 50, 200), 50);
-        assert_eq!(read.bound("from"), None);
-        assert_eq!(read.accounts(), Accounts::All);
-        assert_eq!(read.choice("direction", &[("credit", 1), ("debit", 2)]), None);
-        assert_eq!(read.amount("min_amount", |text| Some(text.to_owned())), None);
-        assert!(read.switch("include_balances", true));
-        assert_eq!(read.text("text"), None);
-        let faults = read.finish().unwrap_err();
+        }))
+        .unwrap_err();
         assert_eq!(faults.lines().count(), 8, "{faults}");
-        assert!(faults.contains("limit: must be an integer between 1 and 200"));
-        assert!(faults.contains("direction: must be one of credit, debit"));
-        assert!(faults.contains("surprise: is no argument; the arguments are limit, from,"));
+        assert!(faults.contains("limit: must be an integer between 1 and 500"), "{faults}");
+        assert!(faults.contains("direction: must be one of credit, debit"), "{faults}");
+        assert!(faults.contains("surprise: is not an argument; the arguments are limit, from,"), "{faults}");
+        for value in [json!({}), json!([]), json!(1.5), json!(-1), json!("20"), json!(u64::MAX)] {
+            assert!(read(json!({ "limit": value })).is_err(), "{value}");
+        }
+        assert!(read(json!({"min_amount": "-1"})).is_err() && read(json!({"account_ids": ["a", 1]})).is_err());
     }
 
     #[test]
     fn null_counts_as_absent() {
-        assert_eq!(arguments(json!({"limit": 20.0})).number("limit", 50, 200), 20);
-        let mut read = arguments(json!({"limit": null, "from": null, "account_ids": null}));
-        assert_eq!(read.number("limit", 50, 200), 50);
-        assert_eq!(read.bound("from"), None);
-        assert_eq!(read.accounts(), Accounts::All);
-        assert_eq!(read.finish(), Ok(()));
+        assert_eq!(read(json!({"limit": 20.0})).unwrap().limit, Some(RowLimit(20)));
+        assert_eq!(read(json!({"limit": null, "from": null, "account_ids": null})).unwrap(), All::default());
     }
 
     #[test]
     fn ranges_end_after_they_begin() {
         let is_good = |from: &str, to: &str| {
-            let mut read = arguments(json!({"from": from, "to": to}));
-            read.span();
-            read.finish().is_ok()
+            let arguments = read(json!({"from": from, "to": to})).unwrap();
+            date_filter(arguments.from, arguments.to).is_ok()
         };
         assert!(is_good("2026-11-20", "2026-11-20") && !is_good("2026-11-20", "2026-11-19"));
         assert!(is_good("2026-11-20T09:30:00Z", "2026-11-20T09:30:00Z"));
@@ -203,12 +262,10 @@ mod tests {
     #[test]
     fn account_ids_are_a_set() {
         let (one, two) = ("0191e7a0-7c3b-7def-8000-00aabbccddee", "0191E7A0-91D4-7A01-8000-00AABBCCDDEE");
-        let of = |ids: Value| arguments(json!({ "account_ids": ids })).accounts();
+        let of = |ids: Value| read(json!({ "account_ids": ids })).unwrap().account_ids.unwrap();
         assert_eq!(of(json!([two, one, two])), Accounts::These(vec![one.parse().unwrap(), two.parse().unwrap()]));
         assert_eq!(of(json!([one, "mine"])), Accounts::Unknown);
-        let mut read =
-            arguments(json!({"account_ids": (0..101).map(|_| AccountId::new().to_string()).collect::<Vec<_>>()}));
-        read.accounts();
-        assert!(read.finish().is_err());
+        let many: Vec<_> = (0..101).map(|_| AccountId::new().to_string()).collect();
+        assert!(read(json!({ "account_ids": many })).is_err());
     }
 }

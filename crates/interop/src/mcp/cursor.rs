@@ -1,4 +1,4 @@
-//! Sealed positions: where an answer that was cut continues.
+//! Sealed positions: where a result that was cut continues.
 //!
 //! A cursor is a text that only the service can read, bound to the user and the tool. It holds the arguments of the
 //! first call and a position in lists, and no row. So nothing is kept between requests, and any instance can continue.
@@ -17,15 +17,15 @@ use super::definitions::Tool;
 const AGE_MAX: SignedDuration = SignedDuration::from_hours(1);
 /// Longest cursor, in characters. A hundred account ids take 8,000.
 const CURSOR_CHARS_MAX: usize = 16 * 1024;
-/// Arguments that choose how an answer looks, and not what it is about.
+/// Arguments that choose how a result looks, and not what it is about.
 const FORMS: [&str; 3] = ["limit", "detail", "include_balances"];
 
 pub(super) const BEGIN_AGAIN: &str = "cursor: it is more than an hour old or was changed, or the rows behind it have \
     changed. Call again without it and with the other arguments, to begin again.";
-const OTHER_QUESTION: &str = "cursor: the other arguments differ from those of the answer before. Send the cursor \
+const OTHER_QUESTION: &str = "cursor: the other arguments differ from those of the result before. Send the cursor \
     alone to continue, or leave it out to begin again.";
 
-/// A question, and how far it is answered.
+/// A question, and how far its result was given.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Resumed<P> {
     /// The time of the first call, in microseconds. Ranges that end now end there.
@@ -77,14 +77,14 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
         Timestamp::from_microsecond(self.asked_us).unwrap_or(Timestamp::MIN)
     }
 
-    /// Bytes of a cursor in an answer at most: it is in the text and in the structured content.
+    /// Bytes of a cursor in a result at most: it is in the text and in the structured content.
     pub(super) fn cursor_bytes(&self) -> usize {
         const POSITION_BYTES: usize = 350;
         let arguments = serde_json::to_vec(&self.arguments).map_or(0, |json| json.len());
         2 * (arguments + POSITION_BYTES) * 4 / 3
     }
 
-    /// The cursor of the rest of the answer, from `position` on.
+    /// The cursor of the rest of the result, from `position` on.
     pub(super) fn cursor(&self, seal: &Seal<'_>, position: P) -> Result<String, String> {
         let rest = Self { asked_us: self.asked_us, arguments: self.arguments.clone(), position };
         let sealed = serde_json::to_vec(&rest).ok().and_then(|contents| {

@@ -2,15 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::id::Id;
-use super::rpc::RpcError;
+use super::rpc::{Id, RpcError};
 
 /// A message of a client.
 pub enum Message {
     Request(Request),
-    /// Gets no answer.
+    /// Gets no response.
     Notification(Notification),
-    /// The answer to a request of the server, which sends none.
+    /// To a request of the server, which sends none.
     Response,
 }
 
@@ -26,7 +25,7 @@ pub struct Notification {
     pub params: Map<String, Value>,
 }
 
-/// Why a body is no message, and the id to answer with, if it has one.
+/// Why a body is not a valid message, and the id of the response, if it has one.
 pub struct Unreadable {
     pub id: Option<Id>,
     pub error: RpcError,

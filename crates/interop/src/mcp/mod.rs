@@ -1,14 +1,12 @@
 //! The Model Context Protocol: `POST /mcp`, read-only and stateless, in both eras of the protocol.
 //!
-//! Each request is answered whole by the instance that received it. Nothing is kept between requests: an answer that is
-//! cut has a sealed cursor, which any instance opens.
+//! Each request gets its whole response from the instance that received it. Nothing is kept between requests: a result
+//! that is cut has a sealed cursor, which any instance opens.
 
 mod arguments;
 mod body;
 mod cursor;
 mod definitions;
-mod era;
-pub mod id;
 pub mod message;
 mod output;
 pub mod revision;
@@ -30,12 +28,11 @@ use serde_json::{Map, Value, json};
 
 use crate::Interop;
 use definitions::{INSTRUCTIONS, TOOLS, Tool};
-use era::Era;
 use message::{Message, Request};
 use revision::{LEGACY_VERSIONS, MODERN_VERSION};
-use rpc::RpcError;
+use rpc::{Era, RpcError};
 
-/// Most rows of one answer, as of a window of `/v1/transactions`.
+/// Most rows of one result, as of a window of `/v1/transactions`.
 const ROWS_MAX: u32 = 500;
 /// How long clients may keep the list of tools. It changes with the version of the program only.
 const CACHE_HINTS: &str = r#","ttlMs":3600000,"cacheScope":"public""#;
@@ -110,7 +107,7 @@ fn is_allowed_origin(headers: &HeaderMap, interop: &Interop) -> bool {
     let Some(origin) = line.to_str().ok().filter(|_| lines.next().is_none()) else { return false };
     let own = &interop.public_url;
     let is_own = own.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    // `https://` begins the service's URL, and is no origin.
+    // `https://` begins the service's URL, and is not an origin.
     is_own && !origin.ends_with('/') && origin.contains("://")
         || interop.access.cors_origins().iter().any(|allowed| allowed == origin)
 }
@@ -141,7 +138,7 @@ fn initialize(params: &Map<String, Value>) -> Result<Vec<u8>, RpcError> {
     let Some(requested) = params.get("protocolVersion").and_then(Value::as_str) else {
         return Err(RpcError::invalid_params("protocolVersion: must be a string"));
     };
-    // A client that does not speak the answered version disconnects.
+    // A client that does not speak this version disconnects.
     let version = LEGACY_VERSIONS.into_iter().find(|version| *version == requested).unwrap_or(LEGACY_VERSIONS[0]);
     members(&json!({
         "protocolVersion": version,
@@ -166,7 +163,7 @@ fn list_tools(era: Era, params: &Map<String, Value>) -> Result<Vec<u8>, RpcError
         return Err(RpcError::invalid_params("cursor: the list of tools has one page"));
     }
     let hints = if era == Era::Modern { CACHE_HINTS } else { "" };
-    Ok([TOOLS.as_slice(), hints.as_bytes()].concat())
+    Ok([r#""tools":"#, &TOOLS, hints].concat().into_bytes())
 }
 
 fn tool_call(mut params: Map<String, Value>) -> Result<(Tool, Map<String, Value>), RpcError> {

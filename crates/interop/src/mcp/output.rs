@@ -1,15 +1,15 @@
 //! Builds the result of a tool: a table for the model, the same rows as JSON, and an end at a size. Pure.
 //!
-//! Programs that take less than a model's context cut an answer, or fail with it. So an answer ends by itself, says how
+//! Programs that take less than a model's context cut a result, or fail with it. So a result ends by itself, says how
 //! much is left, and gives a cursor.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Limit of a whole answer, text and JSON together. About 10,000 tokens.
-pub(super) const ANSWER_BYTES_MAX: usize = 40_000;
+/// Limit of a whole result, text and JSON together. About 10,000 tokens.
+pub(super) const RESULT_BYTES_MAX: usize = 40_000;
 
-/// The rows of an answer.
+/// The rows of a result.
 pub(super) struct Rows {
     /// Lines of text, escaped as in a JSON string.
     text: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Rows {
     limit: u32,
 }
 
-/// Whether an answer has room for more.
+/// Whether a result has room for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     Left,
@@ -31,7 +31,7 @@ pub(super) enum Room {
 impl Rows {
     /// `reserved` bytes are left for all but the rows.
     pub(super) fn new(limit: u32, reserved: usize) -> Self {
-        let bytes_max = ANSWER_BYTES_MAX.saturating_sub(reserved);
+        let bytes_max = RESULT_BYTES_MAX.saturating_sub(reserved);
         Self { text: Vec::new(), json: Vec::new(), bytes_max, shown: 0, limit }
     }
 
@@ -39,7 +39,7 @@ impl Rows {
         self.shown >= self.limit
     }
 
-    /// Adds a row, unless the answer is full.
+    /// Adds a row, unless the result is full.
     pub(super) fn push(&mut self, line: &str, row: &impl Serialize) -> Room {
         let (text_before, json_before) = (self.text.len(), self.json.len());
         if self.is_at_limit() {
@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(rows: &Rows) -> Value {
+    fn result(rows: &Rows) -> Value {
         let others = json!({"shown": rows.shown, "next_cursor": "c"});
         let members = members("Two \"rows\"", "| a | b |", rows, "rows", others.as_object().unwrap());
         serde_json::from_slice(&[b"{", members.as_slice(), b"}"].concat()).unwrap()
@@ -142,27 +142,27 @@ mod tests {
         assert_eq!(rows.push(&line(&["1", "x\"y"]), &json!({"a": 1})), Room::Left);
         assert_eq!(rows.push(&line(&["2", "z"]), &json!({"a": 2})), Room::Left);
         assert_eq!(rows.push("too many", &json!({})), Room::Full);
-        let answer = answer(&rows);
-        let text = answer["content"][0]["text"].as_str().unwrap();
+        let result = result(&rows);
+        let text = result["content"][0]["text"].as_str().unwrap();
         assert_eq!(text, "Two \"rows\"\n\n| a | b |\n|---|---|\n| 1 | x\"y |\n| 2 | z |");
         let structured = json!({"rows": [{"a": 1}, {"a": 2}], "shown": 2, "next_cursor": "c"});
-        assert_eq!(answer["structuredContent"], structured);
-        assert_eq!(answer["isError"], false);
+        assert_eq!(result["structuredContent"], structured);
+        assert_eq!(result["isError"], false);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn answers_end_at_their_size(texts in prop::collection::vec("[ -~\"\\\\é😀]{0,500}", 0..200)) {
+        fn results_end_at_their_size(texts in prop::collection::vec("[ -~\"\\\\é😀]{0,500}", 0..200)) {
             let mut rows = Rows::new(1_000, 1_000);
             let taken = texts.iter().take_while(|text| rows.push(text, &json!({"text": text})) == Room::Left).count();
             prop_assert_eq!(taken, rows.shown as usize);
             let members = members("Head", "", &rows, "rows", &Map::new());
-            prop_assert!(members.len() <= ANSWER_BYTES_MAX, "{}", members.len());
-            let answer: Value = serde_json::from_slice(&[b"{", members.as_slice(), b"}"].concat()).unwrap();
-            prop_assert_eq!(answer["structuredContent"]["rows"].as_array().unwrap().len(), taken);
+            prop_assert!(members.len() <= RESULT_BYTES_MAX, "{}", members.len());
+            let result: Value = serde_json::from_slice(&[b"{", members.as_slice(), b"}"].concat()).unwrap();
+            prop_assert_eq!(result["structuredContent"]["rows"].as_array().unwrap().len(), taken);
             if taken < texts.len() {
-                prop_assert!(members.len() > ANSWER_BYTES_MAX - 5_000, "ends early at {}", members.len());
+                prop_assert!(members.len() > RESULT_BYTES_MAX - 5_000, "ends early at {}", members.len());
             }
         }
     }

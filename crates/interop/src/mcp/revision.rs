@@ -7,9 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use serde_json::Value;
 
-use super::era::Era;
 use super::message::Request;
-use super::rpc::RpcError;
+use super::rpc::{Era, RpcError};
 
 pub const MODERN_VERSION: &str = "2026-07-28";
 /// Newest first.
@@ -117,7 +116,7 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::mcp::id::Id;
+    use crate::mcp::rpc::Id;
 
     fn check(method: &str, params: Value, lines: &[(&str, &str)]) -> Result<Era, i32> {
         let mut headers = HeaderMap::new();

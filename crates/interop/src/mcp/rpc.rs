@@ -1,13 +1,10 @@
-//! Results and errors of JSON-RPC, as the two eras of MCP write them. Pure.
+//! Results, errors and ids of JSON-RPC, as the two eras of MCP write them. Pure.
 
 use std::borrow::Cow;
 
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
-
-use super::era::Era;
-use super::id::Id;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
@@ -17,12 +14,44 @@ const INTERNAL_ERROR: i32 = -32603;
 const HEADER_MISMATCH: i32 = -32020;
 const UNSUPPORTED_VERSION: i32 = -32022;
 
+/// Largest id as text. A response repeats it.
+const ID_BYTES_MAX: usize = 256;
+
 /// What every result of the modern era begins with. `serverInfo` is in `initialize` of the legacy era.
 const MODERN_START: &str = concat!(
     r#""resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bellbird","version":""#,
     env!("CARGO_PKG_VERSION"),
     r#""}}"#
 );
+
+/// The two eras of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Era {
+    /// 2026-07-28.
+    Modern,
+    /// 2025-11-25 and 2025-06-18.
+    Legacy,
+}
+
+/// The id that a client chose for its request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(untagged)]
+pub enum Id {
+    Text(String),
+    Number(i64),
+}
+
+impl Id {
+    /// `None` if the value is not a valid id: null, a fraction, or a long text.
+    #[must_use]
+    pub fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::String(text) if text.len() <= ID_BYTES_MAX => Some(Self::Text(text.clone())),
+            Value::Number(number) => number.as_i64().map(Self::Number),
+            _ => None,
+        }
+    }
+}
 
 /// A failure of the protocol. A failure of a tool is a result, so that the model sees it.
 #[derive(Serialize)]
@@ -72,7 +101,7 @@ impl RpcError {
     }
 
     pub(super) fn unsupported_version(requested: &str, supported: &[&str]) -> Self {
-        // A version is a date. The answer repeats no long text.
+        // A version is a date. The response repeats no long text.
         let requested: String = requested.chars().take(64).collect();
         let data = Some(json!({"supported": supported, "requested": requested}));
         let error = Self::new(UNSUPPORTED_VERSION, "Unsupported protocol version", StatusCode::BAD_REQUEST);
@@ -93,7 +122,7 @@ impl RpcError {
         }
     }
 
-    /// The whole message. The id of an error that answers no readable request is null, as JSON-RPC has it. Some clients
+    /// The whole message. The id of an error is null if the request could not be read, as JSON-RPC has it. Some clients
     /// show no message without the member.
     #[must_use]
     pub fn body(&self, id: Option<&Id>) -> Vec<u8> {
@@ -149,5 +178,16 @@ mod tests {
         assert!(text(Some(&Id::Text("a".to_owned()))).contains(r#""id":"a""#));
         assert_eq!(error.status(Era::Modern), StatusCode::NOT_FOUND);
         assert_eq!(error.status(Era::Legacy), StatusCode::OK);
+    }
+    #[test]
+    fn ids_are_strings_or_integers() {
+        let id = |text: &str| Id::of(&serde_json::from_str(text).unwrap());
+        assert_eq!(id("-7"), Some(Id::Number(-7)));
+        assert_eq!(id("9223372036854775807"), Some(Id::Number(i64::MAX)));
+        assert_eq!(id("\"\""), Some(Id::Text(String::new())));
+        for text in ["null", "1.5", "9223372036854775808", "true", "[]", "{}"] {
+            assert_eq!(id(text), None, "{text}");
+        }
+        assert_eq!(Id::of(&"x".repeat(ID_BYTES_MAX + 1).into()), None);
     }
 }

@@ -1,6 +1,6 @@
-//! Cleans the texts of strangers for a language model. Pure.
+//! Cleans untrusted text for a language model. Pure.
 //!
-//! Anybody can send a cent with a text. Such a text stays in a cell or member of its own: it has no line breaks, no
+//! Anybody can send a cent with a text. It stays in a cell or member of its own: it has no line breaks, no
 //! characters that a person does not see, a limited length, and nothing that becomes a link.
 
 /// Length of a text in a table, in characters.
@@ -20,7 +20,7 @@ pub(super) fn visible(text: &str, chars_max: usize) -> String {
 pub(super) fn clean(text: &str, chars_max: usize) -> String {
     let mut cleaned = String::with_capacity(text.len().min(chars_max * 4));
     let mut chars = 0;
-    for word in Words(text) {
+    for word in WordsOf(text) {
         for (at, char) in word.chars().filter(|char| !is_invisible(*char)).enumerate() {
             let space = usize::from(at == 0 && !cleaned.is_empty());
             if chars + space >= chars_max {
@@ -74,9 +74,9 @@ fn unlink(text: &str) -> String {
 }
 
 /// The words of a text, between characters that take space or break a line.
-struct Words<'t>(&'t str);
+struct WordsOf<'t>(&'t str);
 
-impl<'t> Iterator for Words<'t> {
+impl<'t> Iterator for WordsOf<'t> {
     type Item = &'t str;
 
     fn next(&mut self) -> Option<&'t str> {

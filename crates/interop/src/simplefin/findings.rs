@@ -3,6 +3,8 @@
 use bellbird_domain::{AccountId, Connection, ConnectionId, ConnectionStatus};
 use serde::Serialize;
 
+const ATTENTION_CODE: &str = "con.auth";
+
 /// An entry of `errlist`, version 2. `text` is an entry of `errors`, version 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
@@ -22,18 +24,23 @@ impl Finding {
         self.text.as_deref().unwrap_or(&self.msg)
     }
 
+    /// Whether it says that the user has to reconnect this connection.
+    pub(super) fn is_attention_to(&self, connection_id: ConnectionId) -> bool {
+        self.code == ATTENTION_CODE && self.conn_id == Some(connection_id)
+    }
+
     /// The user has to act. Actual and simplefin4py recognize this text, with the account's `org.name`. Nothing may
     /// follow it for simplefin4py, so only version 2 has the reason.
     pub(super) fn attention(connection: &Connection, status: ConnectionStatus) -> Self {
         let name = &connection.institution_name;
         let what = match status {
-            ConnectionStatus::PendingMfa => "the institution waits for an answer of yours",
+            ConnectionStatus::PendingMfa => "the institution waits for your reply",
             ConnectionStatus::Revoked => "its consent was withdrawn, so it has to be linked again",
             _ => "its consent has expired, so it has to be linked again",
         };
         let text = format!("Connection to {name} may need attention");
         let msg = format!("{text}: {what}");
-        Self { code: "con.auth", msg, conn_id: Some(connection.id), account_id: None, text: Some(text) }
+        Self { code: ATTENTION_CODE, msg, conn_id: Some(connection.id), account_id: None, text: Some(text) }
     }
 
     /// The account is left out.
@@ -63,7 +70,7 @@ impl Finding {
         Self { code: "gen.api", msg, conn_id: None, account_id: None, text: None }
     }
 
-    /// The user has more accounts than one answer shows.
+    /// The user has more accounts than one response shows.
     pub(super) fn too_many_accounts(shown: usize) -> Self {
         let msg = format!("Only the first {shown} accounts are shown: ask for the others by their ids");
         Self { code: "gen.", msg, conn_id: None, account_id: None, text: None }

@@ -1,12 +1,12 @@
-//! What is kept in memory between the requests of a client that reads window after window.
+//! What is remembered between the requests of a client that reads window after window, so that windows before the first
+//! row of an account call no provider.
 
 use std::time::Duration;
 
 use bellbird_domain::{Account, AccountId, Caller, ConnectionId};
 use bellbird_limits::Expiring;
-use jiff::Timestamp;
+use jiff::civil::Date;
 
-use super::history::Known;
 use super::view::BalanceView;
 
 /// Providers may load older rows later.
@@ -29,9 +29,24 @@ impl Key {
     }
 }
 
+/// How far back the rows of an account were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KnownHistory {
+    /// Earlier days were not read, or have no rows.
+    pub(super) oldest: Date,
+    /// Earlier days have no rows. An account with very many rows takes several reads until this is known.
+    pub(super) is_all: bool,
+}
+
+impl KnownHistory {
+    pub(super) fn has_none_until(&self, day: Date) -> bool {
+        self.is_all && day < self.oldest
+    }
+}
+
 pub(crate) struct Memory {
-    histories: Expiring<Key, Known>,
-    balances: Expiring<Key, BalanceView>,
+    pub(super) histories: Expiring<Key, KnownHistory>,
+    pub(super) balances: Expiring<Key, BalanceView>,
 }
 
 impl Memory {
@@ -40,22 +55,6 @@ impl Memory {
             histories: Expiring::with_lru(HISTORY_TTL, ACCOUNTS_MAX, |_, _| 1),
             balances: Expiring::with_lru(BALANCE_TTL, ACCOUNTS_MAX, |_, _| 1),
         }
-    }
-
-    pub(super) fn history(&self, key: Key, now: Timestamp) -> Known {
-        self.histories.get(&key, now).map(|(known, _)| known).unwrap_or_default()
-    }
-
-    pub(super) fn set_history(&self, key: Key, known: Known, now: Timestamp) {
-        self.histories.insert(key, known, now);
-    }
-
-    pub(super) fn balance(&self, key: Key, now: Timestamp) -> Option<BalanceView> {
-        self.balances.get(&key, now).map(|(balance, _)| balance)
-    }
-
-    pub(super) fn set_balance(&self, key: Key, balance: BalanceView, now: Timestamp) {
-        self.balances.insert(key, balance, now);
     }
 
     pub(crate) fn purge_expired(&self) {
@@ -71,6 +70,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use jiff::civil::date;
     use uuid::Uuid;
 
@@ -84,17 +84,26 @@ mod tests {
             account_id: Uuid::from_u128(connection + 10).into(),
             revision: 1,
         };
-        let known = Known::default().learn(date(2026, 1, 1), None);
+        let history = KnownHistory { oldest: date(2026, 1, 1), is_all: true };
         let balance =
             BalanceView { balance: "1.00".to_owned(), available: None, currency: "AUD".to_owned(), read_at: now };
         for connection in [1, 2] {
-            memory.set_history(key(connection), known, now);
-            memory.set_balance(key(connection), balance.clone(), now);
+            memory.histories.insert(key(connection), history, now);
+            memory.balances.insert(key(connection), balance.clone(), now);
         }
         memory.evict_connection(key(1).connection_id);
-        let kept = |connection| {
-            (memory.history(key(connection), now) == known, memory.balance(key(connection), now).is_some())
+        let is_kept = |connection| {
+            let key = key(connection);
+            (memory.histories.get(&key, now).is_some(), memory.balances.get(&key, now).is_some())
         };
-        assert_eq!((kept(1), kept(2)), ((false, false), (true, true)));
+        assert_eq!((is_kept(1), is_kept(2)), ((false, false), (true, true)));
+    }
+
+    #[test]
+    fn days_before_the_first_row_are_empty_once_all_was_read() {
+        let oldest = date(2026, 1, 1);
+        let (all, part) = (KnownHistory { oldest, is_all: true }, KnownHistory { oldest, is_all: false });
+        assert!(all.has_none_until(date(2025, 12, 31)) && !all.has_none_until(oldest));
+        assert!(!part.has_none_until(date(2025, 12, 31)));
     }
 }

@@ -5,12 +5,11 @@
 mod accounts;
 mod amounts;
 mod claim;
-mod collect;
 mod findings;
-mod history;
 mod memory;
 mod params;
 mod posted;
+mod read;
 mod view;
 
 use std::sync::{Arc, LazyLock};

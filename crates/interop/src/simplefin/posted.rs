@@ -80,16 +80,6 @@ pub(super) fn span_until(day: Date) -> DateFilter {
     DateFilter { from: Some(Bound::Day(EPOCH)), to: Some(Bound::Day(day)) }
 }
 
-/// The day half-way between two days.
-pub(super) fn between(one: Date, other: Date) -> Date {
-    date(i64::midpoint(epoch_day(one), epoch_day(other)))
-}
-
-/// How many days the other one is later.
-pub(super) fn days_until(one: Date, other: Date) -> i64 {
-    epoch_day(other) - epoch_day(one)
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::amounts::amount_text;
 use super::posted::posted;
 
-/// Rows of one account in one answer.
+/// Rows of one account in one response.
 pub(super) const ROWS_MAX: usize = 10_000;
 /// JSON of these rows.
 const ROWS_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -86,7 +86,7 @@ impl<'a> ConnectionView<'a> {
     }
 }
 
-/// What an account is shown with. `transactions` and `holdings` are the JSON of rows, separated by commas.
+/// What an account is shown with.
 pub(super) struct ShownAccount<'a> {
     pub(super) account: &'a Account,
     pub(super) name: &'a str,
@@ -96,7 +96,8 @@ pub(super) struct ShownAccount<'a> {
 }
 
 impl ShownAccount<'_> {
-    /// `transactions` and `holdings` are always arrays: Actual reads their length.
+    /// `holdings` is the JSON of rows, separated by commas. Both lists are always there, because Actual reads their
+    /// length.
     pub(super) fn to_json(&self, rows: &mut Rows, holdings: &[u8]) -> Vec<u8> {
         let Self { account, name, connection, root_url, balance } = self;
         let view = AccountView {
@@ -141,7 +142,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn keep(&mut self, row: &Transaction<'_>, day: Date) {
+    pub(super) fn push(&mut self, row: &Transaction<'_>, day: Date) {
         if self.is_full() {
             self.is_cut = true;
             return;
@@ -168,8 +169,8 @@ impl Rows {
         self.rows.len()
     }
 
-    pub(super) fn newest_day(&self) -> Option<Date> {
-        self.rows.iter().map(|(day, _)| *day).max()
+    pub(super) fn oldest_day(&self) -> Option<Date> {
+        self.rows.iter().map(|(day, _)| *day).min()
     }
 
     /// By day, because the order of instants differs where a row's day is not that of its instant.

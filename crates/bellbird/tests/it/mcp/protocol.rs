@@ -59,7 +59,7 @@ async fn modern_client_discovers_lists_and_calls() {
     let discovered = &discovered["result"];
     assert_eq!(discovered["supportedVersions"], json!(["2026-07-28"]));
     assert_eq!(discovered["capabilities"], json!({"tools": {}}));
-    assert!(discovered["instructions"].as_str().unwrap().contains("written by strangers"));
+    assert!(discovered["instructions"].as_str().unwrap().contains("untrusted text"));
     let listed = mcp.modern("tools/list", json!({})).await.json()["result"].clone();
     let called =
         mcp.modern("tools/call", json!({"name": "list_accounts", "arguments": {}})).await.json()["result"].clone();

@@ -355,7 +355,7 @@ async fn bad_arguments_say_what_to_send() {
         "limit: must be an integer between 1 and 500",
         "direction: must be one of credit, debit",
         "min_amount: must be a decimal number",
-        "account: is no argument",
+        "account: is not an argument",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }

@@ -44,21 +44,6 @@ pub(super) fn write_negated(amount: &Decimal<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(absolute(amount).as_bytes());
 }
 
-/// The amount times 10^18, if it has at most 18 decimals and 38 digits.
-#[cfg(feature = "parquet")]
-pub(super) fn scaled(amount: &Decimal<'_>) -> Option<i128> {
-    const SCALE: usize = 18;
-    const DIGITS_MAX: usize = 38;
-    let unsigned = absolute(amount);
-    let (whole, fraction) = (unsigned.split('.').next().unwrap_or_default(), fraction(unsigned));
-    let whole = whole.trim_start_matches('0');
-    if fraction.len() > SCALE || whole.len() > DIGITS_MAX - SCALE {
-        return None;
-    }
-    let number: i128 = format!("0{whole}{fraction:0<SCALE$}").parse().ok()?;
-    Some(if amount.is_negative() { -number } else { number })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,22 +83,6 @@ mod tests {
             [("0", 0), ("-0.00", 0), ("100.00", 3), ("-12.50", 3), ("0.0010", 1), ("12345678901234567890.12", 22)]
         {
             assert_eq!(significant_digits(&decimal(amount)), expected, "{amount}");
-        }
-    }
-
-    #[cfg(feature = "parquet")]
-    #[test]
-    fn scaled_is_exact_or_absent() {
-        for (amount, expected) in [
-            ("1.000000000000000001", Some(1_000_000_000_000_000_001)),
-            ("-0.10", Some(-100_000_000_000_000_000)),
-            ("99999999999999999999", Some(99_999_999_999_999_999_999 * 10_i128.pow(18))),
-            ("100000000000000000000", None),
-            ("0.0000000000000000001", None),
-            ("0.0000000000000000010", Some(1)),
-            ("0.0000000000000000100", Some(10)),
-        ] {
-            assert_eq!(scaled(&decimal(amount)), expected, "{amount}");
         }
     }
 }

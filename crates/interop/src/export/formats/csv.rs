@@ -48,7 +48,7 @@ impl CsvLines {
         self.end_line(out);
     }
 
-    /// A field that strangers write.
+    /// A field with untrusted text.
     pub(super) fn text(&mut self, text: &str, out: &mut Vec<u8>) {
         if self.options.quote_formulas {
             self.plain(&quote_formulas(text), out);
@@ -57,7 +57,7 @@ impl CsvLines {
         }
     }
 
-    /// A field of ours, or an amount.
+    /// A field that Bellbird writes itself, or an amount.
     pub(super) fn plain(&mut self, text: &str, out: &mut Vec<u8>) {
         if self.begun {
             self.write(out, 1, |writer, space| writer.delimiter(space));

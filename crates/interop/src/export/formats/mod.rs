@@ -9,8 +9,6 @@ mod csv;
 mod journal;
 mod jsonl;
 mod ofx;
-#[cfg(feature = "parquet")]
-mod parquet;
 mod qif;
 mod table;
 #[cfg(test)]
@@ -33,8 +31,6 @@ pub enum Format {
     /// For hledger and ledger.
     Journal,
     Beancount,
-    #[cfg(feature = "parquet")]
-    Parquet,
 }
 
 /// The columns of a CSV file.
@@ -104,16 +100,7 @@ pub trait WriteTransactions: Send {
 }
 
 impl Format {
-    pub const ALL: &'static [Self] = &[
-        Self::Csv,
-        Self::Jsonl,
-        Self::Ofx,
-        Self::Qif,
-        Self::Journal,
-        Self::Beancount,
-        #[cfg(feature = "parquet")]
-        Self::Parquet,
-    ];
+    pub const ALL: &'static [Self] = &[Self::Csv, Self::Jsonl, Self::Ofx, Self::Qif, Self::Journal, Self::Beancount];
 
     /// The suffix of paths and files, and the name in commands.
     #[must_use]
@@ -125,8 +112,6 @@ impl Format {
             Self::Qif => "qif",
             Self::Journal => "journal",
             Self::Beancount => "beancount",
-            #[cfg(feature = "parquet")]
-            Self::Parquet => "parquet",
         }
     }
 
@@ -143,8 +128,6 @@ impl Format {
             Self::Ofx => "application/x-ofx",
             Self::Qif => "application/qif; charset=utf-8",
             Self::Journal | Self::Beancount => "text/plain; charset=utf-8",
-            #[cfg(feature = "parquet")]
-            Self::Parquet => "application/vnd.apache.parquet",
         }
     }
 
@@ -186,8 +169,6 @@ impl Format {
             Self::Qif => Box::new(qif::Qif::default()),
             Self::Journal => Box::new(journal::Journal::default()),
             Self::Beancount => Box::new(beancount::Beancount::default()),
-            #[cfg(feature = "parquet")]
-            Self::Parquet => Box::new(parquet::Transactions::default()),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Texts of strangers stay texts in every format: each file is read back by a small reader of its format, which finds
-//! the rows that were written and nothing else.
+//! Untrusted text stays text in every format: each file is read back by a small reader of its format, which finds the
+//! rows that were written and nothing else.
 
 mod hostile;
 mod journals;

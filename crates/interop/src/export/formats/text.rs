@@ -1,4 +1,4 @@
-//! Texts of strangers, made fit for formats without an escape.
+//! Untrusted text, made fit for formats without an escape.
 
 use std::borrow::Cow;
 

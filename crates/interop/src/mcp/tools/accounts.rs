@@ -10,13 +10,13 @@ use bellbird_domain::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Asked, Missing, Total, advice, others, storage};
-use crate::mcp::arguments::Arguments;
+use super::{Missing, ToolCall, Total, advice, others, storage};
+use crate::mcp::arguments;
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
 
-/// Accounts of one answer: balances of all of them are read.
+/// Accounts of one result: balances of all of them are read.
 const ACCOUNTS_MAX: u32 = 100;
 const COLUMNS: &str = "| account | type | number | current | available | currency | institution | id |";
 const CHANGED: &str = "cursor: the accounts have changed. Call again without it, to begin again.";
@@ -58,21 +58,25 @@ struct Balances {
     missing: Vec<Missing>,
 }
 
-pub(super) async fn list_accounts(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
-    let resumed = Resumed::<Position>::of(&asked.seal(), arguments, asked.now)?;
-    let mut read = Arguments::new(resumed.arguments.clone());
-    let include_balances = read.switch("include_balances", true);
-    read.finish()?;
-    let (offset, revision) = (resumed.position.offset, asked.caller.revision);
+#[derive(Deserialize)]
+struct AccountsArguments {
+    include_balances: Option<bool>,
+}
+
+pub(super) async fn list_accounts(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let resumed = Resumed::<Position>::of(&call.seal(), arguments, call.now)?;
+    let given: AccountsArguments = arguments::read(&resumed.arguments)?;
+    let include_balances = given.include_balances.unwrap_or(true);
+    let (offset, revision) = (resumed.position.offset, call.caller.revision);
     if offset > 0 && resumed.position.revision != revision {
         return Err(CHANGED.to_owned());
     }
-    let permit = if include_balances { asked.admit(|quotas| &quotas.balances)? } else { None };
-    let (stored, user_id) = (asked.interop.access.storage(), asked.caller.user_id);
+    let permit = if include_balances { call.admit(|quotas| &quotas.balances)? } else { None };
+    let (stored, user_id) = (call.interop.access.storage(), call.caller.user_id);
     let (accounts, total) = stored.accounts().list(user_id, ACCOUNTS_MAX, offset).await.map_err(storage)?;
     let connections: Vec<Connection> = stored.connections().list(user_id).await.map_err(storage)?;
     let Balances { found, mut missing } =
-        if include_balances { balances(asked, &accounts, &connections).await } else { Balances::default() };
+        if include_balances { balances(call, &accounts, &connections).await } else { Balances::default() };
     drop(permit);
     let left_out = super::fit(&mut missing, super::PROBLEM_BYTES_MAX);
     let shown: Vec<&Connection> =
@@ -93,10 +97,10 @@ pub(super) async fn list_accounts(asked: &Asked<'_>, arguments: Map<String, Valu
         return Err(super::TOO_LONG.to_owned());
     }
     let cursor = match next < total {
-        true => Some(resumed.cursor(&asked.seal(), Position { offset: next, revision })?),
+        true => Some(resumed.cursor(&call.seal(), Position { offset: next, revision })?),
         false => None,
     };
-    let head = asked.head("accounts", rows.shown, Total::Exact(total), cursor.as_deref(), &missing) + &broken;
+    let head = call.head("accounts", rows.shown, Total::Exact(total), cursor.as_deref(), &missing) + &broken;
     let mut others = others(rows.shown, Total::Exact(total), cursor, &missing);
     others.insert("connections".to_owned(), connection_rows);
     Ok(output::members(&head, COLUMNS, &rows, "accounts", &others))
@@ -113,16 +117,16 @@ fn broken_lines(connections: &[&Connection]) -> String {
 }
 
 /// Reads all balances. A connection that fails leaves its accounts without balances.
-async fn balances(asked: &Asked<'_>, accounts: &[Account], connections: &[Connection]) -> Balances {
-    let access = &asked.interop.access;
+async fn balances(call: &ToolCall<'_>, accounts: &[Account], connections: &[Connection]) -> Balances {
+    let access = &call.interop.access;
     let mut found = BTreeMap::new();
     let mut problems: BTreeMap<ConnectionId, Problem> = BTreeMap::new();
     let mut other = Problem::ProviderUnavailable(60);
-    match access.reads().balances(&asked.call, asked.caller, accounts.to_vec()).await {
-        Ok(answer) => {
-            found.extend(answer.balances.into_iter().filter_map(|(id, balance)| Some((id, balance?))));
-            for id in answer.broken {
-                access.connections().refreshes().run_in_background(asked.caller.user_id, id);
+    match access.reads().balances(&call.context, call.caller, accounts.to_vec()).await {
+        Ok(read) => {
+            found.extend(read.balances.into_iter().filter_map(|(id, balance)| Some((id, balance?))));
+            for id in read.broken {
+                access.connections().refreshes().run_in_background(call.caller.user_id, id);
                 let stored = connections.iter().find(|connection| connection.id == id).map(|found| found.status);
                 let status = stored.filter(|status| *status != ConnectionStatus::Active);
                 problems.insert(id, Problem::Reconnect(status.unwrap_or(ConnectionStatus::Invalidated)));

@@ -9,11 +9,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{
-    Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, Named, PROBLEM_BYTES_MAX, ROWS_DEFAULT, Total, others,
-};
-use crate::mcp::ROWS_MAX;
-use crate::mcp::arguments::Arguments;
+use super::{AccountNames, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, Total, others};
+use crate::mcp::arguments::{self, Accounts, RowLimit};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, cell, clean, visible};
@@ -51,19 +48,23 @@ struct Row {
     unrealized_pnl: Option<String>,
 }
 
-pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
-    let resumed = Resumed::<Position>::of(&asked.seal(), arguments, asked.now)?;
-    let mut read = Arguments::new(resumed.arguments.clone());
-    let requested = read.accounts();
-    let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
-    read.finish()?;
+#[derive(Deserialize)]
+struct HoldingsArguments {
+    account_ids: Option<Accounts>,
+    limit: Option<RowLimit>,
+}
+
+pub(super) async fn list_holdings(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let resumed = Resumed::<Position>::of(&call.seal(), arguments, call.now)?;
+    let given: HoldingsArguments = arguments::read(&resumed.arguments)?;
+    let limit = given.limit.unwrap_or_default().0;
     let before = &resumed.position;
-    let permit = asked.admit(|quotas| &quotas.brokerage)?;
+    let permit = call.admit(|quotas| &quotas.brokerage)?;
     let (selected, mut missing) =
-        asked.select(requested, ConnectionCategory::Brokerage, &resumed.position.left_out).await?;
+        call.select(given.account_ids, ConnectionCategory::Brokerage, &resumed.position.left_out).await?;
     let mut reads = Vec::with_capacity(selected.len());
     for selected in &selected {
-        reads.push(read_accounts(asked, selected));
+        reads.push(read_accounts(call, selected));
     }
     let found: Vec<(Vec<Row>, Vec<Missing>)> = stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
     drop(permit);
@@ -81,7 +82,7 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
     let left_out_bytes = before.left_out.bytes_if_missing(missing.len());
     let not_named = super::fit(&mut missing, PROBLEM_BYTES_MAX);
 
-    let mut named = Named::new(&selected);
+    let mut named = AccountNames::new(&selected);
     let reserved = HEAD_BYTES + super::missing_bytes(&missing) + left_out_bytes + resumed.cursor_bytes();
     let mut rows = Rows::new(limit, reserved);
     for row in unshown {
@@ -101,11 +102,11 @@ pub(super) async fn list_holdings(asked: &Asked<'_>, arguments: Map<String, Valu
     let cursor = match next < all.len() {
         true => {
             let position = Position { offset: next as u64, digest: digest(&all[..next]), left_out: left_out? };
-            Some(resumed.cursor(&asked.seal(), position)?)
+            Some(resumed.cursor(&call.seal(), position)?)
         }
         false => None,
     };
-    let head = asked.head("holdings", rows.shown, total, cursor.as_deref(), &missing) + &not_named;
+    let head = call.head("holdings", rows.shown, total, cursor.as_deref(), &missing) + &not_named;
     let mut others = others(rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
     Ok(output::members(&head, COLUMNS, &rows, "holdings", &others))
@@ -122,13 +123,13 @@ fn digest(rows: &[Row]) -> u64 {
 }
 
 /// Reads the requested accounts of one connection.
-async fn read_accounts(asked: &Asked<'_>, selected: &SelectedAccounts) -> (Vec<Row>, Vec<Missing>) {
-    let reads = asked.interop.access.reads();
+async fn read_accounts(call: &ToolCall<'_>, selected: &SelectedAccounts) -> (Vec<Row>, Vec<Missing>) {
+    let reads = call.interop.access.reads();
     let found = Mutex::new(Vec::new());
     let sink = |holding: &Holding<'_>, _: &mut Vec<u8>| found.lock().push(Row::of(holding));
-    let accounts = match reads.holdings(&asked.call, &selected.context, &sink).await {
+    let accounts = match reads.holdings(&call.context, &selected.context, &sink).await {
         Ok(accounts) => accounts,
-        Err(error) => return (Vec::new(), vec![asked.missing(selected, &error).await]),
+        Err(error) => return (Vec::new(), vec![call.missing(selected, &error).await]),
     };
     // Accounts are read at the same time, so their rows may be mixed.
     let mut found = found.into_inner();
@@ -140,7 +141,7 @@ async fn read_accounts(asked: &Asked<'_>, selected: &SelectedAccounts) -> (Vec<R
         match outcome {
             Ok(_) => rows.extend(found.extract_if(.., |row: &mut Row| row.account_id == id)),
             Err(error) => {
-                missing.push(asked.missing(&selected.with_accounts(vec![id]), &error).await);
+                missing.push(call.missing(&selected.with_accounts(vec![id]), &error).await);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Accounts that an answer lacks, so that the answers that continue it lack them too.
+//! Accounts that a result lacks, so that the results that continue it lack them too.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const KEYS_MAX: usize = 100;
 const KEY_BYTES: usize = 11;
 const TOO_MANY: &str = "Too many accounts could not be read at once. Call again later, or with fewer account_ids.";
 
-/// Connections and accounts that could not be read for an earlier answer. Rows of them before the position were never
+/// Connections and accounts that could not be read for an earlier result. Rows of them before the position were never
 /// shown, so those behind it are not shown either, until the client begins again.
 #[derive(Default, Clone, Serialize, Deserialize)]
 pub(super) struct LeftOut(BTreeSet<Key>);
@@ -53,7 +53,7 @@ impl LeftOut {
         if keys.len() > KEYS_MAX { Err(TOO_MANY.to_owned()) } else { Ok(Self(keys)) }
     }
 
-    /// Its bytes in the two cursors of an answer if so many lists fail.
+    /// Its bytes in the two cursors of a result if so many lists fail.
     pub(super) fn bytes_if_missing(&self, lists: usize) -> usize {
         2 * (self.0.len() + lists).min(KEYS_MAX) * KEY_BYTES * 4 / 3
     }

@@ -1,4 +1,4 @@
-//! What the tools share that list rows of several accounts, newest first: where the answer begins, where it ends, and
+//! What the tools share that list rows of several accounts, newest first: where the result begins, where it ends, and
 //! how many rows there are.
 
 use bellbird_domain::{AccountId, Bound, DateFilter};
@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{Asked, LeftOut, Missing, Named, PROBLEM_BYTES_MAX, TOO_LONG, Total};
+use super::{AccountNames, LeftOut, Missing, PROBLEM_BYTES_MAX, TOO_LONG, ToolCall, Total};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
 use crate::mcp::output::{self, Room, Rows};
 
@@ -19,27 +19,27 @@ const NO_TIME: &str = "Time ran short before the first row. Ask for fewer accoun
 
 /// How far a list was shown.
 #[derive(Default, Clone, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct ListProgress {
     /// [`Position`] as text.
     after: Option<String>,
-    /// Rows of all answers so far.
+    /// Rows of all results so far.
     shown: u64,
-    /// Rows altogether, as counted for the first answer.
+    /// Rows altogether, as counted for the first result.
     total: u64,
     is_total_exact: bool,
     left_out: LeftOut,
 }
 
-/// A row of an answer.
-pub(super) trait AnswerRow: Serialize + Send {
+/// A row of a result.
+pub(super) trait ResultRow: Serialize + Send {
     fn account_id(&self) -> AccountId;
 
     /// As a line of the text. `account` is the name of its account.
     fn line(&self, account: &str) -> String;
 }
 
-/// The words of an answer.
-pub(super) struct Words {
+/// What a result says above its rows.
+pub(super) struct Heading {
     /// The member with the rows, and the noun for them.
     pub(super) name: &'static str,
     /// Which rows these are, if no argument says it: ` of ...`.
@@ -48,7 +48,7 @@ pub(super) struct Words {
     pub(super) columns: &'static str,
 }
 
-impl Place {
+impl ListProgress {
     pub(super) fn position(&self) -> Result<Option<Position>, String> {
         self.after.as_deref().map(|text| text.parse().map_err(|_| BEGIN_AGAIN.to_owned())).transpose()
     }
@@ -58,20 +58,20 @@ impl Place {
     }
 }
 
-/// When reading stops, so that an answer is sent before its deadline: a fifth of the time is left.
-pub(super) fn stop_at(asked: &Asked<'_>) -> Instant {
-    let time = asked.call.deadline.saturating_duration_since(Instant::now());
-    asked.call.deadline - time / 5
+/// When reading stops, so that a result is sent before its deadline: a fifth of the time is left.
+pub(super) fn stop_at(call: &ToolCall<'_>) -> Instant {
+    let time = call.context.deadline.saturating_duration_since(Instant::now());
+    call.context.deadline - time / 5
 }
 
-/// Takes rows until the answer is full or the lists end, and builds the answer.
-pub(super) async fn answer<T: AnswerRow>(
-    asked: &Asked<'_>,
-    resumed: &Resumed<Place>,
+/// Takes rows until the result is full or the lists end, and builds the result.
+pub(super) async fn result<T: ResultRow>(
+    call: &ToolCall<'_>,
+    resumed: &Resumed<ListProgress>,
     mut merged: MergedRows<'_, T>,
     selected: &[SelectedAccounts],
     mut missing: Vec<Missing>,
-    (limit, is_counted, words): (u32, bool, Words),
+    (limit, is_counted, heading): (u32, bool, Heading),
 ) -> Result<Vec<u8>, String> {
     let before = &resumed.position;
     // Every list may fail.
@@ -80,10 +80,10 @@ pub(super) async fn answer<T: AnswerRow>(
     let left_out_bytes = before.left_out.bytes_if_missing(missing.len() + lists.len());
     let reserved = missing_bytes.min(PROBLEM_BYTES_MAX) + left_out_bytes;
     let mut rows = Rows::new(limit, super::HEAD_BYTES + reserved + resumed.cursor_bytes());
-    let mut named = Named::new(selected);
+    let mut named = AccountNames::new(selected);
     let (mut after, mut unshown) = (merged.position(), 0);
     let has_more = loop {
-        match merged.next(&asked.call).await {
+        match merged.next(&call.context).await {
             Err(PositionLost) => return Err(BEGIN_AGAIN.to_owned()),
             Ok(None) => {
                 after = merged.position();
@@ -102,7 +102,7 @@ pub(super) async fn answer<T: AnswerRow>(
         }
     };
     for (list, error) in failed_lists(&merged, selected) {
-        missing.push(asked.missing(&list, &error).await);
+        missing.push(call.missing(&list, &error).await);
     }
     let (left_out, is_whole) = (before.left_out.with(&missing), missing.is_empty());
     let not_named = super::fit(&mut missing, PROBLEM_BYTES_MAX);
@@ -113,7 +113,7 @@ pub(super) async fn answer<T: AnswerRow>(
     } else if before.shown > 0 {
         (before.total.max(shown + unshown), before.is_total_exact && is_whole)
     } else if is_counted {
-        let rest = merged.count_rest(&asked.call).await;
+        let rest = merged.count_rest(&call.context).await;
         (shown + unshown + rest.rows, rest.is_exact && is_whole)
     } else {
         (shown + unshown, false)
@@ -124,20 +124,20 @@ pub(super) async fn answer<T: AnswerRow>(
     }
     let cursor = match has_more {
         true => {
-            let place = Place { after, shown, total, is_total_exact, left_out: left_out? };
-            Some(resumed.cursor(&asked.seal(), place)?)
+            let progress = ListProgress { after, shown, total, is_total_exact, left_out: left_out? };
+            Some(resumed.cursor(&call.seal(), progress)?)
         }
         false => None,
     };
     let total = if is_total_exact { Total::Exact(total) } else { Total::AtLeast(total) };
-    let what = format!("{}{}, newest first", words.name, words.range);
-    let head = asked.head(&what, rows.shown, total, cursor.as_deref(), &missing) + &not_named;
+    let what = format!("{}{}, newest first", heading.name, heading.range);
+    let head = call.head(&what, rows.shown, total, cursor.as_deref(), &missing) + &not_named;
     let mut others = super::others(rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
-    Ok(output::members(&head, words.columns, &rows, words.name, &others))
+    Ok(output::members(&head, heading.columns, &rows, heading.name, &others))
 }
 
-/// Whether all rows of a range are counted for the first answer. `default` is the length of a range without `from`.
+/// Whether all rows of a range are counted for the first result. `default` is the length of a range without `from`.
 pub(super) fn is_counted(span: &DateFilter, asked_at: Timestamp, default: Option<SignedDuration>) -> bool {
     let start = |bound: Bound| match bound {
         Bound::Instant(instant) => instant,
@@ -155,7 +155,7 @@ fn start_of(day: Date) -> Timestamp {
     day.to_zoned(jiff::tz::TimeZone::UTC).map_or(Timestamp::MIN, |start| start.timestamp())
 }
 
-/// What the answer says if this list fails.
+/// What the result says if this list fails.
 fn bytes_if_missing(list: &SelectedAccounts) -> usize {
     // The longest message of a failed read, twice: as JSON and as text.
     const MESSAGE_BYTES: usize = 2 * 120;
@@ -167,7 +167,7 @@ fn accounts_of(list: &ListReport<'_>, selected: &[SelectedAccounts]) -> Option<S
     Some(list.account_id.map_or_else(|| found.clone(), |id| found.with_accounts(vec![id])))
 }
 
-fn failed_lists<T: AnswerRow>(
+fn failed_lists<T: ResultRow>(
     merged: &MergedRows<'_, T>,
     selected: &[SelectedAccounts],
 ) -> Vec<(SelectedAccounts, ReadError)> {

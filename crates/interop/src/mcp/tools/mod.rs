@@ -14,16 +14,14 @@ use bellbird_api::front::problem::problem_from_read;
 use bellbird_api::front::quota::Quotas;
 use bellbird_api::front::{LivePermit, Problem, QuotaClass};
 use bellbird_domain::date::DEFAULT_RANGE;
-use bellbird_domain::{AccountId, Caller, Category, ConnectionCategory, DateFilter, Decimal, Direction};
-use bellbird_reads::{
-    CallContext, ReadError, SelectError, SelectedAccounts, Selection, TransactionFilter, UnreadableConnection,
-};
+use bellbird_domain::{AccountId, Caller, ConnectionCategory};
+use bellbird_reads::{CallContext, ReadError, SelectError, SelectedAccounts, Selection, UnreadableConnection};
 use bellbird_storage::StorageError;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{Accounts, Arguments};
+use super::arguments::Accounts;
 use super::cursor::Seal;
 use super::definitions::Tool;
 use super::output;
@@ -31,20 +29,16 @@ use super::texts::{CELL_CHARS_MAX, clean};
 use crate::Interop;
 use left_out::{Key, LeftOut};
 
-/// Rows of an answer without `limit`.
-const ROWS_DEFAULT: u32 = 50;
 /// Lists that are read from providers at the same time.
 const LISTS_AT_ONCE: usize = 4;
-/// Size of what an answer says about connections that failed. Those without room are counted.
+/// Size of what a result says about connections that failed. Those without room are counted.
 const PROBLEM_BYTES_MAX: usize = 8_000;
 /// Room for the text above the rows, and for the members around them.
 const HEAD_BYTES: usize = 800;
 
-const DIRECTIONS: [(&str, Direction); 2] = [("credit", Direction::Credit), ("debit", Direction::Debit)];
-
-const LEFT_OUT: &str = "not read for an earlier answer, so the rows stay left out. Call again without the cursor, and \
+const LEFT_OUT: &str = "not read for an earlier result, so the rows stay left out. Call again without the cursor, and \
     with the other arguments, to begin again.";
-const TOO_LONG: &str = "The next row is too long for an answer. /v1 of the service shows it.";
+const TOO_LONG: &str = "The next row is too long for a result. /v1 of the service shows it.";
 
 /// Runs a tool. Returns the members of the result: what went wrong with a tool is a result too, for the model.
 pub(super) async fn call(
@@ -55,31 +49,31 @@ pub(super) async fn call(
     arguments: Map<String, Value>,
     provider_calls: &mut u32,
 ) -> Vec<u8> {
-    let asked = Asked { interop, caller, now, tool, call: interop.access.call_context(caller) };
+    let call = ToolCall { interop, caller, now, tool, context: interop.access.call_context(caller) };
     let outcome = match tool {
-        Tool::ListAccounts => accounts::list_accounts(&asked, arguments).await,
-        Tool::ListTransactions => transactions::list_transactions(&asked, arguments).await,
-        Tool::SummarizeTransactions => summary::summarize(&asked, arguments).await,
-        Tool::ListHoldings => holdings::list_holdings(&asked, arguments).await,
-        Tool::ListTrades => trades::list_trades(&asked, arguments).await,
+        Tool::ListAccounts => accounts::list_accounts(&call, arguments).await,
+        Tool::ListTransactions => transactions::list_transactions(&call, arguments).await,
+        Tool::SummarizeTransactions => summary::summarize(&call, arguments).await,
+        Tool::ListHoldings => holdings::list_holdings(&call, arguments).await,
+        Tool::ListTrades => trades::list_trades(&call, arguments).await,
     };
-    *provider_calls = asked.call.calls();
+    *provider_calls = call.context.calls();
     outcome.unwrap_or_else(|text| output::failure(&text))
 }
 
 /// A call of a tool.
-struct Asked<'a> {
+struct ToolCall<'a> {
     interop: &'a Interop,
     caller: &'a Caller,
     now: Timestamp,
     tool: Tool,
-    call: CallContext,
+    context: CallContext,
 }
 
-/// Accounts that an answer lacks.
+/// Accounts that a result lacks.
 #[derive(Serialize)]
 struct Missing {
-    /// What the answers that follow have to leave out too.
+    /// What the results that follow have to leave out too.
     #[serde(skip)]
     key: Option<Key>,
     account_ids: Vec<AccountId>,
@@ -98,18 +92,18 @@ impl Missing {
         Self { key: Some(key), account_ids, institution, message }
     }
 
-    /// Accounts that an earlier answer lacks.
+    /// Accounts that an earlier result lacks.
     fn since_earlier(selected: &SelectedAccounts) -> Self {
         Self { key: None, ..Self::of(selected, LEFT_OUT.to_owned()) }
     }
 
-    /// Its bytes in an answer: as JSON, and as a line of text.
+    /// Its bytes in a result: as JSON, and as a line of text.
     fn bytes(&self) -> usize {
         json!(self).to_string().len() + 1 + 2 * missing_lines(std::slice::from_ref(self)).len()
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ToolCall<'a> {
     fn seal(&self) -> Seal<'a> {
         Seal { storage: self.interop.access.storage(), caller: self.caller, tool: self.tool }
     }
@@ -120,18 +114,18 @@ impl<'a> Asked<'a> {
         access.admit(quota(access.quotas()), self.caller, self.now).map_err(|problem| advice(&problem))
     }
 
-    /// The accounts that a call is about, by connection. Other users' ids are like unknown ones. What an earlier answer
+    /// The accounts that a call is about, by connection. Other users' ids are like unknown ones. What an earlier result
     /// lacks is missing.
     async fn select(
         &self,
-        requested: Accounts,
+        requested: Option<Accounts>,
         category: ConnectionCategory,
         left_out: &LeftOut,
     ) -> Result<(Vec<SelectedAccounts>, Vec<Missing>), String> {
         let account_ids = match &requested {
-            Accounts::All => None,
-            Accounts::Unknown => return Err(unknown_account()),
-            Accounts::These(ids) => Some(ids.as_slice()),
+            None => None,
+            Some(Accounts::Unknown) => return Err(unknown_account()),
+            Some(Accounts::These(ids)) => Some(ids.as_slice()),
         };
         let selection = Selection { connection_id: None, account_ids, category: Some(category) };
         let found = self.interop.access.reads().select(self.caller, selection).await.map_err(|error| match error {
@@ -177,7 +171,7 @@ impl<'a> Asked<'a> {
         advice(&problem_from_read(error, "Account", ""))
     }
 
-    /// The first lines of an answer: how many rows there are, how to go on, and what is missing.
+    /// The first lines of a result: how many rows there are, how to go on, and what is missing.
     fn head(&self, what: &str, shown: u32, total: Total, cursor: Option<&str>, missing: &[Missing]) -> String {
         let mut head = match total {
             Total::Exact(total) => format!("{shown} of {total} {what}."),
@@ -198,7 +192,7 @@ enum Total {
     AtLeast(u64),
 }
 
-/// The members of a structured answer beside its rows.
+/// The members of a structured result beside its rows.
 fn others(shown: u32, total: Total, cursor: Option<String>, missing: &[Missing]) -> Map<String, Value> {
     let mut others = Map::new();
     others.insert("shown".to_owned(), shown.into());
@@ -255,30 +249,13 @@ fn storage(error: StorageError) -> String {
     advice(&Problem::from(error))
 }
 
-/// The filters and the range of transactions.
-fn read_filter(read: &mut Arguments) -> (TransactionFilter, DateFilter) {
-    let span = read.span();
-    let amount = |text: &str| Decimal::parse(text).ok().filter(|amount| !amount.is_negative()).map(Decimal::into_owned);
-    let text = read.text("text");
-    let mut filter = TransactionFilter::default();
-    filter.category = read.choice("category", &categories());
-    filter.direction = read.choice("direction", &DIRECTIONS);
-    filter.min_amount = read.amount("min_amount", amount);
-    filter.max_amount = read.amount("max_amount", amount);
-    (text.iter().fold(filter, |filter, text| filter.with_text(text)), span)
-}
-
 /// What rows of a question without `from` are, as ` of ...`.
 fn default_range(arguments: &Map<String, Value>) -> Option<String> {
     let is_default = !arguments.contains_key("from");
     is_default.then(|| format!(" of the last {} days", DEFAULT_RANGE.as_hours() / 24))
 }
 
-fn categories() -> Vec<(&'static str, Category)> {
-    Category::ALL.iter().map(|category| (category.key(), *category)).collect()
-}
-
-/// Leaves out what has no room in an answer. Returns a line about it.
+/// Leaves out what has no room in a result. Returns a line about it.
 fn fit(missing: &mut Vec<Missing>, bytes_max: usize) -> String {
     let mut bytes = 0;
     let kept = missing.iter().take_while(|missing| {
@@ -291,18 +268,18 @@ fn fit(missing: &mut Vec<Missing>, bytes_max: usize) -> String {
     if left_out == 0 { String::new() } else { format!("\nMissing: {left_out} more connections or accounts.") }
 }
 
-/// Bytes of missing accounts in an answer: as JSON, and as lines of text.
+/// Bytes of missing accounts in a result: as JSON, and as lines of text.
 fn missing_bytes(missing: &[Missing]) -> usize {
     missing.iter().map(Missing::bytes).sum()
 }
 
-/// Names of the accounts whose rows an answer shows. Each is in it once, and rows have the id.
-struct Named<'s> {
+/// Names of the accounts whose rows a result shows. Each is in it once, and rows have the id.
+struct AccountNames<'s> {
     selected: &'s [SelectedAccounts],
     shown: BTreeMap<AccountId, (String, Value)>,
 }
 
-impl<'s> Named<'s> {
+impl<'s> AccountNames<'s> {
     fn new(selected: &'s [SelectedAccounts]) -> Self {
         Self { selected, shown: BTreeMap::new() }
     }

@@ -2,26 +2,25 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bellbird_domain::{AccountId, ConnectionCategory, DateFilter};
-use bellbird_reads::summary::{Group, GroupTotals, Summary};
+use bellbird_domain::{AccountId, Category, ConnectionCategory, DateFilter, Direction};
+use bellbird_reads::summary::{Group, GroupBy, GroupTotals, Summary};
 use bellbird_reads::{ReadError, SelectedAccounts, TransactionFilter};
 use futures_util::stream::{self, StreamExt as _};
 use jiff::civil::Date;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Asked, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, merged, missing_bytes, missing_lines,
-    read_filter,
+    HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, merged, missing_bytes, missing_lines,
 };
-use crate::mcp::arguments::{Arguments, GROUPS};
+use crate::mcp::arguments::{self, Accounts, Amount, Choice, DayOrTime, SearchText, date_filter, transaction_filter};
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
 
 const COLUMNS: &str = "| group | money in | money out | net | rows | currency |";
-/// Groups of one answer.
+/// Groups of one result.
 const GROUPS_MAX: u32 = 500;
 
 #[derive(Serialize)]
@@ -37,6 +36,19 @@ struct SumRow {
     count: u64,
 }
 
+#[derive(Deserialize)]
+struct SummaryArguments {
+    account_ids: Option<Accounts>,
+    from: Option<DayOrTime>,
+    to: Option<DayOrTime>,
+    text: Option<SearchText>,
+    category: Option<Choice<Category>>,
+    direction: Option<Choice<Direction>>,
+    min_amount: Option<Amount>,
+    max_amount: Option<Amount>,
+    group_by: Option<Choice<GroupBy>>,
+}
+
 /// How far a list was read.
 enum End {
     Whole,
@@ -48,7 +60,7 @@ enum End {
 
 /// What all lists share.
 struct Reading<'a> {
-    asked: &'a Asked<'a>,
+    call: &'a ToolCall<'a>,
     filter: &'a TransactionFilter,
     span: DateFilter,
     summary: &'a Mutex<Summary>,
@@ -56,20 +68,20 @@ struct Reading<'a> {
     stop_at: Instant,
 }
 
-pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+pub(super) async fn summarize(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
     let arguments: Map<String, Value> = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect();
     let range = super::default_range(&arguments).unwrap_or_else(|| " of the range".to_owned());
-    let mut read = Arguments::new(arguments);
-    let requested = read.accounts();
-    let (filter, span) = read_filter(&mut read);
-    let group_by = read.choice("group_by", &GROUPS);
-    read.finish()?;
-    let permit = asked.admit(|quotas| &quotas.live)?;
-    let (selected, mut missing) = asked.select(requested, ConnectionCategory::Banking, &LeftOut::default()).await?;
+    let given: SummaryArguments = arguments::read(&arguments)?;
+    let span = date_filter(given.from, given.to)?;
+    let filter = transaction_filter(given.text, given.category, given.direction, given.min_amount, given.max_amount);
+    let group_by = given.group_by.map(|group_by| group_by.0);
+    let permit = call.admit(|quotas| &quotas.live)?;
+    let (selected, mut missing) =
+        call.select(given.account_ids, ConnectionCategory::Banking, &LeftOut::default()).await?;
     let lists: Vec<SelectedAccounts> = selected.iter().flat_map(SelectedAccounts::lists).collect();
     let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));
-    let stop_at = merged::stop_at(asked);
-    let reading = Reading { asked, filter: &filter, span, summary: &summary, rows_read: &rows_read, stop_at };
+    let stop_at = merged::stop_at(call);
+    let reading = Reading { call, filter: &filter, span, summary: &summary, rows_read: &rows_read, stop_at };
     let mut reads = Vec::with_capacity(lists.len());
     for list in &lists {
         reads.push(reading.read(list));
@@ -88,7 +100,7 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
                 day
             }
             End::Failed(day, error) => {
-                missing.push(asked.missing(list, &error).await);
+                missing.push(call.missing(list, &error).await);
                 day
             }
         };
@@ -101,7 +113,7 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
         ended_on.filter(|day| !complete && *day > Date::MIN).and_then(|day| day.tomorrow().ok()?.tomorrow().ok());
     let left_out = super::fit(&mut missing, PROBLEM_BYTES_MAX);
     let summary = summary.into_inner();
-    let answer = Answer {
+    let result = SummaryResult {
         selected: &selected,
         missing: &missing,
         left_out,
@@ -112,15 +124,15 @@ pub(super) async fn summarize(asked: &Asked<'_>, arguments: Map<String, Value>) 
         rows_read: rows_read.into_inner(),
     };
     let groups = if group_by.is_some() { summary.groups() } else { Vec::new() };
-    Ok(answer.members(&groups, &summary.totals()))
+    Ok(result.members(&groups, &summary.totals()))
 }
 
 impl Reading<'_> {
     /// Adds up a list until it ends, fails, or time runs short.
     async fn read(&self, list: &SelectedAccounts) -> End {
-        let reads = self.asked.interop.access.reads();
+        let reads = self.call.interop.access.reads();
         let context = list.context.clone();
-        let range = reads.transaction_range(self.asked.caller, context, list.account_id(), self.span, self.asked.now);
+        let range = reads.transaction_range(self.call.caller, context, list.account_id(), self.span, self.call.now);
         let mut range = match range {
             Ok(range) => range,
             Err(error) => return End::Failed(None, error),
@@ -138,7 +150,7 @@ impl Reading<'_> {
                     self.summary.lock().add(row, day);
                 }
             };
-            match range.next_page(&self.asked.call, &mut sink).await {
+            match range.next_page(&self.call.context, &mut sink).await {
                 Ok(true) => {}
                 Ok(false) => return End::Whole,
                 Err(_) if Instant::now() >= self.stop_at => return End::After(oldest),
@@ -148,7 +160,7 @@ impl Reading<'_> {
     }
 }
 
-struct Answer<'a> {
+struct SummaryResult<'a> {
     selected: &'a [SelectedAccounts],
     missing: &'a [Missing],
     left_out: String,
@@ -160,7 +172,7 @@ struct Answer<'a> {
     rows_read: u64,
 }
 
-impl Answer<'_> {
+impl SummaryResult<'_> {
     fn members(&self, groups: &[GroupTotals], totals: &[GroupTotals]) -> Vec<u8> {
         let total_rows: Vec<SumRow> = totals.iter().map(|totals| self.row(totals)).collect();
         let total_rows = json!(total_rows);

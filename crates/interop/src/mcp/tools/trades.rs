@@ -3,13 +3,12 @@
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Trade, TradeType};
 use bellbird_reads::SelectedAccounts;
 use bellbird_reads::merged::MergedRows;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::merged::{self, AnswerRow, Place, Words};
-use super::{Asked, ROWS_DEFAULT};
-use crate::mcp::ROWS_MAX;
-use crate::mcp::arguments::Arguments;
+use super::ToolCall;
+use super::merged::{self, Heading, ListProgress, ResultRow};
+use crate::mcp::arguments::{self, Accounts, DayOrTime, RowLimit, date_filter};
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
 use crate::mcp::texts::{CELL_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, visible};
@@ -38,31 +37,37 @@ struct Row {
     description: Option<String>,
 }
 
-pub(super) async fn list_trades(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
-    let resumed = Resumed::<Place>::of(&asked.seal(), arguments, asked.now)?;
-    let mut read = Arguments::new(resumed.arguments.clone());
-    let requested = read.accounts();
-    let span = read.span();
-    let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
-    read.finish()?;
+#[derive(Deserialize)]
+struct TradesArguments {
+    account_ids: Option<Accounts>,
+    from: Option<DayOrTime>,
+    to: Option<DayOrTime>,
+    limit: Option<RowLimit>,
+}
+
+pub(super) async fn list_trades(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
+    let given: TradesArguments = arguments::read(&resumed.arguments)?;
+    let span = date_filter(given.from, given.to)?;
+    let limit = given.limit.unwrap_or_default().0;
     let after = resumed.position.position()?;
-    let permit = asked.admit(|quotas| &quotas.brokerage)?;
+    let permit = call.admit(|quotas| &quotas.brokerage)?;
     let (selected, mut missing) =
-        asked.select(requested, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
+        call.select(given.account_ids, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
     let mut ranges = Vec::new();
     for list in selected.iter().flat_map(SelectedAccounts::lists) {
         let context = list.context.clone();
-        match asked.interop.access.reads().trade_range(asked.caller, context, list.account_id(), span) {
+        match call.interop.access.reads().trade_range(call.caller, context, list.account_id(), span) {
             Ok(range) => ranges.push(range.with_first_page_rows(limit + 1)),
-            Err(error) => missing.push(asked.missing(&list, &error).await),
+            Err(error) => missing.push(call.missing(&list, &error).await),
         }
     }
-    let rows = MergedRows::trades(ranges, after, merged::stop_at(asked), |trade| Some(Row::of(trade)));
+    let rows = MergedRows::trades(ranges, after, merged::stop_at(call), |trade| Some(Row::of(trade)));
     let is_counted = merged::is_counted(&span, resumed.asked_at(), None);
-    let words = Words { name: "trades", range: String::new(), columns: COLUMNS };
-    let answer = merged::answer(asked, &resumed, rows, &selected, missing, (limit, is_counted, words)).await;
+    let heading = Heading { name: "trades", range: String::new(), columns: COLUMNS };
+    let result = merged::result(call, &resumed, rows, &selected, missing, (limit, is_counted, heading)).await;
     drop(permit);
-    answer
+    result
 }
 
 impl Row {
@@ -88,7 +93,7 @@ impl Row {
     }
 }
 
-impl AnswerRow for Row {
+impl ResultRow for Row {
     fn account_id(&self) -> AccountId {
         self.account_id
     }

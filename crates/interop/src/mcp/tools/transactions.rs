@@ -1,17 +1,18 @@
 //! `list_transactions`: bank transactions of any accounts, newest first.
 
 use bellbird_domain::date::DEFAULT_RANGE;
-use bellbird_domain::{AccountId, Category, ConnectionCategory, Currency, Transaction};
+use bellbird_domain::{AccountId, Category, ConnectionCategory, Currency, Direction, Transaction};
 use bellbird_reads::SelectedAccounts;
 use bellbird_reads::merged::MergedRows;
 use jiff::civil::Date;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::merged::{self, AnswerRow, Place, Words};
-use super::{Asked, ROWS_DEFAULT, read_filter};
-use crate::mcp::ROWS_MAX;
-use crate::mcp::arguments::Arguments;
+use super::ToolCall;
+use super::merged::{self, Heading, ListProgress, ResultRow};
+use crate::mcp::arguments::{
+    self, Accounts, Amount, Choice, DayOrTime, Detail, RowLimit, SearchText, date_filter, transaction_filter,
+};
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
 use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, TEXT_CHARS_MAX, cell, cell_of, clean, visible};
@@ -19,12 +20,19 @@ use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, TEXT_CHARS_MAX, cell, cell
 const COLUMNS: &str = "| day | amount | currency | payee | category | account | id |";
 /// Arguments that leave rows out.
 const FILTERS: [&str; 5] = ["text", "category", "direction", "min_amount", "max_amount"];
-const DETAILS: [(&str, Detail); 2] = [("brief", Detail::Brief), ("full", Detail::Full)];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Detail {
-    Brief,
-    Full,
+#[derive(Deserialize)]
+struct ListArguments {
+    account_ids: Option<Accounts>,
+    from: Option<DayOrTime>,
+    to: Option<DayOrTime>,
+    text: Option<SearchText>,
+    category: Option<Choice<Category>>,
+    direction: Option<Choice<Direction>>,
+    min_amount: Option<Amount>,
+    max_amount: Option<Amount>,
+    limit: Option<RowLimit>,
+    detail: Option<Choice<Detail>>,
 }
 
 /// What a row has in common, then what only a brief or a full one has.
@@ -54,41 +62,40 @@ struct FullRow {
     merchant_category_code: Option<String>,
 }
 
-pub(super) async fn list_transactions(asked: &Asked<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
-    let resumed = Resumed::<Place>::of(&asked.seal(), arguments, asked.now)?;
-    let mut read = Arguments::new(resumed.arguments.clone());
-    let requested = read.accounts();
-    let (filter, span) = read_filter(&mut read);
-    let limit = read.number("limit", ROWS_DEFAULT, ROWS_MAX);
-    let detail = read.choice("detail", &DETAILS).unwrap_or(Detail::Brief);
-    read.finish()?;
+pub(super) async fn list_transactions(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+    let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
+    let given: ListArguments = arguments::read(&resumed.arguments)?;
+    let span = date_filter(given.from, given.to)?;
+    let filter = transaction_filter(given.text, given.category, given.direction, given.min_amount, given.max_amount);
+    let limit = given.limit.unwrap_or_default().0;
+    let detail = given.detail.map_or(Detail::Brief, |detail| detail.0);
     let after = resumed.position.position()?;
-    let permit = asked.admit(|quotas| &quotas.live)?;
+    let permit = call.admit(|quotas| &quotas.live)?;
     let (selected, mut missing) =
-        asked.select(requested, ConnectionCategory::Banking, resumed.position.left_out()).await?;
+        call.select(given.account_ids, ConnectionCategory::Banking, resumed.position.left_out()).await?;
     let is_filtered = FILTERS.iter().any(|name| resumed.arguments.contains_key(*name));
     let mut ranges = Vec::new();
     for list in selected.iter().flat_map(SelectedAccounts::lists) {
         let context = list.context.clone();
-        let reads = asked.interop.access.reads();
+        let reads = call.interop.access.reads();
         // The time of the first call, so that the range stays the same.
-        match reads.transaction_range(asked.caller, context, list.account_id(), span, resumed.asked_at()) {
+        match reads.transaction_range(call.caller, context, list.account_id(), span, resumed.asked_at()) {
             // A filter needs many rows for a few.
             Ok(range) if !is_filtered => ranges.push(range.with_first_page_rows(limit + 1)),
             Ok(range) => ranges.push(range),
-            Err(error) => missing.push(asked.missing(&list, &error).await),
+            Err(error) => missing.push(call.missing(&list, &error).await),
         }
     }
-    let rows = MergedRows::transactions(ranges, after, merged::stop_at(asked), |row, day| {
+    let rows = MergedRows::transactions(ranges, after, merged::stop_at(call), |row, day| {
         filter.matches(row).then(|| Row::of(row, day, detail))
     });
     let is_counted = merged::is_counted(&span, resumed.asked_at(), Some(DEFAULT_RANGE));
     let columns = if detail == Detail::Brief { COLUMNS } else { "" };
     let range = super::default_range(&resumed.arguments).unwrap_or_default();
-    let words = Words { name: "transactions", range, columns };
-    let answer = merged::answer(asked, &resumed, rows, &selected, missing, (limit, is_counted, words)).await;
+    let heading = Heading { name: "transactions", range, columns };
+    let result = merged::result(call, &resumed, rows, &selected, missing, (limit, is_counted, heading)).await;
     drop(permit);
-    answer
+    result
 }
 
 impl Row {
@@ -126,7 +133,7 @@ impl Row {
     }
 }
 
-impl AnswerRow for Row {
+impl ResultRow for Row {
     fn account_id(&self) -> AccountId {
         self.account_id
     }

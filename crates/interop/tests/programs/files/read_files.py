@@ -1,6 +1,6 @@
 """Reads one file with one library, and prints its rows as JSON: what a program that uses the library sees.
 
-    read_files.py ofxtools|ofxparse|quiffen|beancount|duckdb-csv|duckdb-jsonl|duckdb-parquet|pyarrow FILE
+    read_files.py ofxtools|ofxparse|quiffen|beancount|duckdb-csv|duckdb-jsonl FILE
 """
 
 import json
@@ -69,18 +69,6 @@ def duckdb_csv(path):
 
 def duckdb_jsonl(path):
     return duckdb(f"SELECT {COLUMNS} FROM read_json('{path}', format='newline_delimited')")
-
-
-def duckdb_parquet(path):
-    return duckdb(f"SELECT {COLUMNS}, amountDecimal FROM read_parquet('{path}')")
-
-
-def pyarrow(path):
-    from pyarrow import parquet
-
-    names = [*COLUMNS.split(", "), "amountDecimal"]
-    for row in parquet.read_table(path).to_pylist():
-        yield [row[name] for name in names]
 
 
 def main():

@@ -1,0 +1,307 @@
+//! Reads the accounts of a request from their providers: balances first, then rows or positions.
+//!
+//! An account that fails, or is not there in time, is left out and named. Its balance and rows belong together, because
+//! a client computes the balance before the first row from both.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bellbird_api::front::problem::problem_for_category;
+use bellbird_api::front::{LivePermit, Problem};
+use bellbird_domain::{
+    Account, AccountId, Balance, Caller, Connection, ConnectionCategory, ConnectionStatus, DateFilter, Holding, Plan,
+};
+use bellbird_reads::{CallContext, ConnectionContext, ReadError};
+use futures_util::future::Shared;
+use futures_util::stream::{self, Stream, StreamExt as _};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinError;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
+
+use super::SimpleFin;
+use super::amounts::balance_text;
+use super::memory::{Key, KnownHistory, Memory};
+use super::params::SetParams;
+use super::posted::span_until;
+use super::view::{BalanceView, Rows, ShownAccount, write_holding};
+
+/// Accounts of a request that are read at the same time, divided among its providers.
+const READS_MAX: usize = 4;
+/// JSON of accounts that waits for the client. Beyond this, no other account is read.
+const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// After a failure that says nothing else.
+const RETRY_AFTER_SECONDS: u64 = 5;
+/// Windows that end later are read as they are, because they mostly have rows.
+const RECENT_DAYS: i64 = 365;
+
+/// A request for an account set.
+pub(super) struct AccountsRequest {
+    pub(super) server: SimpleFin,
+    pub(super) caller: Caller,
+    pub(super) now: Timestamp,
+    /// Every read holds it, until the last one has ended.
+    pub(super) _permit: LivePermit,
+    pub(super) call: CallContext,
+    pub(super) params: SetParams,
+}
+
+pub(super) struct RequestedAccount {
+    pub(super) account: Account,
+    /// The name to show.
+    pub(super) name: String,
+    pub(super) connection: Arc<Connection>,
+}
+
+pub(super) struct ReadAccount {
+    pub(super) account: Arc<RequestedAccount>,
+    pub(super) outcome: Result<AccountJson, Problem>,
+}
+
+pub(super) struct AccountJson {
+    pub(super) json: Vec<u8>,
+    /// The number of rows, if there are more.
+    pub(super) cut_at: Option<usize>,
+}
+
+/// The accounts of a request as they are read. Dropping it ends the reads.
+pub(super) struct AccountReads {
+    received: mpsc::UnboundedReceiver<(ReadAccount, OwnedSemaphorePermit)>,
+    task: AbortOnDropHandle<Result<(), JoinError>>,
+}
+
+impl AccountReads {
+    /// Starts the reads, in tasks of their own: a client that takes its response slowly neither slows nor holds a
+    /// response of a provider.
+    pub(super) fn start(request: &Arc<AccountsRequest>, accounts: Vec<RequestedAccount>) -> Self {
+        let (sender, received) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
+        let mut reads = Box::pin(request.read_all(accounts));
+        let run = async move {
+            while let Some(read) = reads.next().await {
+                let read = read?;
+                let bytes = read.outcome.as_ref().map_or(0, |account| account.json.len()).min(WAITING_BYTES_MAX);
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                // The semaphore is never closed, and a client that is gone ends this task.
+                let Ok(bytes) = Arc::clone(&room).acquire_many_owned(bytes).await else { break };
+                let _ = sender.send((read, bytes));
+            }
+            Ok(())
+        };
+        let tasks = request.server.interop.access.connections().tasks();
+        Self { received, task: AbortOnDropHandle::new(tasks.spawn(run.in_current_span())) }
+    }
+
+    /// The next account, or `None` after the last. Fails if a read panicked. Do not call it again after the end.
+    pub(super) async fn next(&mut self) -> Result<Option<ReadAccount>, JoinError> {
+        match self.received.recv().await {
+            Some((read, _)) => Ok(Some(read)),
+            None => (&mut self.task).await?.map(|()| None),
+        }
+    }
+}
+
+/// The balances of the accounts at one provider. The first account that needs its balance starts the read.
+type Balances = Shared<BoxFuture<'static, Arc<BTreeMap<AccountId, Result<BalanceView, Problem>>>>>;
+
+impl AccountsRequest {
+    /// Reads the accounts. The providers are read side by side, so that a slow one delays no other.
+    fn read_all(
+        self: &Arc<Self>,
+        accounts: Vec<RequestedAccount>,
+    ) -> impl Stream<Item = Result<ReadAccount, JoinError>> + use<> {
+        let mut by_provider: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        for account in accounts {
+            let known = self.balance_of_empty_window(&account);
+            by_provider.entry(account.account.provider.clone()).or_default().push((Arc::new(account), known));
+        }
+        let at_once = (READS_MAX / by_provider.len().max(1)).max(1);
+        let request = Arc::clone(self);
+        stream::select_all(by_provider.into_values().map(move |accounts| {
+            let unknown = accounts.iter().filter(|(_, known)| known.is_none());
+            let unknown = unknown.map(|(account, _)| Arc::clone(account)).collect();
+            let balances = Arc::clone(&request).read_balances(unknown).boxed().shared();
+            let request = Arc::clone(&request);
+            let reads = stream::iter(accounts).map(move |(account, known)| {
+                let (request, balances) = (Arc::clone(&request), balances.clone());
+                let read = async move {
+                    let read = request.read(&account, known, balances);
+                    let outcome = tokio::time::timeout_at(request.call.deadline, read).await;
+                    ReadAccount { account, outcome: outcome.unwrap_or_else(|_| Err(unavailable())) }
+                };
+                AbortOnDropHandle::new(tokio::spawn(read.in_current_span()))
+            });
+            reads.buffered(at_once)
+        }))
+    }
+
+    async fn read(
+        &self,
+        account: &RequestedAccount,
+        known: Option<BalanceView>,
+        balances: Balances,
+    ) -> Result<AccountJson, Problem> {
+        let balance = match known {
+            Some(balance) => balance,
+            None => balances.await.get(&account.account.id).cloned().unwrap_or_else(|| Err(unavailable()))?,
+        };
+        let (mut rows, mut holdings) = (Rows::default(), Vec::new());
+        match account.connection.category {
+            _ if self.params.balances_only.0 => {}
+            ConnectionCategory::Banking => rows = self.read_window(account, &balance).await?,
+            ConnectionCategory::Brokerage if self.caller.plan == Plan::Professional => {
+                holdings = self.read_holdings(account).await?;
+            }
+            ConnectionCategory::Brokerage => {}
+        }
+        let RequestedAccount { account, name, connection } = account;
+        let root_url = self.server.inner.root_url.as_str();
+        let shown = ShownAccount { account, name, connection, root_url, balance: &balance };
+        Ok(AccountJson { json: shown.to_json(&mut rows, &holdings), cut_at: rows.is_cut().then(|| rows.len()) })
+    }
+
+    /// One call may serve several accounts of a provider.
+    async fn read_balances(
+        self: Arc<Self>,
+        accounts: Vec<Arc<RequestedAccount>>,
+    ) -> Arc<BTreeMap<AccountId, Result<BalanceView, Problem>>> {
+        let access = &self.server.interop.access;
+        let requested = accounts.iter().map(|account| account.account.clone()).collect();
+        let found = access.reads().balances(&self.call, &self.caller, requested).await;
+        let read_at = access.clock().now();
+        for connection in found.iter().flat_map(|found| &found.broken) {
+            access.connections().refreshes().run_in_background(self.caller.user_id, *connection);
+        }
+        let balance = |RequestedAccount { account, connection, .. }: &RequestedAccount| {
+            let found = found.as_ref().map_err(problem_of)?;
+            let balance = found.balances.iter().find(|(id, _)| *id == account.id);
+            match balance.and_then(|(_, balance)| balance_view(balance.as_ref()?, account, read_at)) {
+                Some(balance) => Ok(balance),
+                None if !found.broken.contains(&connection.id) => Err(unavailable()),
+                None if connection.status == ConnectionStatus::Active => {
+                    Err(Problem::Reconnect(ConnectionStatus::Invalidated))
+                }
+                None => Err(Problem::Reconnect(connection.status)),
+            }
+        };
+        Arc::new(accounts.iter().map(|account| (account.account.id, balance(account))).collect())
+    }
+
+    async fn read_window(&self, account: &RequestedAccount, balance: &BalanceView) -> Result<Rows, Problem> {
+        let window = self.params.window();
+        if window.is_empty() || self.is_before_first_row(account, balance).await? {
+            return Ok(Rows::default());
+        }
+        self.read_rows(account, window.span()).await
+    }
+
+    /// Whether the window ends before the first row of the account. Firefly III asks for an account from 1970 on, in
+    /// pieces of 44 days, so the first of them reads all that is older than a year, to learn the day of the first row.
+    async fn is_before_first_row(&self, account: &RequestedAccount, balance: &BalanceView) -> Result<bool, Problem> {
+        let Some(last) = self.params.window().last() else { return Ok(false) };
+        let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
+        let mut history = memory.histories.get(&key, self.now).map_or_else(
+            || KnownHistory { oldest: self.today().saturating_sub(jiff::Span::new().days(RECENT_DAYS)), is_all: false },
+            |(history, _)| history,
+        );
+        if last >= history.oldest {
+            return Ok(false);
+        }
+        memory.balances.insert(key, balance.clone(), self.now);
+        if !history.is_all {
+            let rows = self.read_rows(account, span_until(history.oldest)).await?;
+            let oldest = rows.oldest_day().unwrap_or(history.oldest);
+            history = KnownHistory { oldest, is_all: !rows.is_cut() };
+            memory.histories.insert(key, history, self.now);
+        }
+        Ok(history.has_none_until(last))
+    }
+
+    /// The balance that was read recently, if the window is known to have no rows: then no provider is called.
+    fn balance_of_empty_window(&self, account: &RequestedAccount) -> Option<BalanceView> {
+        let last = self.params.window().last()?;
+        if account.connection.category != ConnectionCategory::Banking || self.params.balances_only.0 {
+            return None;
+        }
+        let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
+        let (history, _) = memory.histories.get(&key, self.now)?;
+        if !history.has_none_until(last) {
+            return None;
+        }
+        memory.balances.get(&key, self.now).map(|(balance, _)| balance)
+    }
+
+    /// Reads the rows of these days, newest first, up to the limits of an account.
+    async fn read_rows(&self, account: &RequestedAccount, days: DateFilter) -> Result<Rows, Problem> {
+        let context = self.context(account).await?;
+        let (reads, id) = (self.server.interop.access.reads(), Some(account.account.id));
+        let range = reads.transaction_range(&self.caller, Arc::clone(&context), id, days, self.now);
+        let mut range = range.map_err(|error| problem_of(&error))?;
+        let mut rows = Rows::default();
+        loop {
+            match range.next_page(&self.call, &mut |row, day| rows.push(row, day)).await {
+                Ok(false) => return Ok(rows),
+                Ok(true) if rows.is_full() => {
+                    rows.set_cut();
+                    return Ok(rows);
+                }
+                Ok(true) => {}
+                Err(error) => return Err(self.after_failed_read(&context, &error).await),
+            }
+        }
+    }
+
+    /// The positions as JSON.
+    async fn read_holdings(&self, account: &RequestedAccount) -> Result<Vec<u8>, Problem> {
+        let context = self.context(account).await?;
+        let access = &self.server.interop.access;
+        let read_at = access.clock().now();
+        let write = |holding: &Holding<'_>, out: &mut Vec<u8>| write_holding(holding, read_at, out);
+        let found = access.reads().holdings_of(&self.call, &context, &[account.account.id], &write).await;
+        match found.map(|mut found| found.pop().map(|(_, holdings)| holdings)) {
+            Ok(Some(Ok(holdings))) => Ok(holdings),
+            Ok(None) => Err(Problem::NotFound("Account")),
+            Ok(Some(Err(error))) | Err(error) => Err(self.after_failed_read(&context, &error).await),
+        }
+    }
+
+    async fn context(&self, account: &RequestedAccount) -> Result<Arc<ConnectionContext>, Problem> {
+        let reads = self.server.interop.access.reads();
+        reads.connection_context(&self.caller, account.connection.id).await.map_err(|error| problem_of(&error))
+    }
+
+    async fn after_failed_read(&self, context: &ConnectionContext, error: &ReadError) -> Problem {
+        self.server.interop.access.after_failed_read(&self.caller, context, error).await
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.server.interop.simplefin
+    }
+
+    /// In the user's timezone.
+    fn today(&self) -> Date {
+        self.caller.timezone.to_datetime(self.now).date()
+    }
+}
+
+fn unavailable() -> Problem {
+    Problem::ProviderUnavailable(RETRY_AFTER_SECONDS)
+}
+
+fn problem_of(error: &ReadError) -> Problem {
+    problem_for_category(error, "Account", ConnectionCategory::Banking)
+}
+
+/// None if the provider sent no current balance.
+fn balance_view(balance: &Balance, account: &Account, read_at: Timestamp) -> Option<BalanceView> {
+    let currency = balance.currency.as_ref().unwrap_or(&account.currency);
+    Some(BalanceView {
+        balance: balance_text(balance.current.as_ref()?),
+        available: balance.available.as_ref().map(balance_text),
+        currency: currency.as_str().to_owned(),
+        read_at,
+    })
+}
