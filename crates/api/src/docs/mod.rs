@@ -1,5 +1,5 @@
-//! The OpenAPI 3.1 document and its reference page. Each path is described beside its handler. This module adds the rest
-//! from `document.yaml`: headers, and the errors that paths have in common.
+//! The OpenAPI 3.1 document and its reference page. Each path is described beside its handler. This module adds the
+//! rest from `document.yaml`: headers, and the errors that paths have in common.
 
 mod page;
 mod webhooks;

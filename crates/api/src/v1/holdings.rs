@@ -25,7 +25,8 @@ pub(super) fn path() -> Path<AppState> {
                 "Read holdings",
                 "The current positions of a brokerage connection, read live from the broker's data provider. All \
                  accounts of the connection are read together and cached for ten minutes for each key and connection \
-                 (`X-Cache: HIT`, with its `Age` in seconds). `accountId` filters them. Needs the Professional plan.\n\n\
+                 (`X-Cache: HIT`, with its `Age` in seconds). `accountId` filters them. Needs the Professional \
+                 plan.\n\n\
                  `marketValue` and `unrealizedPnl` are calculated exactly from the other values (and the contract \
                  multiplier, for options and futures), without trailing zeros. They are null if one of those values \
                  is missing.",
