@@ -1,4 +1,4 @@
-//! What the console is told when it starts.
+//! The settings of the console, and what it takes when it starts.
 
 use bellbird_domain::UserId;
 use bellbird_limits::client_address::Network;
