@@ -3,7 +3,7 @@
 
 #![no_main]
 
-#[path = "../../crates/api/src/front/parameters.rs"]
+#[path = "../../crates/api/src/front/parameters/mod.rs"]
 mod parameters;
 
 /// Replaces the module that `parameters.rs` uses from its own crate.
@@ -20,9 +20,9 @@ mod front {
 }
 
 use bellbird_domain::{AccountId, Bound, ConnectionId, page};
+use libfuzzer_sys::fuzz_target;
 use parameters::{ACCOUNT_IDS_MAX, AccountIds, DateBound, Id, Limit, Offset, RawParams};
 use problem::Problem;
-use libfuzzer_sys::fuzz_target;
 use serde::Deserialize;
 
 const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
