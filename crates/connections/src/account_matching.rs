@@ -5,6 +5,7 @@
 
 use bellbird_domain::{Account, AccountId};
 use bellbird_providers::FoundAccount;
+use bellbird_storage::NewAccount;
 
 /// Returns, for each found account, the stored account that it matches, if any. `existing` are the accounts of one
 /// connection, so all belong to one institution.
@@ -36,6 +37,20 @@ fn is_alike(one: &FoundAccount, other: &FoundAccount) -> bool {
 
 fn matches_existing(found: &FoundAccount, existing: &Account) -> bool {
     found.number == existing.number && found.account_type == existing.account_type && found.name == existing.name
+}
+
+/// Converts accounts of the provider. `known_as` are the stored accounts that they match, and may be shorter.
+pub(crate) fn new_accounts<'a>(found: &'a [FoundAccount], known_as: &[Option<AccountId>]) -> Vec<NewAccount<'a>> {
+    let known_as = known_as.iter().copied().chain(std::iter::repeat(None));
+    let new_account = |(found, known_as): (&'a FoundAccount, _)| NewAccount {
+        provider_account_id: &found.provider_account_id,
+        name: &found.name,
+        account_type: found.account_type,
+        number: found.number.as_ref(),
+        currency: found.currency,
+        known_as,
+    };
+    found.iter().zip(known_as).map(new_account).collect()
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bellbird_domain::{AccountId, Connection, ConnectionId, UserId};
 use bellbird_providers::{CallContext, ConsentStatus, FoundAccount, FoundConnection, Provider};
-use bellbird_storage::{NewAccount, NewConnection};
+use bellbird_storage::NewConnection;
 use jiff::Timestamp;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
+use crate::account_matching::new_accounts;
 use crate::refresh::Refreshes;
 use crate::state::part;
 use crate::{ConnectionsError, removal, schedule};
@@ -172,20 +173,6 @@ fn new_connection<'a>(
         first_attempt_at: now,
         cause,
     }
-}
-
-/// Converts accounts of the provider. `known_as` are the stored accounts that they match, and may be shorter.
-pub(crate) fn new_accounts<'a>(found: &'a [FoundAccount], known_as: &[Option<AccountId>]) -> Vec<NewAccount<'a>> {
-    let known_as = known_as.iter().copied().chain(std::iter::repeat(None));
-    let new_account = |(found, known_as): (&'a FoundAccount, _)| NewAccount {
-        provider_account_id: &found.provider_account_id,
-        name: &found.name,
-        account_type: found.account_type,
-        number: found.number.as_ref(),
-        currency: found.currency,
-        known_as,
-    };
-    found.iter().zip(known_as).map(new_account).collect()
 }
 
 async fn wait_for_accounts(

@@ -17,6 +17,7 @@ mod runner;
 pub mod schedule;
 mod state;
 mod sync;
+mod sync_settings;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,8 @@ pub use provider_events::{PROVIDER_EVENTS_METRIC, ProviderEvents, ReceiveError};
 pub use refresh::Refreshes;
 pub use removal::{Removal, Removals};
 pub use runner::{Jobs, job_kinds};
-pub use sync::{SyncReport, SyncSettings, Syncs};
+pub use sync::{SyncReport, Syncs};
+pub use sync_settings::SyncSettings;
 
 use state::{Signals, State};
 

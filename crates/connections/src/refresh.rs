@@ -17,8 +17,7 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::account_matching::match_accounts;
-use crate::import::new_accounts;
+use crate::account_matching::{match_accounts, new_accounts};
 use crate::jobs::{JobKind, claim_or_wait, require_lease};
 use crate::state::part;
 use crate::{ConnectionsError, lifecycle, schedule};

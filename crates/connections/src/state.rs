@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::ConnectionsError;
-use crate::sync::SyncSettings;
+use crate::sync_settings::SyncSettings;
 
 /// Database reads at the same time that anyone can cause with a made-up link token or `state`. They must leave database
 /// connections to others.

@@ -207,7 +207,7 @@ impl<'c> Links<'c> {
     }
 
     /// Returns a provider's name for people; an unknown name is returned as it is.
-    pub fn provider_title<'a>(self, provider: &'a str) -> &'a str {
+    pub fn provider_title(self, provider: &str) -> &str {
         let known = PROVIDERS.iter().find(|known| known.name.as_str() == provider);
         known.map_or(provider, |known| known.title)
     }

@@ -24,13 +24,12 @@ use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
 
-pub use plan::SyncSettings;
-
 use crate::ConnectionsError;
 use crate::jobs::{JobKind, claim_or_wait};
 use crate::refresh::Refreshes;
 use crate::schedule::{self, Failure};
 use crate::state::part;
+use crate::sync_settings::SyncSettings;
 use plan::SyncPlan;
 use pull::{Pull, Pulled};
 

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::pull::Pulled;
 use super::start_of_day;
 use crate::schedule;
+use crate::sync_settings::SyncSettings;
 
 /// Delay before the next sync of a connection that was linked recently and has no rows yet.
 const EMPTY_FIRST_SYNC_RETRY: Duration = Duration::from_secs(600);
@@ -31,37 +32,6 @@ const CONTINUED_OVERLAP: SignedDuration = SignedDuration::from_hours(24);
 /// Fingerprints are kept this much longer than a date range can reach back: clocks differ, and so do the time zones in
 /// which providers count days.
 const PRUNE_MARGIN: SignedDuration = SignedDuration::from_hours(48);
-
-/// When connections are synced, and how far back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SyncSettings {
-    /// Whether instances sync on a schedule and after provider events.
-    pub enabled: bool,
-    /// Time between two syncs, before jitter.
-    pub interval: Duration,
-    /// How far before the previous sync a sync starts to read.
-    pub overlap: Duration,
-    /// How far back the first sync reads.
-    pub first: Duration,
-    /// Whether the rows of the first sync become webhook events. Otherwise only their fingerprints are stored.
-    pub announce_first: bool,
-    /// A run begins no further page or account after this time. The next run continues.
-    pub run_time: Duration,
-}
-
-impl Default for SyncSettings {
-    fn default() -> Self {
-        const DAY: u64 = 86_400;
-        Self {
-            enabled: true,
-            interval: Duration::from_secs(DAY / 4),
-            overlap: Duration::from_secs(7 * DAY),
-            first: Duration::from_secs(30 * DAY),
-            announce_first: true,
-            run_time: Duration::from_secs(480),
-        }
-    }
-}
 
 /// What a run does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

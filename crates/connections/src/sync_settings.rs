@@ -1,0 +1,34 @@
+//! What the operator sets of syncs.
+
+use std::time::Duration;
+
+/// When connections are synced, and how far back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SyncSettings {
+    /// Whether instances sync on a schedule and after provider events.
+    pub enabled: bool,
+    /// Time between two syncs, before jitter.
+    pub interval: Duration,
+    /// How far before the previous sync a sync starts to read.
+    pub overlap: Duration,
+    /// How far back the first sync reads.
+    pub first: Duration,
+    /// Whether the rows of the first sync become webhook events. Otherwise only their fingerprints are stored.
+    pub announce_first: bool,
+    /// A run begins no further page or account after this time. The next run continues.
+    pub run_time: Duration,
+}
+
+impl Default for SyncSettings {
+    fn default() -> Self {
+        const DAY: u64 = 86_400;
+        Self {
+            enabled: true,
+            interval: Duration::from_secs(DAY / 4),
+            overlap: Duration::from_secs(7 * DAY),
+            first: Duration::from_secs(30 * DAY),
+            announce_first: true,
+            run_time: Duration::from_secs(480),
+        }
+    }
+}
