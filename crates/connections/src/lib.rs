@@ -48,7 +48,8 @@ pub use sync_settings::SyncSettings;
 
 use state::{Signals, State};
 
-/// Every operation on connections, in parts: `connections.syncs().run(..)`. Cheap to clone; the clones share their state.
+/// Every operation on connections, in parts: `connections.syncs().run(..)`. Cheap to clone; the clones share their
+/// state.
 #[derive(Clone)]
 pub struct Connections(Arc<State>);
 

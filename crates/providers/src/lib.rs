@@ -285,8 +285,8 @@ pub struct TradePage {
     pub total: u64,
 }
 
-/// Receives trades, newest first. The number counts rows that are left out: from an adapter it is the index on the page,
-/// from a page reader the index in the provider's list.
+/// Receives trades, newest first. The number counts rows that are left out: from an adapter it is the index on the
+/// page, from a page reader the index in the provider's list.
 pub type TradeSink<'s> = dyn for<'row> FnMut(u64, Trade<'row>) + Send + 's;
 
 /// Receives the holdings of an account, in the provider's order.

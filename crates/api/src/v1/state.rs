@@ -64,7 +64,7 @@ impl AppState {
     pub fn new(access: Access, settings: ApiSettings, public_url: String) -> Self {
         let bytes_of =
             |key: &BalancesKey, value: &CachedBalances| key.account_ids.len() * 16 + value.body.json.len() + 200;
-        let link = format!("<{}/docs>; rel=\"deprecation\"; type=\"text/html\"", public_url);
+        let link = format!("<{public_url}/docs>; rel=\"deprecation\"; type=\"text/html\"");
         let tasks = access.connections().tasks();
         let inner = Inner {
             deprecation_link: HeaderValue::from_str(&link)

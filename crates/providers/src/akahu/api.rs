@@ -18,7 +18,7 @@ use crate::{CallContext, Cursor, Error};
 pub(super) const PAGE_ROWS: u32 = 100;
 /// A page with more rows than this is rejected as malformed.
 const PAGE_ROWS_ACCEPTED_MAX: usize = 1_000;
-/// The longest accepted cursor. Page maps keep cursors in memory. Observed cursors have 128 characters
+/// The longest accepted cursor. Cursor indexes keep them in memory. Observed cursors have 128 characters
 /// (docs/providers/akahu.md#pages).
 const CURSOR_BYTES_MAX: usize = 1_024;
 

@@ -23,11 +23,13 @@ use crate::{CallContext, Error};
 const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between two answers about one number.
 const ANSWER_INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
-/// The shortest time between two attempts, if the provider did not answer. Nothing that strangers send makes it fail.
+/// The shortest time between two attempts, if the provider did not answer. Nothing that an unauthenticated caller sends
+/// makes it fail.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_secs(5);
 /// How far a number may be above the one in use. Numbers grow by one with each new key.
 const AHEAD_MAX: u64 = 8;
-/// Numbers that are remembered. It limits what strangers can make us fetch before the number in use is known.
+/// Numbers that are remembered. It limits what unauthenticated callers can make us fetch before the number in use is
+/// known.
 const NUMBERS_MAX: usize = 32;
 /// The numbers that [`Keys::find_first`] tries.
 const FIRST_MAX: u64 = 32;
@@ -64,7 +66,7 @@ impl Fetched {
         answered.max(failed).filter(|next| now < *next)
     }
 
-    /// Whether it keeps strangers from fetching the number again.
+    /// Whether it keeps unauthenticated callers from fetching the number again.
     fn is_fresh(&self, now: Instant) -> bool {
         self.next_fetch(now).is_some()
     }
@@ -105,7 +107,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Finds the lowest number with a key, so that the first event after a start need not wait for strangers. Earlier
+    /// Finds the lowest number with a key, so that the first event after a start need not wait for others. Earlier
     /// keys have expired, and later ones are not there yet.
     pub(super) async fn find_first(&self, api: &Api, context: &CallContext, now: Instant) -> Result<(), Error> {
         for id in 1..=FIRST_MAX {

@@ -24,7 +24,7 @@ pub(super) const PAGE_ROWS_MAX: u32 = 1_000;
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 /// Caps the lifetime that the provider states. The documented lifetime is 900 s (docs/providers/fiskil.md#tokens).
 const TOKEN_LIFE_SECONDS_MAX: u64 = 86_400;
-/// The longest accepted cursor. Page maps keep cursors in memory.
+/// The longest accepted cursor. Cursor indexes keep them in memory.
 const CURSOR_BYTES_MAX: usize = 1_024;
 /// The most pages of accounts, balances or end users. A page has up to 1,000 rows.
 const PAGES_MAX: usize = 20;
@@ -125,7 +125,7 @@ impl Api {
     /// The ids of the end users with this e-mail address and name.
     pub(super) async fn end_users(&self, context: &CallContext, email: &str, name: &str) -> Result<Vec<String>, Error> {
         let mut ids = Vec::new();
-        self.walk(context, "end_users", &["v1", "end-users"], ("email", email), |body| {
+        self.read_all(context, "end_users", &["v1", "end-users"], ("email", email), |body| {
             let (users, links) = match parse_json(body)? {
                 wire::EndUsers::Envelope { end_users, links } => (end_users, links),
                 wire::EndUsers::Bare(users) => (users, None),
@@ -201,7 +201,7 @@ impl Api {
         end_user_id: &str,
         mut each: impl FnMut(&wire::Account<'_>) + Send,
     ) -> Result<(), Error> {
-        self.walk(context, "accounts", &["v1", "banking", "accounts"], ("end_user_id", end_user_id), |body| {
+        self.read_all(context, "accounts", &["v1", "banking", "accounts"], ("end_user_id", end_user_id), |body| {
             let page: wire::AccountsPage<'_> = parse_json(body)?;
             page.accounts.iter().for_each(&mut each);
             self.next(page.links)
@@ -216,7 +216,7 @@ impl Api {
         end_user_id: &str,
         mut each: impl FnMut(&wire::Balance<'_>) + Send,
     ) -> Result<(), Error> {
-        self.walk(context, "balances", &["v1", "banking", "balances"], ("end_user_id", end_user_id), |body| {
+        self.read_all(context, "balances", &["v1", "banking", "balances"], ("end_user_id", end_user_id), |body| {
             let page: wire::BalancesPage<'_> = parse_json(body)?;
             page.balances.iter().for_each(&mut each);
             self.next(page.links)
@@ -224,7 +224,7 @@ impl Api {
         .await
     }
 
-    async fn walk(
+    async fn read_all(
         &self,
         context: &CallContext,
         operation: &'static str,

@@ -37,8 +37,8 @@ const BODIES_AT_ONCE_MAX: usize = 32;
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(200)];
 /// If `Retry-After` is longer than this, the call fails without another attempt.
 const RETRY_AFTER_WAIT_MAX: Duration = Duration::from_secs(2);
-/// An open connection keeps its read buffer, and so rows that it read. So a connection is reused only for 15 seconds, and
-/// an idle one is closed within 40. Together that is less than the minute that SECURITY.md promises.
+/// An open connection keeps its read buffer, and so rows that it read. So a connection is reused only for 15 seconds,
+/// and an idle one is closed within 40. Together that is less than the minute that SECURITY.md promises.
 const LIMITS: Limits = Limits {
     connect_timeout: Duration::from_secs(5),
     tcp_timeout: None,

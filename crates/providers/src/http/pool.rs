@@ -1,5 +1,6 @@
 //! The one HTTP client: HTTP/1.1 with or without TLS, over pooled connections. Adapters, webhook delivery and
-//! `bellbird mcp` send with it, each with its own limits. It follows no redirects and ignores proxies of the environment.
+//! `bellbird mcp` send with it, each with its own limits. It follows no redirects and ignores proxies of the
+//! environment.
 
 use std::fmt::Display;
 use std::sync::LazyLock;
@@ -70,8 +71,8 @@ pub enum ReadError {
     CutOff,
 }
 
-/// TLS with the system's trust store, which is read once. Fails with an error message for the operator. `peers` are what
-/// the client calls.
+/// TLS with the system's trust store, which is read once. Fails with an error message for the operator. `peers` are
+/// what the client calls.
 pub fn tls_config(peers: impl Display) -> Result<ClientConfig, String> {
     static CONFIG: LazyLock<Result<ClientConfig, String>> =
         LazyLock::new(|| ClientConfig::with_platform_verifier().map_err(|error| error.to_string()));

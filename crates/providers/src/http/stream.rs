@@ -29,7 +29,8 @@ pub(super) struct Stream<S = MaybeHttpsStream<TokioIo<TcpStream>>> {
     write_deadline: Option<Pin<Box<Sleep>>>,
 }
 
-/// Equals the default timeout of an exchange with an endpoint. An exchange may end earlier and leave a message half sent.
+/// Equals the default timeout of an exchange with an endpoint. An exchange may end earlier and leave a message half
+/// sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl<S> Stream<S> {

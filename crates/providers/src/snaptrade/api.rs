@@ -243,7 +243,7 @@ impl Api {
         self.client.call_in(request.attempts, context, request.operation, build, accept).await
     }
 
-    /// Builds a signed request, anew for every attempt, because the signature includes the time. Path and query are
+    /// Builds a signed request, again for every attempt, because the signature includes the time. Path and query are
     /// read back from the URL, so that the signed text equals the sent one.
     fn signed(&self, request: &Request<'_>, now: Timestamp) -> RequestBuilder {
         let url = self.url(request, now);

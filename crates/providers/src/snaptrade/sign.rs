@@ -66,7 +66,7 @@ fn canonical(value: &Value) -> String {
 /// The canonical form of a webhook body. None if the body is not JSON or is nested too deep.
 ///
 /// Numbers keep their text. For floats that is what Python would write, if Python sent them. serde_json checks the body
-/// once, and [`Walker`] goes through it once, because strangers can send bodies too.
+/// once, and [`Walker`] goes through it once, because anyone can send a body.
 pub(super) fn canonical_text(json: &[u8]) -> Option<String> {
     let json: &RawValue = serde_json::from_slice(json).ok()?;
     let mut out = String::with_capacity(json.get().len());

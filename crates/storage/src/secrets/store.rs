@@ -171,8 +171,8 @@ impl<'s> Secrets<'s> {
     }
 
     /// Seals the next few secrets with the first key, in one transaction. Secrets already under that key are skipped,
-    /// so an interrupted rotation can start again. A secret that changes meanwhile is not lost: its new value is sealed.
-    /// A secret that cannot be opened is counted, not an error.
+    /// so an interrupted rotation can start again. A secret that changes meanwhile is not lost: its new value is
+    /// sealed. A secret that cannot be opened is counted, not an error.
     pub async fn reseal_batch(self, after: Option<SecretCursor>) -> Result<ResealedBatch> {
         let mut batch = ResealedBatch::default();
         let mut tx = self.0.db.begin().await?;

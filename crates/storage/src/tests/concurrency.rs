@@ -22,7 +22,10 @@ both! {
                 for round in 0..ROUNDS {
                     let key = key_of(task, round);
                     storage.keys().insert(user, &key, "k", None, at(0)).await.unwrap();
-                    assert!(storage.keys().find_caller(&key, at(1)).await.unwrap().is_some(), "its own write is visible");
+                    assert!(
+                        storage.keys().find_caller(&key, at(1)).await.unwrap().is_some(),
+                        "its own write is visible",
+                    );
                     let consent = format!("{task}-{round}");
                     let new = new_connection_of(user, &consent);
                     storage.connections().import(&new.as_new(), &[new_account("a", "A")], at(2)).await.unwrap();
@@ -77,7 +80,8 @@ both! {
         let handles = [db.reopen().await, db.reopen().await];
         let plan = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
         let zone = UserChange { timezone: Some(Some("Asia/Tokyo")), ..UserChange::default() };
-        let (first, second) = tokio::join!(handles[0].users().update(user, &plan), handles[1].users().update(user, &zone));
+        let (first, second) =
+            tokio::join!(handles[0].users().update(user, &plan), handles[1].users().update(user, &zone));
         assert!(first.is_ok() && second.is_ok());
         let now = db.users().find(user).await.unwrap().unwrap();
         assert_eq!((now.plan, now.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));

@@ -1,9 +1,9 @@
 //! Where the rows of an event lie: their dates and accounts. Stored with the event, so that reading its rows again
 //! takes a few pages of the provider's list.
 //!
-//! A locator shows when a user spent or traded. So it is sealed with a key that follows from the connection's fingerprint
-//! key: a rotation of the master key covers it, and removing the connection makes it unreadable. A locator that is
-//! missing, does not open or is wrong costs time only, because then the whole date range is read.
+//! A locator shows when a user spent or traded. So it is sealed with a key that follows from the connection's
+//! fingerprint key: a rotation of the master key covers it, and removing the connection makes it unreadable. A locator
+//! that is missing, does not open or is wrong costs time only, because then the whole date range is read.
 
 use std::collections::BTreeSet;
 

@@ -98,7 +98,8 @@ on_both_databases! {
         assert_ne!(of_ben.text, before.text, "each user has answers of their own");
 
         let credentials = secrecy::SecretString::from(app.credentials(3).to_string());
-        let imported = app.connections.imports().import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
+        let imported =
+            app.connections.imports().import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
         let (id, with_import) = (imported[0].id, app.get(path).await);
         assert!(with_import.text.contains(&id.to_string()) && !before.text.contains(&id.to_string()));
         assert_eq!(with_import.json()["pagination"]["total"], with_import.data().len());

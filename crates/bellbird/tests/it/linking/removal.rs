@@ -74,7 +74,10 @@ on_both_databases! {
         app.connections.jobs().run_due("removal").await.unwrap();
         assert_gone(&app, id).await;
         assert!(
-            matches!(app.connections.removals().remove(id).await, Err(error) if error.to_string().contains("connection not found"))
+            matches!(
+                app.connections.removals().remove(id).await,
+                Err(error) if error.to_string().contains("connection not found")
+            )
         );
     }
 }

@@ -20,7 +20,10 @@ both! {
         );
         assert_eq!(db.connections().find(user.id, made.id).await.unwrap(), Some(made.clone()));
         assert_eq!(db.connections().list(user.id).await.unwrap(), std::slice::from_ref(&made));
-        assert_eq!(db.secrets().find_credentials(user.id, made.id).await.unwrap().unwrap().expose_secret(), CREDENTIALS);
+        assert_eq!(
+            db.secrets().find_credentials(user.id, made.id).await.unwrap().unwrap().expose_secret(),
+            CREDENTIALS,
+        );
         assert_eq!(db.visible_accounts(user.id).await.len(), 1);
         assert_eq!(db.revision(user.id).await, 1);
         assert_eq!(db.connection(user.id, "without accounts", &[]).await.last_refreshed_at, None);
@@ -70,7 +73,10 @@ both! {
         let found = db.visible_accounts(user.id).await;
         assert_eq!((found.len(), found[0].id, found[0].name.as_str()), (2, account, "Daily"));
         assert_eq!(found[0].institution_name.as_deref(), Some("First Bank Ltd"));
-        assert_eq!(db.secrets().find_credentials(user.id, made.id).await.unwrap().unwrap().expose_secret(), "{\"renewed\":true}");
+        assert_eq!(
+            db.secrets().find_credentials(user.id, made.id).await.unwrap().unwrap().expose_secret(),
+            "{\"renewed\":true}",
+        );
         assert_eq!(db.revision(user.id).await, 3);
         db.connections().import(&new, &[], at(40)).await.unwrap();
         assert_eq!(db.visible_accounts(user.id).await.len(), 2, "an import deletes no account");

@@ -46,7 +46,11 @@ both! {
         assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), second);
         store_fingerprints(db, (user, id), 300, Some(&[])).await;
         assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), []);
-        assert_eq!(db.syncs().list_fingerprints(user, other).await.unwrap(), [fingerprint(1, 0, 9)], "another connection");
+        assert_eq!(
+            db.syncs().list_fingerprints(user, other).await.unwrap(),
+            [fingerprint(1, 0, 9)],
+            "another connection",
+        );
         assert_eq!(db.syncs().list_fingerprints(UserId::new(), other).await.unwrap(), []);
     }
 
@@ -88,11 +92,15 @@ both! {
         let (id, other) =
             (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "other", 20).await);
         let handles = [db.reopen().await, db.reopen().await];
-        let (one, two) = tokio::join!(handles[0].syncs().fingerprint_key(user, id), handles[1].syncs().fingerprint_key(user, id));
+        let (one, two) =
+            tokio::join!(handles[0].syncs().fingerprint_key(user, id), handles[1].syncs().fingerprint_key(user, id));
         let (one, two) = (one.unwrap().expect("made"), two.unwrap().expect("made"));
         assert_eq!((one.expose_secret(), one.expose_secret().len()), (two.expose_secret(), 44));
         assert_eq!(db.syncs().fingerprint_key(user, id).await.unwrap().unwrap().expose_secret(), one.expose_secret());
-        assert_ne!(db.syncs().fingerprint_key(user, other).await.unwrap().unwrap().expose_secret(), one.expose_secret());
+        assert_ne!(
+            db.syncs().fingerprint_key(user, other).await.unwrap().unwrap().expose_secret(),
+            one.expose_secret(),
+        );
         assert!(db.syncs().fingerprint_key(user, ConnectionId::new()).await.unwrap().is_none());
         assert!(db.syncs().fingerprint_key(UserId::new(), id).await.unwrap().is_none());
         assert_eq!(db.secrets_for("fingerprints").await, 2);

@@ -144,7 +144,10 @@ both! {
         let id = broken(db, user, "before", &[]).await;
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         assert_eq!(repair(&other_key, (user, id), "after", &[]).await.unwrap(), id);
-        assert_eq!(other_key.secrets().find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
+        assert_eq!(
+            other_key.secrets().find_credentials(user, id).await.unwrap().unwrap().expose_secret(),
+            NEW_CREDENTIALS,
+        );
         let former_id = due_removal(db).await.connection_id();
         assert!(matches!(other_key.secrets().find_credentials(user, former_id).await, Err(StorageError::Sealed(_))));
     }
@@ -197,7 +200,10 @@ both! {
             2,
             "both former consents are withdrawn"
         );
-        assert_eq!((db.connections().list(user).await.unwrap().len(), db.visible_accounts(user).await[0].id), (1, account));
+        assert_eq!(
+            (db.connections().list(user).await.unwrap().len(), db.visible_accounts(user).await[0].id),
+            (1, account),
+        );
     }
 
     async fn matched_accounts_keep_their_ids(db) {

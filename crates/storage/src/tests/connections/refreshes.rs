@@ -43,7 +43,12 @@ both! {
         assert_eq!(due(db, 19).await, []);
         let claim = due(db, 20).await.remove(0);
         assert_eq!(
-            (claim.user_id(), claim.connection_id(), db.refreshes().find_backfill_end(user, id).await.unwrap(), claim.attempts),
+            (
+                claim.user_id(),
+                claim.connection_id(),
+                db.refreshes().find_backfill_end(user, id).await.unwrap(),
+                claim.attempts,
+            ),
             (user, id, Some(at(500)), 0)
         );
         assert_eq!(due(db, 49).await, [], "leased");
@@ -82,7 +87,10 @@ both! {
         let next = due(db, 50).await.remove(0);
         assert!(!db.refreshes().finish_backfill(&killed, Some(at(1))).await.unwrap());
         assert!(!db.refreshes().apply(&killed, &[new_account("late", "Late")], true, at(51)).await.unwrap());
-        assert_eq!((db.visible_accounts(user).await.len(), db.column(id, "last_refreshed_at").await), (0, String::new()));
+        assert_eq!(
+            (db.visible_accounts(user).await.len(), db.column(id, "last_refreshed_at").await),
+            (0, String::new()),
+        );
         assert_eq!(db.refreshes().find_backfill_end(user, id).await.unwrap(), Some(at(500)));
         assert!(db.jobs().finish(&next, Some(at(90))).await.unwrap());
     }
@@ -313,6 +321,9 @@ both! {
         db.connections().import(&again, &[], at(22)).await.unwrap();
         assert!(!db.refreshes().finish_backfill(&claim, Some(at(900))).await.unwrap(), "it started before the import");
         let claim = due(db, 25).await.remove(0);
-        assert_eq!((claim.connection_id(), db.refreshes().find_backfill_end(user, id).await.unwrap()), (id, Some(at(700))));
+        assert_eq!(
+            (claim.connection_id(), db.refreshes().find_backfill_end(user, id).await.unwrap()),
+            (id, Some(at(700))),
+        );
     }
 }

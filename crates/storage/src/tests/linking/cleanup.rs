@@ -13,7 +13,12 @@ both! {
         assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
         session_with_callback(db, user, "callback_received").await;
         let with_credentials = session_with_callback(db, user, "credentials_obtained").await;
-        assert!(db.link_sessions().store_credentials(&with_credentials, &secret("credentials"), at(20), at(40)).await.unwrap());
+        assert!(
+            db.link_sessions()
+                .store_credentials(&with_credentials, &secret("credentials"), at(20), at(40))
+                .await
+                .unwrap(),
+        );
         db.provider_events().insert("fiskil", "old", at(60 - 29 * DAY)).await.unwrap();
         db.provider_events().insert("fiskil", "new", at(61 - 29 * DAY)).await.unwrap();
         assert_eq!(db.link_sessions().delete_outdated(at(59 + DAY)).await.unwrap(), 0);
@@ -60,7 +65,10 @@ both! {
         ))
         .await;
         let handles = [db.reopen().await, db.reopen().await];
-        let (one, other) = tokio::join!(handles[0].link_sessions().delete_outdated(at(0)), handles[1].link_sessions().delete_outdated(at(0)));
+        let (one, other) = tokio::join!(
+            handles[0].link_sessions().delete_outdated(at(0)),
+            handles[1].link_sessions().delete_outdated(at(0)),
+        );
         let left = db.link_sessions().delete_outdated(at(0)).await.unwrap();
         assert_eq!(one.unwrap() + other.unwrap() + left, 900);
     }

@@ -65,7 +65,10 @@ both! {
         assert_eq!(phase(db, "state").await, (LinkPhase::CredentialsObtained, None));
         assert_eq!(db.link_sessions().find("state").await.unwrap().unwrap().phase_since, at(20));
         assert_eq!(due(db, 49).await.len(), 0, "the lease was extended");
-        assert!(!db.link_sessions().store_credentials(&claim, &secret("again"), at(20), at(99)).await.unwrap(), "stored already");
+        assert!(
+            !db.link_sessions().store_credentials(&claim, &secret("again"), at(20), at(99)).await.unwrap(),
+            "stored already",
+        );
         assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
         assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("linked".to_owned())));
         assert_eq!((db.secrets_for("link_session").await, due(db, 999).await.len()), (0, 0));
@@ -233,7 +236,8 @@ both! {
         assert_eq!(due(db, 119).await.len(), 0);
         let claim = due(db, 120).await.remove(0);
         assert_eq!((claim.session.phase, secret_text(&claim)), (LinkPhase::Started, None));
-        let stored = db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(200)).await.unwrap();
+        let stored =
+            db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(200)).await.unwrap();
         assert!(!stored, "no callback");
         assert!(db.link_sessions().end(&claim, "expired").await.unwrap());
     }

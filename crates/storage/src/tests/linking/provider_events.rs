@@ -98,7 +98,9 @@ both! {
         for (user, state, provider) in [(user, "s1", "akahu"), (user, "s2", "fiskil"), (other, "s3", "fiskil")] {
             db.link_sessions().insert(&NewLinkSession { provider, ..new_session(user, state) }, at(0)).await.unwrap();
         }
-        let wake = async |provider, affected| db.provider_events().wake_link_sessions(provider, &[affected], at(5)).await.unwrap();
+        let wake = async |provider, affected| {
+            db.provider_events().wake_link_sessions(provider, &[affected], at(5)).await.unwrap();
+        };
         wake("akahu", AffectedRef::User(UserId::new())).await;
         wake("akahu", AffectedRef::User(other)).await;
         wake("fiskil", AffectedRef::ProviderUser("puser_1")).await;

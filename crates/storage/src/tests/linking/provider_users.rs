@@ -85,7 +85,10 @@ both! {
         db.provider_users().delete(user, "fiskil").await.unwrap();
         db.provider_users().delete(user, "fiskil").await.unwrap();
         db.provider_users().delete(UserId::new(), "fiskil").await.unwrap();
-        assert_eq!((db.provider_users().list(user).await.unwrap().len(), db.secrets_for("provider_user").await), (0, 0));
+        assert_eq!(
+            (db.provider_users().list(user).await.unwrap().len(), db.secrets_for("provider_user").await),
+            (0, 0),
+        );
         let stale = claimed_registration(db, user, 0).await;
         db.provider_users().delete(user, "fiskil").await.unwrap();
         let current = claimed_registration(db, user, 0).await;
@@ -126,7 +129,10 @@ both! {
         assert_eq!(db.secrets_for("provider_user").await, 2);
         assert!(db.provider_users().delete_of(user, "fiskil", "eu_1").await.unwrap());
         assert!(!db.provider_users().delete_of(user, "fiskil", "eu_1").await.unwrap());
-        assert_eq!((db.provider_users().list(user).await.unwrap().len(), db.secrets_for("provider_user").await), (0, 1));
+        assert_eq!(
+            (db.provider_users().list(user).await.unwrap().len(), db.secrets_for("provider_user").await),
+            (0, 1),
+        );
         assert!(db.provider_users().find_credentials(other, "fiskil").await.unwrap().is_some());
         let claim = claimed_registration(db, user, 0).await;
         assert!(!db.provider_users().delete_of(user, "fiskil", "eu_1").await.unwrap(), "a new registration has begun");

@@ -112,7 +112,10 @@ both! {
                 new.provider_users().find_credentials(user, "fiskil").await.unwrap().unwrap().expose_secret(),
                 format!("provider user {user}")
             );
-            assert_eq!(new.syncs().fingerprint_key(user, id).await.unwrap().unwrap().expose_secret(), key.expose_secret());
+            assert_eq!(
+                new.syncs().fingerprint_key(user, id).await.unwrap().unwrap().expose_secret(),
+                key.expose_secret(),
+            );
             let secrets = new.endpoints().secrets(user, endpoint, at(99)).await.unwrap().expect("there");
             assert_eq!((secrets.current.expose_secret(), secrets.old.unwrap().expose_secret()), ("second", SECRET));
         }
@@ -163,7 +166,14 @@ both! {
         // With the missing key, the rotation covers it.
         assert_eq!(counts(&rotate(&with_keys(db, &[2, 1, 9]).await).await), (1, 3, 0));
         assert_eq!(
-            with_keys(db, &[2]).await.secrets().find_credentials(user, other_key).await.unwrap().unwrap().expose_secret(),
+            with_keys(db, &[2])
+                .await
+                .secrets()
+                .find_credentials(user, other_key)
+                .await
+                .unwrap()
+                .unwrap()
+                .expose_secret(),
             CREDENTIALS
         );
     }

@@ -49,7 +49,11 @@ both! {
         assert!(db.keys().find_caller(&key(1), at(100)).await.unwrap().is_none());
         assert!(db.keys().find_caller_by_id(user.id, record.id, at(99)).await.unwrap().is_some());
         assert!(db.keys().find_caller_by_id(user.id, record.id, at(100)).await.unwrap().is_none());
-        assert_eq!(db.keys().expire(record.id, at(200)).await.unwrap().expires_at, Some(at(100)), "the earlier one stays");
+        assert_eq!(
+            db.keys().expire(record.id, at(200)).await.unwrap().expires_at,
+            Some(at(100)),
+            "the earlier one stays",
+        );
         assert_eq!(db.keys().expire(record.id, at(50)).await.unwrap().expires_at, Some(at(50)));
         assert!(db.keys().find_caller(&key(1), at(50)).await.unwrap().is_none());
         let without_expiry = db.keys().insert(user.id, &key(2), "k", None, at(0)).await.unwrap();

@@ -51,7 +51,8 @@ both! {
         let next = due(db, 60, false).await.remove(0);
         assert_eq!(due_events(db, &claim, 60).await, []);
         assert!(
-            !db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[0], run, 61, AttemptOutcome::Delivered)], at(61))
+            !db.deliveries()
+                .finish_attempts(&claim, &[finished_attempt(&events[0], run, 61, AttemptOutcome::Delivered)], at(61))
                 .await
                 .unwrap()
         );
@@ -129,12 +130,14 @@ both! {
         assert!(db.deliveries().finish_attempts(&claim, &both, at(42)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
         assert!(
-            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[1], run, 43, AttemptOutcome::Delivered)], at(43))
+            db.deliveries()
+                .finish_attempts(&claim, &[finished_attempt(&events[1], run, 43, AttemptOutcome::Delivered)], at(43))
                 .await
                 .unwrap()
         );
         assert!(
-            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[2], run, 44, AttemptOutcome::Delivered)], at(44))
+            db.deliveries()
+                .finish_attempts(&claim, &[finished_attempt(&events[2], run, 44, AttemptOutcome::Delivered)], at(44))
                 .await
                 .unwrap()
         );
@@ -149,20 +152,23 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         assert!(
-            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered)], at(30))
+            db.deliveries()
+                .finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered)], at(30))
                 .await
                 .unwrap()
         );
         assert!(db.deliveries().redeliver(user, id, events[0].id, at(31)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Pending, Pending, Waiting]);
         assert!(
-            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[0], run, 32, AttemptOutcome::Delivered)], at(32))
+            db.deliveries()
+                .finish_attempts(&claim, &[finished_attempt(&events[0], run, 32, AttemptOutcome::Delivered)], at(32))
                 .await
                 .unwrap()
         );
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting], "the second is not delivered");
         assert!(
-            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[1], run, 33, AttemptOutcome::Delivered)], at(33))
+            db.deliveries()
+                .finish_attempts(&claim, &[finished_attempt(&events[1], run, 33, AttemptOutcome::Delivered)], at(33))
                 .await
                 .unwrap()
         );
@@ -351,7 +357,12 @@ both! {
             DeliveryOverview { due: 2, pending: 2, waiting: 2, oldest_due: Some(at(20)), disabled: 1, failing: 0 };
         assert_eq!(db.deliveries().overview(at(30)).await.unwrap(), overview);
         assert!(
-            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(90)))], at(31))
+            db.deliveries()
+                .finish_attempts(
+                    &claim,
+                    &[finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(90)))],
+                    at(31),
+                )
                 .await
                 .unwrap()
         );

@@ -123,7 +123,8 @@ both! {
         assert_eq!((found.status, found.disabled_reason.as_deref()), (EndpointStatus::Disabled, Some("by command")));
         assert!(!db.deliveries().release_endpoint(&claim, at(41)).await.unwrap(), "the lease was lost");
         assert!(
-            !db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[1], run, 41, AttemptOutcome::Delivered)], at(42))
+            !db.deliveries()
+                .finish_attempts(&claim, &[finished_attempt(&events[1], run, 41, AttemptOutcome::Delivered)], at(42))
                 .await
                 .unwrap()
         );
@@ -169,7 +170,8 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         assert!(
-            db.deliveries().finish_attempts(&claim, &[finished_attempt(&events[0], run, 31, AttemptOutcome::Failed)], at(32))
+            db.deliveries()
+                .finish_attempts(&claim, &[finished_attempt(&events[0], run, 31, AttemptOutcome::Failed)], at(32))
                 .await
                 .unwrap()
         );

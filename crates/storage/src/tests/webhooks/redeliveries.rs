@@ -43,7 +43,11 @@ both! {
             (failed, 1, Some(at(50)), Some(7))
         );
         assert_eq!(db.deliveries().list_attempts(user, id, delivered).await.unwrap()[0].status, Some(200));
-        assert_eq!(db.deliveries().claim_endpoints(at(99), at(100), 9, false).await.unwrap(), [], "a ping is not retried");
+        assert_eq!(
+            db.deliveries().claim_endpoints(at(99), at(100), 9, false).await.unwrap(),
+            [],
+            "a ping is not retried",
+        );
         assert!(!db.deliveries().redeliver(user, id, failed, at(60)).await.unwrap());
         assert_eq!(db.deliveries().recover(user, id, at(0), at(60)).await.unwrap(), 0);
         assert_eq!(ping(db, UserId::new(), id, true).await, None);
@@ -133,7 +137,8 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 100, &first).await;
         let claim = claimed_endpoint(db, id, 110).await;
         assert!(
-            db.deliveries().finish_attempts(&claim, &[finished_attempt(&first[0], run, 110, AttemptOutcome::Delivered)], at(111))
+            db.deliveries()
+                .finish_attempts(&claim, &[finished_attempt(&first[0], run, 110, AttemptOutcome::Delivered)], at(111))
                 .await
                 .unwrap()
         );
@@ -151,7 +156,8 @@ both! {
             db.deliveries().list_due(&claim, at(300), 9).await.unwrap().into_iter().map(|due| due.event.id).collect();
         assert_eq!(due, [first[1].id, second[0].id]);
         assert!(
-            db.deliveries().finish_attempts(&claim, &[finished_attempt(&first[1], run, 301, AttemptOutcome::Failed)], at(302))
+            db.deliveries()
+                .finish_attempts(&claim, &[finished_attempt(&first[1], run, 301, AttemptOutcome::Failed)], at(302))
                 .await
                 .unwrap()
         );
