@@ -36,7 +36,7 @@ pub(crate) static KIND: JobKind = JobKind {
     run: |state, claim| Box::pin(Removals(state).attempt_removal(claim, ConsentAction::Withdraw)),
 };
 
-/// The result of [`Connections::remove`].
+/// The result of [`Removals::remove`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removal {
     Done,
