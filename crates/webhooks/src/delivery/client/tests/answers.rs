@@ -306,7 +306,7 @@ fn environment_proxies_are_ignored() {
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", proxy.local_addr().unwrap());
     let mut run = Command::new(std::env::current_exe().unwrap());
-    run.args(["--exact", "client::tests::answers::request_is_sent_as_signed"]);
+    run.args(["--exact", "delivery::client::tests::answers::request_is_sent_as_signed"]);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         run.env(name, &address).env(name.to_lowercase(), &address);
     }
