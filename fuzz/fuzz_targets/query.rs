@@ -3,6 +3,7 @@
 
 #![no_main]
 
+#[allow(dead_code, reason = "only query strings are read")]
 #[path = "../../crates/api/src/front/parameters/mod.rs"]
 mod parameters;
 
@@ -16,7 +17,7 @@ mod problem {
 }
 
 mod front {
-    pub use crate::problem;
+    pub(crate) use crate::problem;
 }
 
 use bellbird_domain::{AccountId, Bound, ConnectionId, page};
