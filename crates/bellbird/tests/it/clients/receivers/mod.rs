@@ -38,7 +38,10 @@ fn read(path: &Path) -> String {
 fn docs_show_the_receivers_verbatim() {
     let page = read(&root().join("docs/webhooks.md"));
     for (language, path) in RECEIVERS {
-        let block = format!("```{language}\n{}```\n", read(&root().join(path)));
+        // Our own lint rules are no part of the receiver.
+        let source = read(&root().join(path));
+        let source: String = source.split_inclusive('\n').filter(|line| !line.starts_with("#[expect(clippy")).collect();
+        let block = format!("```{language}\n{source}```\n");
         assert!(page.contains(&block), "docs/webhooks.md does not show {path} word for word");
     }
 }
