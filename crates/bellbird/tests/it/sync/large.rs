@@ -91,7 +91,7 @@ on_both_databases! {
 #[tokio::test]
 async fn large_first_sync_can_be_silent() {
     let mut setup = short_runs(3);
-    setup.settings.sync.announce_first = false;
+    setup.settings.sync.notify_initial = false;
     let app = App::start(setup).await;
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;

@@ -77,7 +77,7 @@ on_both_databases! {
 
 on_both_databases! {
     async fn first_sync_can_be_silent(database: Database) {
-        let setup = Setup::with(|settings| settings.sync.announce_first = false);
+        let setup = Setup::with(|settings| settings.sync.notify_initial = false);
         let app = App::start(Setup { database, ..setup }).await;
         for provider in simulated_providers() {
             let person = app.person_at(provider).await;
