@@ -15,7 +15,7 @@ pub(crate) struct Connection {
     buffer: Vec<u8>,
 }
 
-/// An answer that borrows the connection's buffer.
+/// A response that borrows the connection's buffer.
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) head: &'a str,
@@ -29,7 +29,7 @@ impl Connection {
         Ok(Self { stream, buffer: vec![0; 16 * 1024] })
     }
 
-    /// Sends a request and reads its answer, which must have a `Content-Length` unless it is a 204.
+    /// Sends a request and reads its response, which must have a `Content-Length` unless it is a 204.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
         self.stream.write_all(request).await?;
         let mut filled = 0;
@@ -128,7 +128,7 @@ impl ClientPool {
         Ok(Self { clients })
     }
 
-    /// Sends two requests per client. The second must be answered 200, with `header` in its head if one is given.
+    /// Sends two requests per client. The second must get 200, with `header` in its head if one is given.
     pub(crate) async fn warm_up(&mut self, header: Option<&str>) -> anyhow::Result<()> {
         for (connection, request) in &mut self.clients {
             connection.ask(request).await?;

@@ -29,7 +29,7 @@ const GROWTH_MB: f64 = 5.0;
 /// Wait after a round: the service buffers log lines this long, and writing them belongs to the round.
 const LOG_FLUSH_WAIT: Duration = Duration::from_millis(30);
 
-/// The end of a whole answer.
+/// The end of a whole response.
 const END: &[u8] = b"\r\n0\r\n\r\n";
 
 /// A format, and the bytes that each row of it has once.

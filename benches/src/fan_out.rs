@@ -108,7 +108,7 @@ impl Setup {
         Ok((subject, baseline))
     }
 
-    /// Checks that an answer is uncached and has all 100 balances.
+    /// Checks that a response is uncached and has all 100 balances.
     async fn check(&self, service: &mut Connection) -> anyhow::Result<()> {
         let answer = service.ask(&self.request).await?;
         let head = answer.head.to_ascii_lowercase();
@@ -187,7 +187,7 @@ impl Site {
         Ok(())
     }
 
-    /// Makes the provider wait before each answer from now on.
+    /// Makes the provider wait before each response from now on.
     async fn delay(&self, ms: u64) -> anyhow::Result<()> {
         client::text(self.address, &client::delete("/__control/faults")).await?;
         let fault = json!({ "match": "", "kind": "delay", "delayMs": ms });

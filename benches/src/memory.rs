@@ -1,4 +1,4 @@
-//! Figures without a baseline: time to the first answer, memory, and provider calls.
+//! Figures without a baseline: time to the first response, memory, and provider calls.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const FLAT_MB: f64 = 3.0;
 /// Rows of the walk whose provider calls are counted.
 const FEW_ROWS: u32 = 5_000;
 
-/// Measures the time from process start to the first answer, and memory at rest.
+/// Measures the time from process start to the first response, and memory at rest.
 pub(crate) async fn start(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let names = ["start, new database", "start", "memory at rest"];
     if !names.iter().any(|name| args.is_selected(name)) {

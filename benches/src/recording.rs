@@ -1,4 +1,4 @@
-//! Runs the real sandbox, and records its answers for the provider of fixed bytes (`provider.rs`).
+//! Runs the real sandbox, and records its responses for the provider of fixed bytes (`provider.rs`).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -77,7 +77,7 @@ pub(crate) fn start_with_description(binary: &Path, rows: u32) -> anyhow::Result
     Ok((server, description))
 }
 
-/// Sends the sandbox every request that the service will send, and keeps the answers.
+/// Sends the sandbox every request that the service will send, and keeps the responses.
 pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
     let (_sandbox, access) = start_sandbox(binary, PAGE_ROWS)?;
     let id = |name: &str| access.credentials[name].as_str().context("the credentials lack an id");

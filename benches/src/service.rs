@@ -123,7 +123,7 @@ impl Workdir {
         Ok(OpenOptions::new().create(true).append(true).open(self.folder.join("log"))?)
     }
 
-    /// Starts the service and waits for its first answer. Also returns that time in milliseconds.
+    /// Starts the service and waits for its first response. Also returns that time in milliseconds.
     pub(crate) async fn serve(&self) -> anyhow::Result<(Server, f64)> {
         let address = unused_address()?;
         let mut command = self.command();

@@ -41,7 +41,7 @@ pub(crate) struct ProviderControls {
     pub(crate) clock: Clock,
     pub(crate) faults: Faults,
     pub(crate) calls: Calls,
-    /// Accounts that lists leave out. All other answers have them.
+    /// Accounts that lists leave out. All other responses have them.
     pub(crate) unlisted: Mutex<HashSet<String>>,
     /// Returns content type and body of the provider's error for a path and status.
     pub(crate) error_body: fn(&str, StatusCode) -> (&'static str, Vec<u8>),

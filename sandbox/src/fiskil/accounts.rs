@@ -14,7 +14,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     answer(&call, "accounts", |account| !unlisted.iter().any(|id| account.has_id(id)), |account| &account.members)
 }
 
-/// Answers a page of one member set per account.
+/// Responds with a page of one member set per account.
 pub(super) fn answer(
     call: &Call,
     name: &str,

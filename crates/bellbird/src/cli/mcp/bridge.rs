@@ -45,7 +45,7 @@ impl Bridge {
         Ok(Self { pool, url, authorization: bearer(&access.key)? })
     }
 
-    /// The answer to a request, in one line. A failure of the transport is an error of the request.
+    /// Returns the response to a request, in one line. A failure of the transport is an error of the request.
     pub(super) async fn call(&self, request: &Request, line: Vec<u8>) -> Vec<u8> {
         let answer = match tokio::time::timeout(TIMEOUT, self.send(request, line)).await {
             Ok(answer) => answer,
@@ -89,7 +89,7 @@ fn bearer(key: &ApiKey) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-/// The service's answer as one line with the request's id. Anything else than a message becomes an error.
+/// Returns the service's response as one line with the request's id. Anything but a message becomes an error.
 fn as_line(request: &Request, status: StatusCode, body: &[u8]) -> Result<Vec<u8>, RpcError> {
     let message: Option<Value> = serde_json::from_slice(body).ok();
     let Some(Value::Object(mut message)) = message.filter(|message| message["jsonrpc"] == "2.0") else {

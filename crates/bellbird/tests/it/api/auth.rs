@@ -269,7 +269,7 @@ mod postgres {
             let waiting = "SELECT count(*) FROM pg_stat_activity \
                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
             let count = async || {
-                // Within a transaction, the view shows its first answer again.
+                // Within a transaction, the view shows its first result again.
                 locked.batch_execute("SELECT pg_stat_clear_snapshot()").await.unwrap();
                 locked.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0)
             };

@@ -59,7 +59,7 @@ impl Sent {
     }
 }
 
-/// Starts a receiver on this machine that answers every request with one status.
+/// Starts a receiver on this machine that responds to every request with one status.
 pub(super) fn receiver(status: u16) -> (String, Receiver<Sent>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?token=s3cret", listener.local_addr().unwrap());

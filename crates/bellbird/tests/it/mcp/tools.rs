@@ -1,4 +1,4 @@
-//! What the tools answer, compared with `/v1`.
+//! What the tools return, compared with `/v1`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ async fn accounts_of(app: &App, person: &Person, category: &str) -> Vec<Value> {
     accounts.into_iter().filter(|account| of_category.contains(&account["connectionId"].to_string())).collect()
 }
 
-/// A row as one line, without texts of strangers.
+/// A row as one line, without untrusted texts.
 fn facts(id: &Value, account: &Value, day: &Value, amount: &Value, category: &Value) -> String {
     format!("{account} {id} {day} {amount} {category}")
 }

@@ -114,7 +114,7 @@ async fn forged_key_ids_keep_the_good_key() {
         assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()), "{id}");
     }
     assert_eq!(akahu.peer.lines(), ["7", "8", "9", "10"].map(|id| format!("GET /v1/keys/{id}")));
-    // The stranger's fetch of the next key does not keep its first event out.
+    // The early fetch of the next key does not keep its first event out.
     assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
 }
 

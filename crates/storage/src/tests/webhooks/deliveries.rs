@@ -275,7 +275,7 @@ both! {
         let (is_failing, claim) = reclaim(claim, 96).await;
         assert_eq!((is_failing, claim.is_unhealthy), (false, false));
 
-        // Name servers that do not answer are not the endpoint's fault, but it is as slow.
+        // Name servers that do not respond are not the endpoint's fault, but it is as slow.
         for now in [100, 160] {
             finish(&claim, &[FinishedAttempt { endpoint_at_fault: false, ..retry(now, 1) }], now).await;
         }
