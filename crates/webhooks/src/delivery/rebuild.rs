@@ -3,8 +3,8 @@
 //! No row is stored, so every attempt but the first needs this. A first attempt needs it if its body is not in memory.
 //!
 //! One read serves the event that is due, the chunks that wait for it, and all endpoints that get these events. The
-//! events say where their rows lie (`hint.rs`), so it is a part of the provider's list. If a row of the event that is
-//! due is not there, the whole date range of the sync is read.
+//! events say where their rows lie (`row_locator.rs`), so it is a part of the provider's list. If a row of the event
+//! that is due is not there, the whole date range of the sync is read.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
