@@ -35,7 +35,7 @@ pub(crate) fn start(folder: &Path, answers: &[Fixed]) -> anyhow::Result<Server> 
 
 pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     let answers: Vec<Fixed> =
-        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the fixed answers")?)?;
+        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the fixed responses")?)?;
     let mut router = Router::new();
     for Fixed { path, content_type, body } in answers {
         let (content_type, body) = (HeaderValue::from_str(&content_type)?, Bytes::from(body));

@@ -15,7 +15,7 @@ use crate::provider;
 use crate::recording::{self, Access};
 use crate::service::{self, Workdir};
 
-const START: &str = "first answer after start, ms";
+const START: &str = "first response after start, ms";
 const MEMORY: &str = "memory, MB";
 /// Wait before memory at rest is read.
 const IDLE_TIME: Duration = Duration::from_secs(2);
@@ -106,7 +106,7 @@ impl Walk {
         loop {
             let request = client::get(&format!("{path}&offset={offset}"), Some(walker));
             let answer = connection.ask(&request).await?;
-            ensure!(answer.status == 200, "a window was answered {}", answer.status);
+            ensure!(answer.status == 200, "a window got {}", answer.status);
             let page: Value = serde_json::from_slice(answer.body)?;
             let given = page["data"].as_array().map_or(0, Vec::len);
             offset += u32::try_from(given)?;

@@ -47,7 +47,7 @@ struct State {
 
 pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     let answers: Answers =
-        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the recorded answers")?)?;
+        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the recorded responses")?)?;
     let answers = answers.0.into_iter().map(|(path, body)| (path, answer("200 OK", &body))).collect();
     let state = Arc::new(State { answers, delay_ms: AtomicU64::new(0) });
     let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -222,9 +222,9 @@ async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Recei
     let inner = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Arc::clone(&connection_control));
-        let answer = inner.call(request);
+        let response = inner.call(request);
         async move {
-            let Ok(response) = answer.await;
+            let Ok(response) = response.await;
             if response.extensions().get::<Abort>().is_some() {
                 return Err(io::Error::other("aborted by a fault"));
             }

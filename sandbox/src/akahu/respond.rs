@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct Answer<T, U> {
+struct Envelope<T, U> {
     success: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     item: Option<T>,
@@ -17,12 +17,12 @@ struct Answer<T, U> {
 
 /// Wraps one object in the envelope.
 pub(super) fn item(value: impl Serialize) -> Response {
-    json(&Answer { success: true, item: Some(value), items: None::<()> })
+    json(&Envelope { success: true, item: Some(value), items: None::<()> })
 }
 
 /// Wraps a list in the envelope, without a cursor.
 pub(super) fn items(values: impl Serialize) -> Response {
-    json(&Answer { success: true, item: None::<()>, items: Some(values) })
+    json(&Envelope { success: true, item: None::<()>, items: Some(values) })
 }
 
 /// Responds with success and no content.

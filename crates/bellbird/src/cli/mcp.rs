@@ -88,8 +88,8 @@ impl Requests {
         }
         let (bridge, output) = (Arc::clone(&self.bridge), self.output.clone());
         let task = self.tasks.spawn(async move {
-            let answer = bridge.call(&request, line).await;
-            let _ = output.send(answer).await;
+            let response = bridge.call(&request, line).await;
+            let _ = output.send(response).await;
             request.id
         });
         self.running.insert(id, task);

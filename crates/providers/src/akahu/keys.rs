@@ -22,7 +22,7 @@ use crate::{CallContext, Error};
 /// How long a key is cached (docs/providers/akahu.md#webhook-keys).
 const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between two responses about one number.
-const ANSWER_INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
+const RESPONSE_INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
 /// The shortest time between two attempts, if the provider did not respond. Nothing that an unauthenticated caller
 /// sends makes it fail.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_secs(5);
@@ -54,16 +54,17 @@ type Number = Arc<tokio::sync::Mutex<Fetched>>;
 #[derive(Default)]
 struct Fetched {
     key: Option<ParsedPublicKey>,
-    answered_at: Option<Instant>,
+    responded_at: Option<Instant>,
     failed_at: Option<Instant>,
 }
 
 impl Fetched {
     /// When the next fetch is allowed. None: now.
     fn next_fetch(&self, now: Instant) -> Option<Instant> {
-        let answered = self.answered_at.map(|at| at + if self.key.is_some() { KEY_TTL } else { ANSWER_INTERVAL_MIN });
+        let responded =
+            self.responded_at.map(|at| at + if self.key.is_some() { KEY_TTL } else { RESPONSE_INTERVAL_MIN });
         let failed = self.failed_at.map(|at| at + RETRY_INTERVAL_MIN);
-        answered.max(failed).filter(|next| now < *next)
+        responded.max(failed).filter(|next| now < *next)
     }
 
     /// Whether it keeps unauthenticated callers from fetching the number again.
@@ -167,7 +168,7 @@ async fn fetch(
         Some(pem) => Some(parse_public_key(&pem).ok_or(Error::Malformed("the signing key could not be parsed"))?),
         None => None,
     };
-    *fetched = Fetched { key, answered_at: Some(now), failed_at: None };
+    *fetched = Fetched { key, responded_at: Some(now), failed_at: None };
     Ok(())
 }
 

@@ -163,7 +163,7 @@ mod tests {
         }
         breaker.record(Instant::now(), Outcome::Answered);
         for _ in 1..UNANSWERED_MAX {
-            assert!(!hang(&mut breaker).0, "an answer starts the count again");
+            assert!(!hang(&mut breaker).0, "a response starts the count again");
         }
         let (opened, now) = hang(&mut breaker);
         assert!(opened);

@@ -73,8 +73,8 @@ impl RebuildError {
         match self {
             Self::Gone => "connection removed",
             Self::Reconnect => "rows not read: connection must be reconnected",
-            Self::Provider => "rows not read: provider does not answer",
-            Self::Storage => "rows not read: database does not answer",
+            Self::Provider => "rows not read: provider does not respond",
+            Self::Storage => "rows not read: database does not respond",
             Self::Sealed => "rows not read: credentials cannot be opened",
             Self::Corrupt => "rows not read: stored data is invalid",
             Self::Incomplete => "rows not read: provider does not return all of them",

@@ -308,7 +308,7 @@ async fn failing_connection_leaves_the_others() {
     for tool in ["list_transactions", "summarize_transactions"] {
         let text = mcp.result(tool, json!({ "account_ids": of_akahu })).await["content"][0]["text"].to_string();
         assert!(text.contains("NOT complete") && text.contains("of the last 30 days"), "{text}");
-        assert!(text.contains("does not answer") && !text.contains("shorter range"), "{text}");
+        assert!(text.contains("does not respond") && !text.contains("shorter range"), "{text}");
     }
     let accounts = mcp.call("list_accounts", json!({})).await;
     let with_balance = |accounts: &Value| {

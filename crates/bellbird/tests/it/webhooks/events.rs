@@ -308,7 +308,7 @@ on_both_databases! {
             let delivery = app.deliveries_to(&hook).await.remove(0);
             assert_eq!(delivery.state, DeliveryState::Pending);
             assert_eq!(delivery.attempts, 1);
-            assert_eq!(delivery.last_error.as_deref(), Some("rows not read: provider does not answer"));
+            assert_eq!(delivery.last_error.as_deref(), Some("rows not read: provider does not respond"));
             assert_eq!(delivery.last_status, None);
             assert_eq!(app.endpoint_of(&hook).await.failing_since, None, "{provider}");
             app.clear_faults().await;
