@@ -97,7 +97,7 @@ impl AccountSet {
 
     /// The JSON of the next account that could be read. The others are named in the findings.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, JoinError> {
-        while let Some(ReadAccount { account, outcome }) = self.reads.next().await? {
+        while let Some(ReadAccount { account, outcome, .. }) = self.reads.next().await? {
             let RequestedAccount { account, name, connection } = &*account;
             let problem = match outcome {
                 Ok(read) => {

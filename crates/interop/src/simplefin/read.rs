@@ -3,7 +3,7 @@
 //! An account that fails, or is not there in time, is left out and named. Its balance and rows belong together, because
 //! a client computes the balance before the first row from both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bellbird_api::front::problem::problem_for_category;
@@ -31,7 +31,8 @@ use super::view::{BalanceView, Rows, ShownAccount, write_holding};
 
 /// Accounts of a request that are read at the same time, divided among its providers.
 const READS_MAX: usize = 4;
-/// JSON of accounts that waits for the client. Beyond this, no other account is read.
+/// JSON of accounts that waits for its turn or for the client. Beyond this, a slow account loses its turn, and no other
+/// account is read.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After a failure that says nothing else.
 const RETRY_AFTER_SECONDS: u64 = 5;
@@ -57,6 +58,8 @@ pub(super) struct RequestedAccount {
 }
 
 pub(super) struct ReadAccount {
+    /// Its place in the order of the request.
+    at: usize,
     pub(super) account: Arc<RequestedAccount>,
     pub(super) outcome: Result<AccountJson, Problem>,
 }
@@ -79,15 +82,27 @@ impl AccountReads {
     pub(super) fn start(request: &Arc<AccountsRequest>, accounts: Vec<RequestedAccount>) -> Self {
         let (sender, received) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
+        let mut unread: BTreeSet<usize> = (0..accounts.len()).collect();
+        let mut waiting = BTreeMap::new();
         let mut reads = Box::pin(request.read_all(accounts));
         let run = async move {
             while let Some(read) = reads.next().await {
                 let read = read?;
                 let bytes = read.outcome.as_ref().map_or(0, |account| account.json.len()).min(WAITING_BYTES_MAX);
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                if room.available_permits() < bytes as usize {
+                    // The client takes these, so their room becomes free.
+                    std::mem::take(&mut waiting).into_values().for_each(|read| drop(sender.send(read)));
+                }
                 // The semaphore is never closed, and a client that is gone ends this task.
                 let Ok(bytes) = Arc::clone(&room).acquire_many_owned(bytes).await else { break };
-                let _ = sender.send((read, bytes));
+                unread.remove(&read.at);
+                waiting.insert(read.at, (read, bytes));
+                while let Some(first) = waiting.first_entry()
+                    && unread.first().is_none_or(|unread| first.key() < unread)
+                {
+                    let _ = sender.send(first.remove());
+                }
             }
             Ok(())
         };
@@ -114,23 +129,23 @@ impl AccountsRequest {
         accounts: Vec<RequestedAccount>,
     ) -> impl Stream<Item = Result<ReadAccount, JoinError>> + use<> {
         let mut by_provider: BTreeMap<String, Vec<_>> = BTreeMap::new();
-        for account in accounts {
+        for (at, account) in accounts.into_iter().enumerate() {
             let known = self.balance_of_empty_window(&account);
-            by_provider.entry(account.account.provider.clone()).or_default().push((Arc::new(account), known));
+            by_provider.entry(account.account.provider.clone()).or_default().push((at, Arc::new(account), known));
         }
         let at_once = (READS_MAX / by_provider.len().max(1)).max(1);
         let request = Arc::clone(self);
         stream::select_all(by_provider.into_values().map(move |accounts| {
-            let unknown = accounts.iter().filter(|(_, known)| known.is_none());
-            let unknown = unknown.map(|(account, _)| Arc::clone(account)).collect();
+            let unknown = accounts.iter().filter(|(.., known)| known.is_none());
+            let unknown = unknown.map(|(_, account, _)| Arc::clone(account)).collect();
             let balances = Arc::clone(&request).read_balances(unknown).boxed().shared();
             let request = Arc::clone(&request);
-            let reads = stream::iter(accounts).map(move |(account, known)| {
+            let reads = stream::iter(accounts).map(move |(at, account, known)| {
                 let (request, balances) = (Arc::clone(&request), balances.clone());
                 let read = async move {
                     let read = request.read(&account, known, balances);
                     let outcome = tokio::time::timeout_at(request.call.deadline, read).await;
-                    ReadAccount { account, outcome: outcome.unwrap_or_else(|_| Err(unavailable())) }
+                    ReadAccount { at, account, outcome: outcome.unwrap_or_else(|_| Err(unavailable())) }
                 };
                 AbortOnDropHandle::new(tokio::spawn(read.in_current_span()))
             });
