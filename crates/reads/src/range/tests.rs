@@ -10,10 +10,8 @@ use bellbird_providers::pages::PAGES_MAX;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use crate::test_support::{NOW, Row, Simulated, World, at};
+use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at};
 use crate::{ConnectionContext, ReadError, TradeRange, TransactionRange};
-
-const UNAVAILABLE: Error = Error::Unavailable { reason: "simulated", retry_after: None };
 
 /// A bank with rows one minute apart.
 async fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<ConnectionContext>) {
