@@ -194,7 +194,7 @@ impl Export {
         if let Writer::Transactions(writer) = &mut self.writer
             && !has_more
         {
-            writer.end(out)?;
+            writer.end(out);
         }
         Ok(has_more)
     }
