@@ -32,7 +32,7 @@ pub use bellbird_providers::CallContext;
 pub use connection_context::ConnectionContext;
 use connection_context::ConnectionContexts;
 use cursor_cache::CursorCache;
-pub use cursor_cache::QueryKey;
+pub use cursor_cache::{QueryKey, WindowKey};
 pub use error::ReadError;
 pub use filter::TransactionFilter;
 pub use merged::MergedRows;

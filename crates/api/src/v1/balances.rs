@@ -13,12 +13,12 @@ use crate::front::json::to_json;
 use crate::front::parameters::AccountIds;
 use crate::front::problem::problem_from_read;
 use crate::front::{Authorized, Operation, Path, Problem, Query};
-use crate::v1::cache::{AtRevision, BalancesKey, CachedBalances};
-use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
+use crate::v1::cache::{BalancesKey, CachedBalances};
+use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome, keep};
 use crate::v1::state::AppState;
 
 /// Does not reveal which id was not found, nor whether it exists for another user.
-const NOT_FOUND: Problem = Problem::NotFound("One or more accounts");
+const REQUESTED: &str = "One or more accounts";
 
 pub(super) fn path() -> Path<AppState> {
     Path::get("/v1/balances", |state: &AppState| &state.access.quotas().balances, list_balances).described(
@@ -45,7 +45,8 @@ async fn list_balances(
     Query(query): Query<BalancesQuery>,
 ) -> Result<Response, Problem> {
     let AccountIds(account_ids) = query.account_ids;
-    let key = BalancesKey { key_id: caller.key_id, account_ids: account_ids.ok_or(NOT_FOUND)?.into() };
+    let key =
+        BalancesKey { key_id: caller.key_id, account_ids: account_ids.ok_or(Problem::NotFound(REQUESTED))?.into() };
     if let Some((cached, age)) = state.inner.balances_cache.get(&key, now) {
         state.verify_ownership(&caller, &key.account_ids, &cached.revision).await?;
         return Ok(cached.body.response(CacheStatus::Hit(age)));
@@ -53,21 +54,15 @@ async fn list_balances(
     let accounts = state.own_accounts(&caller, &key.account_ids).await?;
     let revision = caller.revision;
     let read = state.clone().read_balances(caller, accounts);
-    let body = state.inner.balances_flights.join(AtRevision { key: key.clone(), revision }, read).await?;
-    if !body.complete || state.inner.settings.balances_cache.is_zero() {
-        return Ok(body.response(CacheStatus::Bypass));
-    }
-    let cached = CachedBalances { body: body.clone(), revision: Arc::new(AtomicI64::new(revision)) };
-    state.inner.balances_cache.insert(key, cached, now);
-    Ok(body.response(CacheStatus::Miss))
+    let body = state.inner.balances_flights.join(key.clone(), revision, read).await?;
+    let cached = || CachedBalances { body: body.clone(), revision: Arc::new(AtomicI64::new(revision)) };
+    Ok(body.response(keep(&state.inner.balances_cache, key, body.complete.then(cached), now)))
 }
 
 impl AppState {
     async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, Problem> {
-        self.access.reads().own_accounts(caller, ids).await.map_err(|error| match problem_from_read(&error, "", "") {
-            Problem::NotFound(_) => NOT_FOUND,
-            problem => problem,
-        })
+        let found = self.access.reads().own_accounts(caller, ids).await;
+        found.map_err(|error| problem_from_read(&error, REQUESTED, ""))
     }
 
     /// Checks that the accounts of a cached response still belong to the caller. Queries the database only if the
