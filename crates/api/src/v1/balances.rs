@@ -82,14 +82,11 @@ impl AppState {
 
     async fn read_balances(self, caller: Caller, accounts: Vec<Account>) -> LiveOutcome {
         let call = self.access.call_context(&caller);
-        let outcome = self.access.reads().balances(&call, &caller, accounts).await;
+        let outcome = self.access.balances(&call, &caller, accounts).await;
         let outcome = outcome.map_err(|error| problem_from_read(&error, "", "")).and_then(|found| {
-            for connection_id in &found.broken {
-                self.access.connections().refreshes().run_in_background(caller.user_id, *connection_id);
-            }
-            let data = found.balances.iter().map(|(id, balance)| BalanceView::new(*id, balance.as_ref())).collect();
-            let json = to_json(&BalanceList { data })?;
-            Ok(LiveBody { json, truncated: false, complete: found.is_complete() })
+            let view = found.iter().map(|(account, read)| BalanceView::new(account.id, read.as_ref().ok()));
+            let json = to_json(&BalanceList { data: view.collect() })?;
+            Ok(LiveBody { json, truncated: false, complete: found.iter().all(|(_, read)| read.is_ok()) })
         });
         (outcome, call.calls())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{AccountId, Caller, Decimal, Holding};
-use bellbird_reads::ConnectionContext;
+use bellbird_reads::{ConnectionContext, SelectedAccounts};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -85,7 +85,8 @@ impl AppState {
         _permit: LivePermit,
     ) -> LiveOutcome<AccountHoldings> {
         let call = self.access.call_context(&caller);
-        let outcome = self.access.reads().holdings(&call, &context, &write_holding).await;
+        let selected = SelectedAccounts::all(Arc::clone(&context));
+        let outcome = self.access.reads().holdings(&call, &selected, &write_holding).await;
         let outcome = match outcome {
             Ok(accounts) => {
                 let mut holdings = Vec::with_capacity(accounts.len());
