@@ -261,7 +261,7 @@ impl Parts {
         let access = settings.access.clone();
         let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access);
         let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
-        let api = AppState::new(access, settings.caches.clone(), urls.public_api.clone());
+        let api = AppState::new(access, &settings.caches, urls.public_api.clone());
         Ok(Self { storage: (*storage).clone(), connections, webhooks: wiring.webhooks()?, reads, api, interop })
     }
 

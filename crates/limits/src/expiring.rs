@@ -137,10 +137,13 @@ where
         }
     }
 
-    pub fn insert(&self, key: K, value: V, now: Timestamp) {
-        if !self.ttl.is_zero() {
+    /// Returns false if caching is off.
+    pub fn insert(&self, key: K, value: V, now: Timestamp) -> bool {
+        let is_on = !self.ttl.is_zero();
+        if is_on {
             self.entries.insert(key, Entry { value, inserted_at: now });
         }
+        is_on
     }
 }
 

@@ -19,6 +19,8 @@ mod peer;
 pub mod registry;
 mod rows;
 pub mod settings;
+#[cfg(any(test, feature = "test-support"))]
+pub mod simulated;
 pub mod snaptrade;
 pub mod text;
 pub mod unreadable;

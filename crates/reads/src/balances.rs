@@ -3,29 +3,16 @@
 
 use std::sync::Arc;
 
-use bellbird_domain::{Account, AccountId, Balance, Caller, ConnectionId, Currency};
-use bellbird_providers::{BalancesQuery, CallContext, Error};
+use bellbird_domain::{Account, Balance, Caller, Currency};
+use bellbird_providers::{BalancesQuery, CallContext};
 use bellbird_storage::Chain;
 use futures_util::future::join_all;
 use tracing::Instrument as _;
 
 use crate::{ConnectionContext, ReadError, Reads};
 
-/// What was read of the balances of a request.
-pub struct BalancesRead {
-    /// Each requested account. `None` if the provider failed for it.
-    pub balances: Vec<(AccountId, Option<Balance>)>,
-    /// Connections whose consent turned out to be gone.
-    pub broken: Vec<ConnectionId>,
-}
-
-impl BalancesRead {
-    /// Whether every account has a balance.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.balances.iter().all(|(_, balance)| balance.is_some())
-    }
-}
+/// Each requested account, sorted by connection, with its balance or why it could not be read.
+pub type Balances = Vec<(Account, Result<Balance, ReadError>)>;
 
 impl Reads {
     /// Reads the balances of `accounts`, which must belong to the caller. Queries all providers concurrently, each with
@@ -37,28 +24,19 @@ impl Reads {
         call: &CallContext,
         caller: &Caller,
         mut accounts: Vec<Account>,
-    ) -> Result<BalancesRead, ReadError> {
+    ) -> Result<Balances, ReadError> {
         accounts.sort_by_key(|account| account.connection_id);
         let groups: Vec<&[Account]> =
             accounts.chunk_by(|one, other| one.connection_id == other.connection_id).collect();
         let contexts = join_all(groups.iter().map(|group| self.group_context(caller, group))).await;
-        let mut outcomes: Vec<Result<Balance, Error>> =
-            self.fetch_all(call, &groups, &contexts).await.into_iter().flatten().collect();
+        let outcomes: Vec<_> = self.fetch_all(call, &groups, &contexts).await.into_iter().flatten().collect();
         self.learn_currencies(&accounts, &outcomes);
-
-        if !outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(Error::is_transient)) {
-            let error = outcomes.swap_remove(0).err().unwrap_or(Error::Deadline);
-            return Err(ReadError::from_provider(&error, bellbird_domain::ConnectionStatus::Active));
+        match outcomes.first() {
+            Some(Err(first)) if outcomes.iter().all(|read| read.as_ref().is_err_and(ReadError::is_transient)) => {
+                Err(first.clone())
+            }
+            _ => Ok(accounts.into_iter().zip(outcomes).collect()),
         }
-        let mut broken: Vec<ConnectionId> = accounts
-            .iter()
-            .zip(&outcomes)
-            .filter(|(_, outcome)| matches!(outcome, Err(Error::ReconnectNeeded(_))))
-            .map(|(account, _)| account.connection_id)
-            .collect();
-        broken.dedup();
-        let balances = accounts.iter().map(|account| account.id).zip(outcomes.into_iter().map(Result::ok)).collect();
-        Ok(BalancesRead { balances, broken })
     }
 
     /// Loads the context of a group of accounts of one connection. `None` if the connection was removed meanwhile,
@@ -81,9 +59,10 @@ impl Reads {
         call: &CallContext,
         groups: &[&[Account]],
         contexts: &[Option<Arc<ConnectionContext>>],
-    ) -> Vec<Vec<Result<Balance, Error>>> {
-        let mut outcomes: Vec<Vec<Result<Balance, Error>>> =
-            groups.iter().map(|group| vec![Err(Error::unavailable("provider not configured")); group.len()]).collect();
+    ) -> Vec<Vec<Result<Balance, ReadError>>> {
+        // Of a connection that was removed meanwhile, or whose provider is not configured.
+        let unavailable = Err(ReadError::Unavailable { retry_after: None, is_transient: true });
+        let mut outcomes: Vec<_> = groups.iter().map(|group| vec![unavailable.clone(); group.len()]).collect();
         let requests = self.inner.providers.iter().map(|provider| async move {
             let is_served = |context: &ConnectionContext| context.connection.provider == provider.name().as_str();
             let (positions, queries): (Vec<usize>, Vec<BalancesQuery<'_>>) = contexts
@@ -96,18 +75,19 @@ impl Reads {
             positions.into_iter().zip(read)
         });
         for (at, read) in join_all(requests).await.into_iter().flatten() {
-            if let Some(context) = contexts[at].as_deref().filter(|_| read.iter().any(Result::is_ok)) {
+            let Some(context) = &contexts[at] else { continue };
+            if read.iter().any(Result::is_ok) {
                 self.record_refresh(context);
             }
             for (outcome, read) in outcomes[at].iter_mut().zip(read) {
-                *outcome = read;
+                *outcome = read.map_err(|error| ReadError::from_provider(&error, context.connection.status));
             }
         }
         outcomes
     }
 
     /// Stores the currency of each account whose currency was unknown, in the background.
-    fn learn_currencies(&self, accounts: &[Account], outcomes: &[Result<Balance, Error>]) {
+    fn learn_currencies(&self, accounts: &[Account], outcomes: &[Result<Balance, ReadError>]) {
         for (account, outcome) in accounts.iter().zip(outcomes) {
             let learned = outcome.as_ref().ok().and_then(|balance| balance.currency);
             let Some(currency) = learned.filter(|_| account.currency == Currency::UNKNOWN) else { continue };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{AccountId, ConnectionId, DateFilter, KeyId};
+use bellbird_domain::{AccountId, ConnectionId, DateFilter, KeyId, Page};
 use bellbird_limits::Expiring;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -28,6 +28,13 @@ pub struct QueryKey {
     /// `None` for all accounts.
     pub account_id: Option<AccountId>,
     pub span: DateFilter,
+}
+
+/// The rows of a query that a client sees at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WindowKey {
+    pub query: QueryKey,
+    pub page: Page,
 }
 
 /// An index whose size is known.
@@ -73,8 +80,25 @@ impl<I: CachedIndex + Send + 'static> CursorCache<I> {
         Self(Expiring::with_lru(TTL, BYTES_MAX, bytes_of))
     }
 
+    /// The index of the query, or a new one: for a window at offset 0, and if there is none that `serves`.
+    pub(crate) fn find_or_insert(
+        &self,
+        WindowKey { query, page }: WindowKey,
+        now: Timestamp,
+        serves: impl FnOnce(&I) -> bool,
+        new: impl FnOnce() -> I,
+    ) -> Arc<Mutex<I>> {
+        if page.offset > 0
+            && let Some(index) = self.find(&query, now)
+            && serves(&index.lock())
+        {
+            return index;
+        }
+        self.insert(query, new(), now)
+    }
+
     /// The index of a query, if it was used recently.
-    pub(crate) fn find(&self, query: &QueryKey, now: Timestamp) -> Option<Arc<Mutex<I>>> {
+    fn find(&self, query: &QueryKey, now: Timestamp) -> Option<Arc<Mutex<I>>> {
         let indexes = self.0.renew(&query.key_id, now)?;
         let mut indexes = indexes.lock();
         let entry = indexes.take(query)?;
@@ -87,7 +111,7 @@ impl<I: CachedIndex + Send + 'static> CursorCache<I> {
     }
 
     /// Replaces the index of a query.
-    pub(crate) fn insert(&self, query: QueryKey, index: I, now: Timestamp) -> Arc<Mutex<I>> {
+    fn insert(&self, query: QueryKey, index: I, now: Timestamp) -> Arc<Mutex<I>> {
         let bytes = index.bytes();
         let index = Arc::new(Mutex::new(index));
         let indexes = self.0.renew_or_insert_with(query.key_id, now, || Arc::new(Mutex::new(KeyIndexes(Vec::new()))));

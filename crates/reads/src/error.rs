@@ -5,9 +5,6 @@ use std::time::Duration;
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::StorageError;
 
-/// `Retry-After` if the provider sends none.
-const RETRY_AFTER: Duration = Duration::from_secs(5);
-
 /// Maximum `Retry-After`. A longer wait is not passed on, because the next call may well succeed earlier.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
@@ -26,9 +23,14 @@ pub enum ReadError {
     /// The user has used up their budget of provider calls.
     #[error("the budget of provider calls is used up")]
     BudgetUsedUp { retry_after: Duration },
-    /// A transient failure, or a provider that is not configured.
+    /// The provider failed, or is not configured.
     #[error("the provider is unavailable")]
-    Unavailable { retry_after: Duration },
+    Unavailable {
+        /// `None` if the provider does not say.
+        retry_after: Option<Duration>,
+        /// Whether another attempt may succeed.
+        is_transient: bool,
+    },
     #[error("storage: {0}")]
     Storage(std::sync::Arc<StorageError>),
 }
@@ -53,13 +55,32 @@ impl ReadError {
                 status => status,
             }),
             Error::BudgetUsedUp { retry_after } => Self::BudgetUsedUp { retry_after: *retry_after },
-            other => Self::Unavailable { retry_after: other.retry_after().unwrap_or(RETRY_AFTER).min(RETRY_AFTER_MAX) },
+            other => Self::Unavailable {
+                retry_after: other.retry_after().map(|wait| wait.min(RETRY_AFTER_MAX)),
+                is_transient: other.is_transient(),
+            },
         }
+    }
+
+    /// As [`Self::from_provider`], for a page of a list. No attempt succeeds once the list is broken.
+    pub(crate) fn from_page(error: &bellbird_providers::Error, stored: ConnectionStatus, is_broken: bool) -> Self {
+        match Self::from_provider(error, stored) {
+            Self::Unavailable { retry_after, .. } if is_broken => {
+                Self::Unavailable { retry_after, is_transient: false }
+            }
+            error => error,
+        }
+    }
+
+    /// Whether another attempt may succeed.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::BudgetUsedUp { .. } | Self::Unavailable { is_transient: true, .. })
     }
 
     /// This installation has no adapter or no app credentials for the provider.
     #[must_use]
     pub fn not_configured() -> Self {
-        Self::Unavailable { retry_after: Duration::from_secs(60) }
+        Self::Unavailable { retry_after: Some(Duration::from_secs(60)), is_transient: false }
     }
 }

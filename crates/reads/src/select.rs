@@ -32,7 +32,15 @@ pub struct UnreadableConnection {
     pub error: ReadError,
 }
 
-/// What a selection names cannot be selected. Ids of other users are like unknown ids.
+/// What a selection finds.
+pub struct Selected {
+    /// In the order of `/v1/connections`. One may fail to load while the others succeed, unless the selection names it.
+    pub connections: Vec<Result<SelectedAccounts, UnreadableConnection>>,
+    /// Requested accounts that do not exist, or belong to another user or connection.
+    pub unknown: Vec<AccountId>,
+}
+
+/// A selection fails as a whole.
 #[derive(Debug)]
 pub enum SelectError {
     /// The connection is unknown or of another category, or the list of connections could not be read.
@@ -41,57 +49,64 @@ pub enum SelectError {
     Account(ReadError),
 }
 
+impl Selected {
+    fn new(connections: Vec<Result<SelectedAccounts, UnreadableConnection>>, requested: Option<&[AccountId]>) -> Self {
+        let is_found = |id: AccountId| {
+            connections.iter().any(|connection| match connection {
+                Ok(selected) => selected.accounts().any(|account| account.id == id),
+                Err(unreadable) => unreadable.account_ids.contains(&id),
+            })
+        };
+        let unknown = requested.unwrap_or_default().iter().copied().filter(|id| !is_found(*id)).collect();
+        Self { connections, unknown }
+    }
+
+    /// For a request that fails as a whole if one of its accounts is unknown.
+    pub fn require_known(self) -> Result<Vec<Result<SelectedAccounts, UnreadableConnection>>, SelectError> {
+        if self.unknown.is_empty() { Ok(self.connections) } else { Err(SelectError::Account(ReadError::NotFound)) }
+    }
+}
+
 impl Reads {
-    /// Finds the accounts and loads their connections, in the order of `/v1/connections`. Calls no provider.
-    ///
-    /// If the selection names a connection, the result is that connection. Otherwise one connection may fail to load
-    /// while the others succeed.
-    pub async fn select(
-        &self,
-        caller: &Caller,
-        selection: Selection<'_>,
-    ) -> Result<Vec<Result<SelectedAccounts, UnreadableConnection>>, SelectError> {
+    /// Finds the accounts and loads their connections. Calls no provider.
+    pub async fn select(&self, caller: &Caller, selection: Selection<'_>) -> Result<Selected, SelectError> {
         let Selection { connection_id, account_ids, category } = selection;
         if let Some(id) = connection_id {
             let context = self.connection_context(caller, id).await.map_err(SelectError::Connection)?;
             category.map_or(Ok(()), |category| context.require_category(category)).map_err(SelectError::Connection)?;
-            let selected = SelectedAccounts::new(context, account_ids.map(<[AccountId]>::to_vec))?;
-            return Ok(vec![Ok(selected)]);
+            let selected = SelectedAccounts { context, account_ids: account_ids.map(<[AccountId]>::to_vec) };
+            return Ok(Selected::new(vec![Ok(selected)], account_ids));
         }
+        let storage = &self.inner.storage;
         let accounts = match account_ids {
-            Some(ids) => Some(self.own_accounts(caller, ids).await.map_err(SelectError::Account)?),
+            Some(ids) => Some(storage.accounts().find(caller.user_id, ids).await),
             None => None,
         };
-        let connections = self.inner.storage.connections().list(caller.user_id).await;
-        let connections = connections.map_err(|error| SelectError::Connection(error.into()))?;
-        let mut found = Vec::new();
-        for connection in connections {
+        let accounts = accounts.transpose().map_err(|error| SelectError::Account(error.into()))?;
+        let is_unknown = accounts.as_ref().map(Vec::len) < account_ids.map(<[AccountId]>::len);
+        let listed = storage.connections().list(caller.user_id).await;
+        let mut connections = Vec::new();
+        for connection in listed.map_err(|error| SelectError::Connection(error.into()))? {
             let account_ids: Option<Vec<AccountId>> = accounts.as_ref().map(|accounts| {
                 let own = accounts.iter().filter(|account| account.connection_id == connection.id);
                 own.map(|account| account.id).collect()
             });
-            if account_ids.as_ref().is_some_and(Vec::is_empty) {
-                continue;
-            }
-            match category {
-                Some(category) if category != connection.category && account_ids.is_some() => {
-                    return Err(SelectError::Account(ReadError::WrongCategory));
-                }
-                Some(category) if category != connection.category => continue,
+            let is_other = category.is_some_and(|category| category != connection.category);
+            match &account_ids {
+                Some(ids) if ids.is_empty() => continue,
+                // An unknown account counts first.
+                Some(_) if is_other && !is_unknown => return Err(SelectError::Account(ReadError::WrongCategory)),
+                _ if is_other => continue,
                 _ => {}
             }
-            found.push(match self.connection_context(caller, connection.id).await {
-                Ok(context) => Ok(SelectedAccounts::new(context, account_ids)?),
+            connections.push(match self.connection_context(caller, connection.id).await {
+                Ok(context) => Ok(SelectedAccounts { context, account_ids }),
                 Err(error) => {
                     Err(UnreadableConnection { connection, account_ids: account_ids.unwrap_or_default(), error })
                 }
             });
         }
-        // An account may have been removed between the statements.
-        if found.is_empty() && accounts.is_some_and(|accounts| !accounts.is_empty()) {
-            return Err(SelectError::Account(ReadError::NotFound));
-        }
-        Ok(found)
+        Ok(Selected::new(connections, account_ids))
     }
 
     /// Loads the caller's accounts with these ids. Fails with [`ReadError::NotFound`] if one does not exist or belongs
@@ -103,11 +118,10 @@ impl Reads {
 }
 
 impl SelectedAccounts {
-    fn new(context: Arc<ConnectionContext>, account_ids: Option<Vec<AccountId>>) -> Result<Self, SelectError> {
-        for id in account_ids.iter().flatten() {
-            context.accounts_of(Some(*id)).map_err(SelectError::Account)?;
-        }
-        Ok(Self { context, account_ids })
+    /// All accounts of a connection.
+    #[must_use]
+    pub fn all(context: Arc<ConnectionContext>) -> Self {
+        Self { context, account_ids: None }
     }
 
     /// By name, then id.
@@ -135,7 +149,7 @@ impl SelectedAccounts {
     /// The lists to read: that of the whole connection, or one for each account if not all are selected.
     pub fn lists(&self) -> Vec<Self> {
         if self.is_whole() {
-            return vec![Self { context: Arc::clone(&self.context), account_ids: None }];
+            return vec![Self::all(Arc::clone(&self.context))];
         }
         self.accounts().map(|account| self.with_accounts(vec![account.id])).collect()
     }

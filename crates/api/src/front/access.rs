@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
-use bellbird_domain::{Account, Caller, Clock, KeyId};
+use bellbird_domain::{Account, Balance, Caller, Clock, ConnectionId, KeyId};
 use bellbird_limits::client_address::Network;
 use bellbird_limits::{Expiring, InFlight, RateLimiter};
+use bellbird_reads::balances::Balances;
 use bellbird_reads::{CallContext, ConnectionContext, ReadError, Reads};
 use bellbird_storage::Storage;
 use jiff::Timestamp;
@@ -163,6 +164,24 @@ impl Access {
             }
         }
         Ok(found)
+    }
+
+    /// Reads balances, and requests a refresh of each connection whose consent turns out to be gone.
+    pub async fn balances(
+        &self,
+        call: &CallContext,
+        caller: &Caller,
+        accounts: Vec<Account>,
+    ) -> Result<Balances, ReadError> {
+        let balances = self.reads().balances(call, caller, accounts).await?;
+        let is_broken = |balance: &Result<Balance, ReadError>| matches!(balance, Err(ReadError::Reconnect(_)));
+        let mut broken: Vec<ConnectionId> =
+            balances.iter().filter(|(_, read)| is_broken(read)).map(|(account, _)| account.connection_id).collect();
+        broken.dedup();
+        for id in broken {
+            self.inner.connections.refreshes().run_in_background(caller.user_id, id);
+        }
+        Ok(balances)
     }
 
     /// Maps a failed read to an HTTP error.

@@ -73,8 +73,7 @@ fn read_query<T: DeserializeOwned>(parts: &Parts) -> Result<T, Problem> {
 
 /// Query parameters that name a connection, and perhaps one of its accounts.
 pub trait ConnectionQuery: DeserializeOwned + Send {
-    fn connection_id(&self) -> ConnectionParam;
-    fn account_id(&self) -> Option<AccountParam>;
+    fn ids(&self) -> (ConnectionParam, Option<AccountParam>);
 }
 
 /// The banking connection of the caller that the query names.
@@ -89,6 +88,14 @@ pub struct Selected<Q> {
     /// An account of the connection, or none for all of them.
     pub account_id: Option<AccountId>,
     pub query: Q,
+}
+
+impl<Q> Selected<Q> {
+    /// The requested accounts.
+    pub fn account_ids(&self) -> Vec<AccountId> {
+        let accounts = self.context.accounts_of(self.account_id).into_iter().flatten();
+        accounts.map(|account| account.id).collect()
+    }
 }
 
 impl<S: Send + Sync, Q: ConnectionQuery> FromRequestParts<Guarded<S>> for BankingConnection<Q> {
@@ -112,11 +119,12 @@ impl<S: Send + Sync> Guarded<S> {
     /// an id is treated as an unknown id.
     async fn select<Q: ConnectionQuery>(&self, query: Q, category: ConnectionCategory) -> Result<Selected<Q>, Problem> {
         let problem = |error: ReadError| problem_for_category(&error, "Connection", category);
-        let connection_id = query.connection_id().0.ok_or(Problem::NotFound("Connection"))?;
+        let (Id(connection_id), account_id) = query.ids();
+        let connection_id = connection_id.ok_or(Problem::NotFound("Connection"))?;
         let context = self.access.reads().connection_context(&self.authorized.caller, connection_id).await;
         let context = context.map_err(problem)?;
         context.require_category(category).map_err(problem)?;
-        let account_id = query.account_id().map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?;
+        let account_id = account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?;
         context.accounts_of(account_id).map_err(|error| problem_for_category(&error, "Account", category))?;
         Ok(Selected { context, account_id, query })
     }

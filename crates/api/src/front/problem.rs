@@ -13,6 +13,8 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+/// `Retry-After` if the provider sends none.
+const READ_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// `Retry-After` while the database is unavailable.
 const STORAGE_RETRY_AFTER_SECONDS: u64 = 2;
 
@@ -199,7 +201,9 @@ pub fn problem_from_read(error: &ReadError, resource: &'static str, wrong_catego
         ReadError::WrongCategory => Problem::BadRequest { message: wrong_category.into(), details: Vec::new() },
         ReadError::Reconnect(status) => Problem::Reconnect(*status),
         ReadError::BudgetUsedUp { retry_after } => Problem::TooManyRequests(whole_seconds(*retry_after)),
-        ReadError::Unavailable { retry_after } => Problem::ProviderUnavailable(whole_seconds(*retry_after)),
+        ReadError::Unavailable { retry_after, .. } => {
+            Problem::ProviderUnavailable(whole_seconds(retry_after.unwrap_or(READ_RETRY_AFTER)))
+        }
         ReadError::Storage(error) => Problem::from(error.as_ref()),
     }
 }
@@ -248,9 +252,11 @@ mod tests {
         assert_eq!(message(ConnectionCategory::Brokerage), bad("The connection must be a brokerage connection"));
         let not_found = problem_for_category(&ReadError::NotFound, "Account", ConnectionCategory::Banking);
         assert_eq!(not_found, Problem::NotFound("Account"));
-        let unavailable = ReadError::Unavailable { retry_after: Duration::from_millis(1_500) };
-        let unavailable = problem_for_category(&unavailable, "Account", ConnectionCategory::Banking);
-        assert_eq!(unavailable, Problem::ProviderUnavailable(2));
+        for (retry_after, seconds) in [(Some(Duration::from_millis(1_500)), 2), (None, 5)] {
+            let unavailable = ReadError::Unavailable { retry_after, is_transient: true };
+            let unavailable = problem_for_category(&unavailable, "Account", ConnectionCategory::Banking);
+            assert_eq!(unavailable, Problem::ProviderUnavailable(seconds));
+        }
     }
 
     #[test]

@@ -13,12 +13,12 @@ use crate::front::json::to_json;
 use crate::front::parameters::AccountIds;
 use crate::front::problem::problem_from_read;
 use crate::front::{Authorized, Operation, Path, Problem, Query};
-use crate::v1::cache::{AtRevision, BalancesKey, CachedBalances};
-use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
+use crate::v1::cache::{BalancesKey, CachedBalances};
+use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome, keep};
 use crate::v1::state::AppState;
 
 /// Does not reveal which id was not found, nor whether it exists for another user.
-const NOT_FOUND: Problem = Problem::NotFound("One or more accounts");
+const REQUESTED: &str = "One or more accounts";
 
 pub(super) fn path() -> Path<AppState> {
     Path::get("/v1/balances", |state: &AppState| &state.access.quotas().balances, list_balances).described(
@@ -45,7 +45,8 @@ async fn list_balances(
     Query(query): Query<BalancesQuery>,
 ) -> Result<Response, Problem> {
     let AccountIds(account_ids) = query.account_ids;
-    let key = BalancesKey { key_id: caller.key_id, account_ids: account_ids.ok_or(NOT_FOUND)?.into() };
+    let key =
+        BalancesKey { key_id: caller.key_id, account_ids: account_ids.ok_or(Problem::NotFound(REQUESTED))?.into() };
     if let Some((cached, age)) = state.inner.balances_cache.get(&key, now) {
         state.verify_ownership(&caller, &key.account_ids, &cached.revision).await?;
         return Ok(cached.body.response(CacheStatus::Hit(age)));
@@ -53,21 +54,15 @@ async fn list_balances(
     let accounts = state.own_accounts(&caller, &key.account_ids).await?;
     let revision = caller.revision;
     let read = state.clone().read_balances(caller, accounts);
-    let body = state.inner.balances_flights.join(AtRevision { key: key.clone(), revision }, read).await?;
-    if !body.complete || state.inner.settings.balances_cache.is_zero() {
-        return Ok(body.response(CacheStatus::Bypass));
-    }
-    let cached = CachedBalances { body: body.clone(), revision: Arc::new(AtomicI64::new(revision)) };
-    state.inner.balances_cache.insert(key, cached, now);
-    Ok(body.response(CacheStatus::Miss))
+    let body = state.inner.balances_flights.join(key.clone(), revision, read).await?;
+    let cached = || CachedBalances { body: body.clone(), revision: Arc::new(AtomicI64::new(revision)) };
+    Ok(body.response(keep(&state.inner.balances_cache, key, body.complete.then(cached), now)))
 }
 
 impl AppState {
     async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, Problem> {
-        self.access.reads().own_accounts(caller, ids).await.map_err(|error| match problem_from_read(&error, "", "") {
-            Problem::NotFound(_) => NOT_FOUND,
-            problem => problem,
-        })
+        let found = self.access.reads().own_accounts(caller, ids).await;
+        found.map_err(|error| problem_from_read(&error, REQUESTED, ""))
     }
 
     /// Checks that the accounts of a cached response still belong to the caller. Queries the database only if the
@@ -87,14 +82,11 @@ impl AppState {
 
     async fn read_balances(self, caller: Caller, accounts: Vec<Account>) -> LiveOutcome {
         let call = self.access.call_context(&caller);
-        let outcome = self.access.reads().balances(&call, &caller, accounts).await;
+        let outcome = self.access.balances(&call, &caller, accounts).await;
         let outcome = outcome.map_err(|error| problem_from_read(&error, "", "")).and_then(|found| {
-            for connection_id in &found.broken {
-                self.access.connections().refreshes().run_in_background(caller.user_id, *connection_id);
-            }
-            let data = found.balances.iter().map(|(id, balance)| BalanceView::new(*id, balance.as_ref())).collect();
-            let json = to_json(&BalanceList { data })?;
-            Ok(LiveBody { json, truncated: false, complete: found.is_complete() })
+            let view = found.iter().map(|(account, read)| BalanceView::new(account.id, read.as_ref().ok()));
+            let json = to_json(&BalanceList { data: view.collect() })?;
+            Ok(LiveBody { json, truncated: false, complete: found.iter().all(|(_, read)| read.is_ok()) })
         });
         (outcome, call.calls())
     }

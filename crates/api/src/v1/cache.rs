@@ -1,30 +1,14 @@
-//! Keys and values of the response caches and of the single flights, which share one provider read between equal
-//! requests.
+//! Keys and values of the response caches.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use bellbird_domain::{Account, AccountId, Caller, ConnectionId, KeyId, Page};
-use bellbird_reads::{ConnectionContext, QueryKey};
+use bellbird_domain::{AccountId, ConnectionId, KeyId};
 use bytes::Bytes;
 use jiff::tz::TimeZone;
 
 use crate::front::Problem;
 use crate::v1::live::LiveBody;
-
-/// The rows of a list that a client sees at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct WindowKey {
-    pub(crate) list: QueryKey,
-    pub(crate) page: Page,
-}
-
-/// The key of a single flight. After a change of the user's data, a request joins no read that began before it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct AtRevision<K> {
-    pub(crate) key: K,
-    pub(crate) revision: i64,
-}
 
 /// A set of accounts requested with one API key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -61,22 +45,5 @@ pub(crate) type AccountHoldings = Arc<[(AccountId, Result<Bytes, Problem>)]>;
 pub(crate) struct CachedTrades {
     pub(crate) body: LiveBody,
     pub(crate) zone: TimeZone,
-    pub(crate) accounts: Arc<[AccountId]>,
-}
-
-impl CachedTrades {
-    pub(crate) fn new(caller: &Caller, context: &ConnectionContext, list: &QueryKey) -> Result<Self, Problem> {
-        let accounts = context.accounts_of(list.account_id).map_err(|_| Problem::NotFound("Account"))?;
-        Ok(Self {
-            body: LiveBody::default(),
-            zone: caller.timezone.clone(),
-            accounts: accounts.iter().map(|account| account.id).collect(),
-        })
-    }
-
-    pub(crate) fn is_valid_for(&self, caller: &Caller, context: &ConnectionContext, list: &QueryKey) -> bool {
-        let same_accounts =
-            |accounts: &[Account]| accounts.iter().map(|account| account.id).eq(self.accounts.iter().copied());
-        self.zone == caller.timezone && context.accounts_of(list.account_id).is_ok_and(same_accounts)
-    }
+    pub(crate) account_ids: Vec<AccountId>,
 }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{AccountId, Caller, Decimal, Holding};
-use bellbird_reads::ConnectionContext;
+use bellbird_reads::{ConnectionContext, SelectedAccounts};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::front::extract::{ConnectionQuery, Selected};
+use crate::front::extract::ConnectionQuery;
 use crate::front::json::write_json;
 use crate::front::parameters::{AccountParam, ConnectionParam};
 use crate::front::{Authorized, BrokerageConnection, LivePermit, Operation, Path, Problem};
-use crate::v1::cache::{AccountHoldings, AtRevision, HoldingsKey};
-use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
+use crate::v1::cache::{AccountHoldings, HoldingsKey};
+use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome, keep};
 use crate::v1::state::AppState;
 
 pub(super) fn path() -> Path<AppState> {
@@ -43,14 +43,8 @@ async fn list_holdings(
     Authorized { caller, now, permit, .. }: Authorized,
     BrokerageConnection(broker): BrokerageConnection<HoldingsQuery>,
 ) -> Result<Response, Problem> {
-    let Selected { context, account_id, .. } = broker;
-    let key = HoldingsKey { key_id: caller.key_id, connection_id: context.connection.id };
-    let requested_ids: Vec<AccountId> = context
-        .accounts
-        .iter()
-        .map(|account| account.id)
-        .filter(|id| account_id.is_none_or(|requested| requested == *id))
-        .collect();
+    let requested_ids = broker.account_ids();
+    let key = HoldingsKey { key_id: caller.key_id, connection_id: broker.context.connection.id };
     if let Some((cached, age)) = state.inner.holdings_cache.get(&key, now) {
         let find = |id| cached.iter().find(|(cached_id, _)| *cached_id == id).map(|(_, rows)| rows);
         // An account added after the cached read is missing from the cache.
@@ -58,19 +52,14 @@ async fn list_holdings(
             return Ok(holdings_body(&parts).response(CacheStatus::Hit(age)));
         }
     }
-    let flight = AtRevision { key, revision: caller.revision };
-    let read = state.clone().read_holdings(caller, context, permit);
-    let found = state.inner.holdings_flights.join(flight, read).await?;
+    let revision = caller.revision;
+    let read = state.clone().read_holdings(caller, broker.context, permit);
+    let found = state.inner.holdings_flights.join(key, revision, read).await?;
     let requested = found.iter().filter(|(id, _)| requested_ids.contains(id));
     let requested = requested.map(|(_, rows)| rows.as_ref()).collect::<Result<Vec<&Bytes>, &Problem>>();
     let body = holdings_body(&requested.map_err(Problem::clone)?);
-    let complete =
-        found.iter().map(|(id, rows)| Some((*id, rows.as_ref().ok()?.clone()))).collect::<Option<Arc<[_]>>>();
-    let Some(complete) = complete.filter(|_| !state.inner.settings.holdings_cache.is_zero()) else {
-        return Ok(body.response(CacheStatus::Bypass));
-    };
-    state.inner.holdings_cache.insert(key, complete, now);
-    Ok(body.response(CacheStatus::Miss))
+    let complete = found.iter().map(|(id, rows)| Some((*id, rows.as_ref().ok()?.clone()))).collect();
+    Ok(body.response(keep(&state.inner.holdings_cache, key, complete, now)))
 }
 
 /// `parts` are the rows of one account each, and may be empty.
@@ -96,7 +85,8 @@ impl AppState {
         _permit: LivePermit,
     ) -> LiveOutcome<AccountHoldings> {
         let call = self.access.call_context(&caller);
-        let outcome = self.access.reads().holdings(&call, &context, &write_holding).await;
+        let selected = SelectedAccounts::all(Arc::clone(&context));
+        let outcome = self.access.reads().holdings(&call, &selected, &write_holding).await;
         let outcome = match outcome {
             Ok(accounts) => {
                 let mut holdings = Vec::with_capacity(accounts.len());
@@ -115,12 +105,8 @@ impl AppState {
 }
 
 impl ConnectionQuery for HoldingsQuery {
-    fn connection_id(&self) -> ConnectionParam {
-        self.connection_id
-    }
-
-    fn account_id(&self) -> Option<AccountParam> {
-        self.account_id
+    fn ids(&self) -> (ConnectionParam, Option<AccountParam>) {
+        (self.connection_id, self.account_id)
     }
 }
 

@@ -3,11 +3,11 @@
 use std::hash::Hash;
 
 use axum::response::Response;
-use bellbird_limits::SingleFlight;
+use bellbird_limits::{Expiring, SingleFlight};
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header::{AGE, HeaderName};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 const X_SERVICE_TRUNCATED: HeaderName = HeaderName::from_static("x-service-truncated");
 
 /// The body of a finished read.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct LiveBody {
     pub(crate) json: Bytes,
     /// Whether counting stopped before the end of the provider's list.
@@ -31,8 +31,9 @@ pub(crate) struct LiveBody {
 /// The result of a read, and the number of provider calls it took.
 pub(crate) type LiveOutcome<T = LiveBody> = (Result<T, Problem>, u32);
 
-/// Reads that run now, each for all requests with the same key.
-pub(crate) struct LiveReads<K, T = LiveBody>(SingleFlight<K, (LiveOutcome<T>, Uuid)>);
+/// Reads that run now, each for all requests with the same key at the same revision of the user: after a change of the
+/// user's data, a request joins no read that began before it.
+pub(crate) struct LiveReads<K, T = LiveBody>(SingleFlight<(K, i64), (LiveOutcome<T>, Uuid)>);
 
 impl<K, T> LiveReads<K, T>
 where
@@ -48,10 +49,11 @@ where
     pub(crate) async fn join(
         &self,
         key: K,
+        revision: i64,
         read: impl Future<Output = LiveOutcome<T>> + Send + 'static,
     ) -> Result<T, Problem> {
         let request_id = log::request_id();
-        let joined = self.0.join(key, || async move { (read.await, request_id) }).await;
+        let joined = self.0.join((key, revision), || async move { (read.await, request_id) }).await;
         // Fails only if the read panicked.
         let (((outcome, calls), leader_id), is_leader) = joined.map_err(|_| Problem::Internal)?;
         if is_leader {
@@ -61,6 +63,16 @@ where
         }
         outcome
     }
+}
+
+/// Caches what was read now, unless caching is off or there is nothing to cache.
+pub(crate) fn keep<K, V>(cache: &Expiring<K, V>, key: K, value: Option<V>, now: Timestamp) -> CacheStatus
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    let is_cached = value.is_some_and(|value| cache.insert(key, value, now));
+    if is_cached { CacheStatus::Miss } else { CacheStatus::Bypass }
 }
 
 /// The value of the `X-Cache` header.
@@ -118,14 +130,14 @@ mod tests {
     #[tokio::test]
     async fn panic_of_the_read_is_an_internal_error() {
         let reads: LiveReads<u8, ()> = LiveReads::new(&TaskTracker::new());
-        assert_eq!(reads.join(1, async { panic!("as a bug would") }).await, Err(Problem::Internal));
+        assert_eq!(reads.join(1, 1, async { panic!("as a bug would") }).await, Err(Problem::Internal));
     }
 
     #[tokio::test]
     async fn joined_request_names_the_request_that_called_the_provider() {
         let reads: LiveReads<u8, u8> = LiveReads::new(&TaskTracker::new());
         let request = || async {
-            let read = reads.join(1, async { (Ok(7), 3) }).await;
+            let read = reads.join(1, 1, async { (Ok(7), 3) }).await;
             assert_eq!(read, Ok(7));
         };
         let ids = [Uuid::from_u128(1), Uuid::from_u128(2)];

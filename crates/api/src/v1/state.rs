@@ -6,13 +6,12 @@ use std::time::Duration;
 use axum::extract::FromRef;
 use bellbird_domain::{AccountId, ConnectionId, UserId};
 use bellbird_limits::Expiring;
+use bellbird_reads::WindowKey;
 use bytes::Bytes;
 use http::HeaderValue;
 
 use crate::front::{Access, Guarded};
-use crate::v1::cache::{
-    AccountHoldings, AtRevision, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, WindowKey, holdings_bytes,
-};
+use crate::v1::cache::{AccountHoldings, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, holdings_bytes};
 use crate::v1::live::LiveReads;
 use crate::v1::metadata_cache::MetadataCache;
 
@@ -37,7 +36,6 @@ pub struct AppState {
 }
 
 pub(crate) struct Inner {
-    pub(crate) settings: ApiSettings,
     /// The public URL of the API, without a trailing slash.
     pub(crate) public_url: String,
     /// The `Link` header of a deprecated request.
@@ -46,10 +44,10 @@ pub(crate) struct Inner {
     pub(crate) metadata_cache: MetadataCache,
     pub(crate) holdings_cache: Expiring<HoldingsKey, Arc<[(AccountId, Bytes)]>>,
     pub(crate) trades_cache: Expiring<WindowKey, CachedTrades>,
-    pub(crate) balances_flights: LiveReads<AtRevision<BalancesKey>>,
-    pub(crate) holdings_flights: LiveReads<AtRevision<HoldingsKey>, AccountHoldings>,
-    pub(crate) trades_flights: LiveReads<AtRevision<WindowKey>>,
-    pub(crate) transactions_flights: LiveReads<AtRevision<WindowKey>>,
+    pub(crate) balances_flights: LiveReads<BalancesKey>,
+    pub(crate) holdings_flights: LiveReads<HoldingsKey, AccountHoldings>,
+    pub(crate) trades_flights: LiveReads<WindowKey>,
+    pub(crate) transactions_flights: LiveReads<WindowKey>,
 }
 
 impl FromRef<Guarded<Self>> for AppState {
@@ -61,7 +59,7 @@ impl FromRef<Guarded<Self>> for AppState {
 impl AppState {
     /// `public_url` is that of the API, without a trailing slash.
     #[must_use]
-    pub fn new(access: Access, settings: ApiSettings, public_url: String) -> Self {
+    pub fn new(access: Access, settings: &ApiSettings, public_url: String) -> Self {
         let bytes_of =
             |key: &BalancesKey, value: &CachedBalances| key.account_ids.len() * 16 + value.body.json.len() + 200;
         let link = format!("<{public_url}/docs>; rel=\"deprecation\"; type=\"text/html\"");
@@ -79,7 +77,6 @@ impl AppState {
             holdings_flights: LiveReads::new(tasks),
             trades_flights: LiveReads::new(tasks),
             transactions_flights: LiveReads::new(tasks),
-            settings,
             public_url,
         };
         Self { access, inner: Arc::new(inner) }
@@ -111,7 +108,7 @@ impl AppState {
         let is_affected = |key: &BalancesKey| accounts.iter().any(|id| key.account_ids.contains(id));
         self.inner.balances_cache.remove_where(is_affected);
         self.inner.holdings_cache.remove_where(|key| key.connection_id == connection_id);
-        self.inner.trades_cache.remove_where(|key| key.list.connection_id == connection_id);
+        self.inner.trades_cache.remove_where(|key| key.query.connection_id == connection_id);
         self.inner.metadata_cache.evict(user_id);
     }
 }

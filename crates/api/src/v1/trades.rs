@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::trade::TradeId;
 use bellbird_domain::{AccountId, Caller, DateFilter, Decimal, Trade, TradeType, page};
-use bellbird_reads::{ConnectionContext, QueryKey};
+use bellbird_reads::{ConnectionContext, QueryKey, WindowKey};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -14,8 +14,8 @@ use crate::front::extract::{ConnectionQuery, Selected};
 use crate::front::json::write_json;
 use crate::front::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
 use crate::front::{Authorized, BrokerageConnection, LivePermit, Operation, Path, Problem};
-use crate::v1::cache::{AtRevision, CachedTrades, WindowKey};
-use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
+use crate::v1::cache::CachedTrades;
+use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome, keep};
 use crate::v1::pagination::TradesPagination;
 use crate::v1::state::AppState;
 
@@ -47,23 +47,22 @@ async fn list_trades(
     Authorized { caller, now, permit, .. }: Authorized,
     BrokerageConnection(broker): BrokerageConnection<TradesQuery>,
 ) -> Result<Response, Problem> {
+    let account_ids = broker.account_ids();
     let Selected { context, account_id, query } = broker;
     let span = DateFilter { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
-    let list = QueryKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
-    let key = WindowKey { list, page: parameters::page(query.limit, query.offset) };
+    let page = parameters::page(query.limit, query.offset);
+    let query = QueryKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
+    let key = WindowKey { query, page };
+    let (revision, zone) = (caller.revision, caller.timezone.clone());
     let cached = state.inner.trades_cache.get(&key, now);
-    if let Some((cached, age)) = cached.filter(|(cached, _)| cached.is_valid_for(&caller, &context, &list)) {
+    let is_valid = |cached: &CachedTrades| cached.zone == zone && cached.account_ids == account_ids;
+    if let Some((cached, age)) = cached.filter(|(cached, _)| is_valid(cached)) {
         return Ok(cached.body.response(CacheStatus::Hit(age)));
     }
-    let entry = CachedTrades::new(&caller, &context, &list)?;
-    let flight = AtRevision { key, revision: caller.revision };
     let read = state.clone().read_trades(caller, context, key, permit);
-    let body = state.inner.trades_flights.join(flight, read).await?;
-    if !body.complete || state.inner.settings.trades_cache.is_zero() {
-        return Ok(body.response(CacheStatus::Bypass));
-    }
-    state.inner.trades_cache.insert(key, CachedTrades { body: body.clone(), ..entry }, now);
-    Ok(body.response(CacheStatus::Miss))
+    let body = state.inner.trades_flights.join(key, revision, read).await?;
+    let cached = || CachedTrades { body: body.clone(), zone, account_ids };
+    Ok(body.response(keep(&state.inner.trades_cache, key, body.complete.then(cached), now)))
 }
 
 impl AppState {
@@ -71,21 +70,19 @@ impl AppState {
         self,
         caller: Caller,
         context: Arc<ConnectionContext>,
-        WindowKey { list, page }: WindowKey,
+        key: WindowKey,
         _permit: LivePermit,
     ) -> LiveOutcome {
         let call = self.access.call_context(&caller);
         let write_row = |trade: &Trade<'_>, out: &mut Vec<u8>| write_json(&TradeView::new(trade), out);
-        let outcome = self.access.reads().trades(&call, &caller, &context, list, page, write_row).await;
+        let outcome = self.access.reads().trades(&call, &caller, &context, key, write_row).await;
         let body = match outcome {
-            Ok(found) => serde_json::to_vec(&TradesPagination::of(page, found.extent))
-                .map_err(|_| Problem::Internal)
-                .map(|pagination| [br#"{"data":["#, &*found.rows, br#"],"pagination":"#, &*pagination, b"}"].concat())
-                .map(|json| LiveBody {
-                    json: json.into(),
-                    truncated: found.extent.truncated,
-                    complete: found.complete,
-                }),
+            Ok(found) => {
+                let mut json = [br#"{"data":["#, &*found.rows, br#"],"pagination":"#].concat();
+                write_json(&TradesPagination::of(key.page, found.extent), &mut json);
+                json.push(b'}');
+                Ok(LiveBody { json: json.into(), truncated: found.extent.truncated, complete: found.complete })
+            }
             Err(error) => Err(self.access.after_failed_read(&caller, &context, &error).await),
         };
         (body, call.calls())
@@ -93,12 +90,8 @@ impl AppState {
 }
 
 impl ConnectionQuery for TradesQuery {
-    fn connection_id(&self) -> ConnectionParam {
-        self.connection_id
-    }
-
-    fn account_id(&self) -> Option<AccountParam> {
-        self.account_id
+    fn ids(&self) -> (ConnectionParam, Option<AccountParam>) {
+        (self.connection_id, self.account_id)
     }
 }
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{AccountId, Caller, Category, DateFilter, Decimal, Page, Transaction, page};
-use bellbird_reads::transactions::TransactionsRequest;
-use bellbird_reads::{ConnectionContext, QueryKey};
+use bellbird_reads::{ConnectionContext, QueryKey, WindowKey};
 use http::HeaderValue;
 use http::header::LINK;
 use jiff::civil::Date;
@@ -18,7 +17,6 @@ use crate::front::extract::{ConnectionQuery, Selected};
 use crate::front::json::{write_json, write_string};
 use crate::front::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
 use crate::front::{Authorized, BankingConnection, LivePermit, Operation, Path, Problem};
-use crate::v1::cache::{AtRevision, WindowKey};
 use crate::v1::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
 use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
 use crate::v1::pagination::Pagination;
@@ -61,11 +59,11 @@ async fn list_transactions(
 ) -> Result<Response, Problem> {
     let Selected { context, account_id, query } = bank;
     let span = DateFilter { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
-    let list = QueryKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
-    let key = WindowKey { list, page: parameters::page(query.limit, query.offset) };
-    let flight = AtRevision { key, revision: caller.revision };
+    let page = parameters::page(query.limit, query.offset);
+    let query = QueryKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
+    let (key, revision) = (WindowKey { query, page }, caller.revision);
     let read = state.clone().read_transactions(caller, context, key, permit);
-    let body = state.inner.transactions_flights.join(flight, read).await?;
+    let body = state.inner.transactions_flights.join(key, revision, read).await?;
     let mut response = body.response(CacheStatus::Bypass);
     if account_id.is_none() {
         let headers = response.headers_mut();
@@ -81,17 +79,16 @@ impl AppState {
         self,
         caller: Caller,
         context: Arc<ConnectionContext>,
-        WindowKey { list, page }: WindowKey,
+        key: WindowKey,
         _permit: LivePermit,
     ) -> LiveOutcome {
         let call = self.access.call_context(&caller);
-        let mut body = TransactionsBody::new(page);
+        let mut body = TransactionsBody::new(key.page);
         let mut push_row = |row: &Transaction<'_>, day| body.push(&TransactionView::new(row, day));
-        let request = TransactionsRequest { query: list, page };
-        let outcome = self.access.reads().transactions(&call, &caller, &context, &request, &mut push_row).await;
+        let outcome = self.access.reads().transactions(&call, &caller, &context, key, &mut push_row).await;
         let body = match outcome {
             Ok(extent) => Ok(LiveBody {
-                json: body.finish(&Pagination::of(page, extent)).into(),
+                json: body.finish(&Pagination::of(key.page, extent)).into(),
                 truncated: extent.truncated,
                 complete: true,
             }),
@@ -102,12 +99,8 @@ impl AppState {
 }
 
 impl ConnectionQuery for TransactionsQuery {
-    fn connection_id(&self) -> ConnectionParam {
-        self.connection_id
-    }
-
-    fn account_id(&self) -> Option<AccountParam> {
-        self.account_id
+    fn ids(&self) -> (ConnectionParam, Option<AccountParam>) {
+        (self.connection_id, self.account_id)
     }
 }
 

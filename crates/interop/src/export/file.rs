@@ -7,14 +7,17 @@ use bellbird_domain::date::day_of;
 use bellbird_domain::{
     Account, Balance, Bound, Caller, ConnectionStatus, DateFilter, DateRange, Holding, Trade, Transaction,
 };
+use bellbird_reads::range::NewCall;
 use bellbird_reads::{
-    CallContext, ConnectionContext, ReadError, Reads, RetryBudget, SelectError, SelectedAccounts, Selection,
-    TradeRange, TransactionRange,
+    Attempts, ConnectionContext, ReadError, Reads, SelectError, Selected, SelectedAccounts, Selection, TradeRange,
+    TransactionRange,
 };
 use bellbird_storage::Storage;
+use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::formats::{FormatError, Head, Table, WriteTransactions};
 use super::names::{FileName, NameParts};
@@ -30,13 +33,6 @@ pub enum Retries {
     Off,
     /// Tries again after transient failures, and waits for the user's budget of provider calls.
     On,
-}
-
-impl Retries {
-    /// For what is not a range, which has its own budget.
-    fn budget(self) -> Option<RetryBudget> {
-        (self == Self::On).then(RetryBudget::default)
-    }
 }
 
 /// A file that cannot be made.
@@ -73,9 +69,6 @@ impl From<FormatError> for ExportError {
     }
 }
 
-/// Makes the call context of a page, or of another attempt to read it.
-pub type NewCall<'c> = dyn FnMut() -> CallContext + Send + 'c;
-
 /// Reads a file's pages. Dropping it ends the file.
 pub struct Export {
     reads: Reads,
@@ -89,6 +82,8 @@ pub struct Export {
     unread: VecDeque<SelectedAccounts>,
     /// The connection that is read now.
     reading: Option<Reading>,
+    /// When that connection, or the next one, is not tried again.
+    give_up_at: Instant,
     writer: Writer,
     is_begun: bool,
     rows: u64,
@@ -137,6 +132,7 @@ impl Export {
             accounts,
             unread: unread.into(),
             reading: None,
+            give_up_at: Attempts::end_of_list(),
             writer,
             is_begun: false,
             rows: 0,
@@ -155,7 +151,7 @@ impl Export {
         self.rows
     }
 
-    /// The number of provider calls made with [`Retries::Off`].
+    /// The number of provider calls of all pages so far.
     #[must_use]
     pub fn calls(&self) -> u32 {
         self.calls
@@ -180,35 +176,40 @@ impl Export {
         new_call: &mut NewCall<'_>,
         out: &mut Vec<u8>,
     ) -> Result<bool, ExportError> {
+        let give_up_at = (retries == Retries::On).then_some(self.give_up_at);
+        let mut attempts = Attempts::new(give_up_at, new_call);
         if !self.is_begun {
-            self.begin(retries, new_call, out).await?;
+            self.begin(&mut attempts, out).await?;
             self.is_begun = true;
         }
-        self.reading = match self.next_reading()? {
-            Some(Reading::Transactions(range)) => self.transactions(range, retries, new_call, out).await?,
-            Some(Reading::Trades(range)) => self.trades(range, retries, new_call, out).await?,
-            Some(Reading::Holdings(selected)) => self.holdings(selected, retries, new_call, out).await?,
+        let reading = match self.reading.take() {
+            None => self.begin_connection()?,
+            reading => reading,
+        };
+        self.reading = match reading {
+            Some(Reading::Transactions(range)) => self.transactions(range, &mut attempts, out).await?,
+            Some(Reading::Trades(range)) => self.trades(range, &mut attempts, out).await?,
+            Some(Reading::Holdings(selected)) => self.holdings(&selected, &mut attempts, out).await?,
             None => None,
         };
+        self.calls += attempts.calls();
+        if self.reading.is_none() {
+            self.give_up_at = Attempts::end_of_list();
+        }
         let has_more = self.context().is_some();
         if let Writer::Transactions(writer) = &mut self.writer
             && !has_more
         {
-            writer.end(out)?;
+            writer.end(out);
         }
         Ok(has_more)
     }
 
     /// Writes what comes before the rows.
-    async fn begin(
-        &mut self,
-        retries: Retries,
-        new_call: &mut NewCall<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ExportError> {
+    async fn begin(&mut self, attempts: &mut Attempts<'_>, out: &mut Vec<u8>) -> Result<(), ExportError> {
         let account = only_account(&self.unread).cloned();
         let balance = match &account {
-            Some(account) if self.request.format.uses_balance() => self.balance(account, retries, new_call).await?,
+            Some(account) if self.request.format.uses_balance() => self.balance(account, attempts).await?,
             _ => None,
         };
         let (account, balance) = (account.as_ref(), balance.as_ref());
@@ -228,39 +229,21 @@ impl Export {
     async fn balance(
         &mut self,
         account: &Account,
-        retries: Retries,
-        new_call: &mut NewCall<'_>,
+        attempts: &mut Attempts<'_>,
     ) -> Result<Option<Balance>, ExportError> {
-        let Some(context) = self.context().map(Arc::clone) else { return Ok(None) };
-        let mut budget = retries.budget();
-        let read = loop {
-            let call = new_call();
-            let read = self.reads.balances(&call, &self.caller, vec![account.clone()]).await;
-            self.calls += call.calls();
-            match (read, &mut budget) {
-                (Err(error), Some(budget)) => {
-                    let waited = budget.wait_for_read(error).await;
-                    waited.map_err(|error| ExportError::Read { context: Arc::clone(&context), error })?;
-                }
-                (read, _) => break read,
-            }
-        };
-        match read {
-            Ok(mut read) if read.broken.is_empty() => Ok(read.balances.pop().and_then(|(_, balance)| balance)),
-            Ok(_) => {
-                let status = Some(context.connection.status).filter(|status| *status != ConnectionStatus::Active);
-                let error = ReadError::Reconnect(status.unwrap_or(ConnectionStatus::Invalidated));
-                Err(ExportError::Read { context, error })
-            }
-            Err(error) => Err(ExportError::Read { context, error }),
+        let Some(context) = self.context() else { return Ok(None) };
+        let failed = |error| ExportError::Read { context: Arc::clone(context), error };
+        let state = (&self.reads, &self.caller, std::slice::from_ref(account));
+        let read = attempts
+            .run(state, |(reads, caller, accounts), call| reads.balances(call, caller, accounts.to_vec()).boxed())
+            .await;
+        match read.map_err(failed)?.pop() {
+            Some((_, Err(error @ ReadError::Reconnect(_)))) => Err(failed(error)),
+            read => Ok(read.and_then(|(_, balance)| balance.ok())),
         }
     }
 
-    /// Takes what is read now, or begins the next connection.
-    fn next_reading(&mut self) -> Result<Option<Reading>, ExportError> {
-        if let Some(reading) = self.reading.take() {
-            return Ok(Some(reading));
-        }
+    fn begin_connection(&mut self) -> Result<Option<Reading>, ExportError> {
         let Some(selected) = self.unread.pop_front() else { return Ok(None) };
         let (reads, caller, span) = (&self.reads, &self.caller, self.request.span);
         let (context, account_id) = (Arc::clone(&selected.context), selected.account_id());
@@ -277,8 +260,7 @@ impl Export {
     async fn transactions(
         &mut self,
         mut range: TransactionRange,
-        retries: Retries,
-        new_call: &mut NewCall<'_>,
+        attempts: &mut Attempts<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Reading>, ExportError> {
         let Writer::Transactions(writer) = &mut self.writer else { return Ok(None) };
@@ -289,15 +271,8 @@ impl Export {
                 *rows += 1;
             }
         };
-        let read = match retries {
-            Retries::Off => {
-                let call = new_call();
-                let read = range.next_page(&call, &mut sink).await;
-                self.calls += call.calls();
-                read
-            }
-            Retries::On => range.next_page_retrying(new_call, &mut sink).await,
-        };
+        let state = (&mut range, &mut sink);
+        let read = attempts.run(state, |(range, sink), call| range.next_page(call, &mut **sink).boxed()).await;
         let failed = |error| ExportError::Read { context: Arc::clone(range.context()), error };
         let has_more = read.map_err(failed)?;
         written?;
@@ -307,8 +282,7 @@ impl Export {
     async fn trades(
         &mut self,
         mut range: TradeRange,
-        retries: Retries,
-        new_call: &mut NewCall<'_>,
+        attempts: &mut Attempts<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Reading>, ExportError> {
         let Writer::Table(table) = &mut self.writer else { return Ok(None) };
@@ -317,15 +291,8 @@ impl Export {
             table.trade(&row, out);
             *rows += 1;
         };
-        let read = match retries {
-            Retries::Off => {
-                let call = new_call();
-                let read = range.next_page(&call, &mut sink).await;
-                self.calls += call.calls();
-                read
-            }
-            Retries::On => range.next_page_retrying(new_call, &mut sink).await,
-        };
+        let state = (&mut range, &mut sink);
+        let read = attempts.run(state, |(range, sink), call| range.next_page(call, &mut **sink).boxed()).await;
         let failed = |error| ExportError::Read { context: Arc::clone(range.context()), error };
         let has_more = read.map_err(failed)?;
         Ok(has_more.then_some(Reading::Trades(range)))
@@ -334,49 +301,28 @@ impl Export {
     /// Reads all holdings of a connection at once. Its accounts are read concurrently and written one after the other.
     async fn holdings(
         &mut self,
-        selected: SelectedAccounts,
-        retries: Retries,
-        new_call: &mut NewCall<'_>,
+        selected: &SelectedAccounts,
+        attempts: &mut Attempts<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Reading>, ExportError> {
-        let (start, rows, mut budget) = (out.len(), self.rows, retries.budget());
-        loop {
-            let call = new_call();
-            let read = self.read_holdings(&selected, &call, out).await;
-            self.calls += call.calls();
-            let Err(error) = read else { return Ok(None) };
-            out.truncate(start);
-            self.rows = rows;
-            let waited = match &mut budget {
-                Some(budget) => budget.wait_for_read(error).await,
-                None => Err(error),
-            };
-            waited.map_err(|error| ExportError::Read { context: Arc::clone(&selected.context), error })?;
-        }
-    }
-
-    async fn read_holdings(
-        &mut self,
-        selected: &SelectedAccounts,
-        call: &CallContext,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ReadError> {
-        let is_wanted = |id| selected.account_id().is_none_or(|wanted| wanted == id);
-        let Writer::Table(table) = &mut self.writer else { return Ok(()) };
-        let shared = Mutex::new((table, &mut self.rows));
-        let write = |holding: &Holding<'_>, out: &mut Vec<u8>| {
-            if is_wanted(holding.account.id) {
-                let (table, rows) = &mut *shared.lock();
-                table.holding(holding, out);
-                **rows += 1;
-            }
+        let Writer::Table(table) = &mut self.writer else { return Ok(None) };
+        let table = Mutex::new(table);
+        let add = |holding: &Holding<'_>, (rows, written): &mut (u64, Vec<u8>)| {
+            table.lock().holding(holding, written);
+            *rows += 1;
         };
-        for (id, written) in self.reads.holdings(call, &selected.context, &write).await? {
-            if is_wanted(id) {
-                out.extend_from_slice(&written?);
-            }
+        let read = attempts.run((&self.reads, &add), |(reads, add), call| {
+            let read =
+                async move { reads.holdings(call, selected, *add).await?.into_iter().map(|(_, read)| read).collect() };
+            read.boxed()
+        });
+        let failed = |error| ExportError::Read { context: Arc::clone(&selected.context), error };
+        let accounts: Vec<_> = read.await.map_err(failed)?;
+        for (rows, written) in accounts {
+            self.rows += rows;
+            out.extend_from_slice(&written);
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -398,7 +344,7 @@ async fn select(reads: &Reads, caller: &Caller, request: &FileRequest) -> Result
         account_ids: request.account_id.as_ref().map(std::slice::from_ref),
         category: Some(request.resource.category()),
     };
-    let found = reads.select(caller, selection).await?;
+    let found = reads.select(caller, selection).await.and_then(Selected::require_known)?;
     let mut selected: Vec<SelectedAccounts> =
         found.into_iter().collect::<Result<_, _>>().map_err(|unreadable| OpenError::Account(unreadable.error))?;
     selected.sort_by_key(|selected| selected.context.connection.status == ConnectionStatus::Active);

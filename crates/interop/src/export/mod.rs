@@ -8,7 +8,7 @@ mod queries;
 mod request;
 mod routes;
 
-pub use file::{Export, ExportError, NewCall, OpenError, Retries};
+pub use file::{Export, ExportError, OpenError, Retries};
 pub use names::FileName;
 pub use request::{FileRequest, Resource};
 pub use routes::{documented, paths};

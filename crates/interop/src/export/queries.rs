@@ -15,16 +15,17 @@ use super::formats::{Format, Layout, Options};
 const NAMED_MAX: usize = 5;
 const NAME_CHARS_MAX: usize = 40;
 
+/// The parameters of a file of transactions. Other files have some of them.
 #[derive(Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
-pub(super) struct TransactionsFileQuery {
+pub(super) struct FileQuery {
     /// The connection to read: an `id` from `/v1/connections`.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    connection_id: Option<ConnectionParam>,
+    pub(super) connection_id: Option<ConnectionParam>,
     /// One account: an `id` from `/v1/accounts`.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    account_id: Option<AccountParam>,
+    pub(super) account_id: Option<AccountParam>,
     /// The oldest end, inclusive, as of `/v1/transactions`. Default: 30 days (720 hours) ago.
     #[param(inline, example = "2026-10-01")]
     from: Option<DateBound>,
@@ -84,17 +85,12 @@ pub(super) struct HoldingsFileQuery {
     quote_formulas: Option<Flag>,
 }
 
-/// The parameters of any file.
-pub(super) struct ExportParams {
-    pub(super) connection_id: Option<ConnectionParam>,
-    pub(super) account_id: Option<AccountParam>,
-    pub(super) span: DateFilter,
-    layout: Option<LayoutParam>,
-    byte_order_mark: Option<Flag>,
-    quote_formulas: Option<Flag>,
-}
+impl FileQuery {
+    pub(super) fn span(&self) -> DateFilter {
+        let bound = |date: &Option<DateBound>| date.as_ref().map(|DateBound(bound)| *bound);
+        DateFilter { from: bound(&self.from), to: bound(&self.to) }
+    }
 
-impl ExportParams {
     /// Fails if an option of CSV is given for another format, which would ignore it.
     pub(super) fn options(&self, format: Format) -> Result<Options, Problem> {
         let given = [
@@ -130,29 +126,17 @@ pub(super) fn read<Q: DeserializeOwned>(query: &str) -> Result<Q, Problem> {
     })
 }
 
-fn span(from: Option<DateBound>, to: Option<DateBound>) -> DateFilter {
-    DateFilter { from: from.map(|DateBound(bound)| bound), to: to.map(|DateBound(bound)| bound) }
-}
-
-impl From<TransactionsFileQuery> for ExportParams {
-    fn from(query: TransactionsFileQuery) -> Self {
-        let TransactionsFileQuery { connection_id, account_id, from, to, layout, byte_order_mark, quote_formulas } =
-            query;
-        Self { connection_id, account_id, span: span(from, to), layout, byte_order_mark, quote_formulas }
-    }
-}
-
-impl From<TradesFileQuery> for ExportParams {
+impl From<TradesFileQuery> for FileQuery {
     fn from(query: TradesFileQuery) -> Self {
         let TradesFileQuery { connection_id, account_id, from, to, byte_order_mark, quote_formulas } = query;
-        Self { connection_id, account_id, span: span(from, to), layout: None, byte_order_mark, quote_formulas }
+        Self { connection_id, account_id, from, to, layout: None, byte_order_mark, quote_formulas }
     }
 }
 
-impl From<HoldingsFileQuery> for ExportParams {
+impl From<HoldingsFileQuery> for FileQuery {
     fn from(query: HoldingsFileQuery) -> Self {
         let HoldingsFileQuery { connection_id, account_id, byte_order_mark, quote_formulas } = query;
-        Self { connection_id, account_id, span: DateFilter::default(), layout: None, byte_order_mark, quote_formulas }
+        Self { connection_id, account_id, from: None, to: None, layout: None, byte_order_mark, quote_formulas }
     }
 }
 

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use super::body::{CutOff, FileBody, problem_of_format};
 use super::file::{Export, OpenError};
 use super::formats::Format;
-use super::queries::{ExportParams, HoldingsFileQuery, TradesFileQuery, TransactionsFileQuery, read};
+use super::queries::{FileQuery, HoldingsFileQuery, TradesFileQuery, read};
 use super::request::{FileRequest, Resource};
 use crate::Interop;
 
@@ -54,14 +54,14 @@ fn transactions() -> Path<Interop> {
              file. A failure before the first byte is the usual error. One request is one of the concurrent requests \
              of the key until the file ends. `HEAD` calls no provider. Needs HTTP/1.1.",
         )
-        .query::<TransactionsFileQuery>()
+        .query::<FileQuery>()
         .error(
             400,
             "A parameter is invalid (one `details` entry each), `accountId` is missing for a format of one account, \
              the format cannot hold the rows, the connection is not a banking connection, or the request is not \
              HTTP/1.1.",
         );
-    path::<TransactionsFileQuery>("/v1/export/transactions.{format}", live, Resource::Transactions, operation)
+    path::<FileQuery>("/v1/export/transactions.{format}", live, Resource::Transactions, operation)
 }
 
 fn trades() -> Path<Interop> {
@@ -106,7 +106,7 @@ fn media_type(format: Format) -> &'static str {
     format.content_type().split(';').next().unwrap_or_default()
 }
 
-fn path<Q: Into<ExportParams> + DeserializeOwned + Send + 'static>(
+fn path<Q: Into<FileQuery> + DeserializeOwned + Send + 'static>(
     path: &'static str,
     quota: fn(&Interop) -> &QuotaClass,
     resource: Resource,
@@ -134,17 +134,17 @@ async fn export(
     Authorized { caller, now, route, quota, .. }: Authorized,
     method: Method,
     resource: Resource,
-    params: ExportParams,
+    query: FileQuery,
 ) -> Result<Response, Problem> {
     let format = route.path().rsplit_once('.').and_then(|(_, format)| Format::from_name(format));
     let format = format.ok_or(Problem::NoSuchPath)?;
     let request = FileRequest {
         resource,
         format,
-        options: params.options(format)?,
-        connection_id: params.connection_id.map(|Id(id)| id.ok_or(Problem::NotFound("Connection"))).transpose()?,
-        account_id: params.account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?,
-        span: params.span,
+        options: query.options(format)?,
+        connection_id: query.connection_id.map(|Id(id)| id.ok_or(Problem::NotFound("Connection"))).transpose()?,
+        account_id: query.account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?,
+        span: query.span(),
     };
     let category = resource.category();
     let opened = Export::open(access.reads().clone(), access.storage(), caller.clone(), request, now).await;

@@ -1,6 +1,5 @@
 //! `GET /simplefin/accounts`: selects the accounts of a request, and streams the account set.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -9,7 +8,8 @@ use axum::response::Response;
 use bellbird_api::front::json::write_json;
 use bellbird_api::front::log::add_provider_calls;
 use bellbird_api::front::{Authorized, Problem};
-use bellbird_domain::{Account, Connection, ConnectionStatus};
+use bellbird_domain::{Account, AccountId, Connection, ConnectionStatus};
+use bellbird_reads::{SelectError, Selected, Selection, UnreadableConnection};
 use futures_util::stream::{self, StreamExt as _};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Uri};
@@ -18,7 +18,7 @@ use tokio::task::JoinError;
 use super::SimpleFin;
 use super::findings::Finding;
 use super::params::SetParams;
-use super::read::{AccountReads, AccountsRequest, ReadAccount, RequestedAccount};
+use super::read::{AccountReads, AccountsRequest, ReadAccount, RequestedAccount, problem_of};
 use super::view::ConnectionView;
 
 /// Accounts in one response.
@@ -47,7 +47,7 @@ pub(super) async fn list_accounts(
 /// The response to a request, while it is sent.
 struct AccountSet {
     request: Arc<AccountsRequest>,
-    connections: Vec<Arc<Connection>>,
+    connections: Vec<Connection>,
     reads: AccountReads,
     findings: Vec<Finding>,
     /// What to respond if no account can be shown. None if the account set says it: the requested accounts are gone.
@@ -55,71 +55,92 @@ struct AccountSet {
 }
 
 impl AccountSet {
-    /// Finds the requested accounts among those of the caller, and starts to read them.
+    /// Finds the requested accounts, and starts to read them.
     async fn select(request: Arc<AccountsRequest>) -> Result<Self, Problem> {
-        let (storage, user_id) = (request.server.interop.access.storage(), request.caller.user_id);
-        let connections = storage.connections().list(user_id).await?;
-        let (accounts, total) = storage.accounts().list(user_id, ACCOUNTS_MAX, 0).await?;
-        let is_cut = total > accounts.len() as u64;
-        let names = shown_names(&accounts);
-        let mut wanted = request.params.accounts.ids.clone();
-        let mut chosen = Vec::new();
-        for (account, name) in accounts.into_iter().zip(names) {
-            if wanted.as_mut().is_none_or(|wanted| wanted.remove(&account.id)) {
-                chosen.push((account, name));
+        let access = &request.server.interop.access;
+        let ids = request.params.accounts.ids.as_deref();
+        let selection = Selection { account_ids: ids, ..Selection::default() };
+        let found = access.reads().select(&request.caller, selection).await;
+        let Selected { connections: found, unknown } = found.map_err(|error| match error {
+            SelectError::Connection(error) | SelectError::Account(error) => problem_of(&error),
+        })?;
+        let (all, _) = access.storage().accounts().list(request.caller.user_id, ACCOUNTS_MAX, 0).await?;
+        let (mut accounts, mut connections, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+        for connection in found {
+            match connection {
+                Ok(selected) => {
+                    connections.push(selected.context.connection.clone());
+                    accounts.extend(selected.accounts().map(|account| RequestedAccount {
+                        account: account.clone(),
+                        name: shown_name(account, &all),
+                        selected: selected.with_accounts(vec![account.id]),
+                    }));
+                }
+                Err(failed) => {
+                    connections.push(failed.connection.clone());
+                    unreadable.push(failed);
+                }
             }
         }
-        // Requested accounts beyond the first ones.
-        let others: Vec<_> = wanted.iter().flatten().copied().filter(|_| is_cut).collect();
-        if !others.is_empty() {
-            for account in storage.accounts().find(user_id, &others).await? {
-                wanted.as_mut().map(|wanted| wanted.remove(&account.id));
-                let name = account.name.clone();
-                chosen.push((account, name));
-            }
-        }
+        // The order of `/v1/accounts`.
+        accounts.sort_by_cached_key(|shown| (shown.account.name.clone(), shown.account.id));
         let mut findings = Vec::new();
-        if request.params.accounts.has_unknown || wanted.as_ref().is_some_and(|wanted| !wanted.is_empty()) {
+        if request.params.accounts.has_unknown || !unknown.is_empty() {
             findings.push(Finding::unknown_account());
         }
         if request.params.is_mistaken() {
             findings.push(Finding::mistaken_window());
         }
-        if is_cut && wanted.is_none() {
-            findings.push(Finding::too_many_accounts(chosen.len()));
+        if accounts.len() > ACCOUNTS_MAX as usize {
+            accounts.truncate(ACCOUNTS_MAX as usize);
+            findings.push(Finding::too_many_accounts(accounts.len()));
         }
-        let (connections, accounts) = join_accounts(connections, chosen);
+        connections.retain(|connection| {
+            accounts.iter().any(|shown| shown.account.connection_id == connection.id)
+                || unreadable.iter().any(|failed| failed.connection.id == connection.id)
+        });
         let broken = connections.iter().filter(|connection| connection.status != ConnectionStatus::Active);
         findings.extend(broken.map(|connection| Finding::attention(connection, connection.status)));
         let reads = AccountReads::start(&request, accounts);
-        Ok(Self { request, connections, reads, findings, problem: None })
+        let mut set = Self { request: Arc::clone(&request), connections, reads, findings, problem: None };
+        for UnreadableConnection { connection, error, .. } in unreadable {
+            let own = all.iter().filter(|account| account.connection_id == connection.id);
+            for account in own.filter(|account| ids.is_none_or(|ids| ids.contains(&account.id))) {
+                set.leave_out(&connection, account.id, &shown_name(account, &all), problem_of(&error));
+            }
+        }
+        Ok(set)
     }
 
     /// The JSON of the next account that could be read. The others are named in the findings.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, JoinError> {
-        while let Some(ReadAccount { account, outcome }) = self.reads.next().await? {
-            let RequestedAccount { account, name, connection } = &*account;
-            let problem = match outcome {
+        while let Some(ReadAccount { account, outcome, .. }) = self.reads.next().await? {
+            let RequestedAccount { account, name, selected } = &*account;
+            let connection = &selected.context.connection;
+            match outcome {
                 Ok(read) => {
                     let cut = read.cut_at.map(|rows| Finding::cut(connection, account.id, name, rows));
                     self.findings.extend(cut);
                     return Ok(Some(read.json));
                 }
-                Err(problem) => problem,
-            };
-            if let Problem::Reconnect(status) = problem
-                && !self.findings.iter().any(|finding| finding.is_attention_to(connection.id))
-            {
-                self.findings.push(Finding::attention(connection, status));
-            }
-            self.findings.push(Finding::failed(connection, account.id, name));
-            // Actual advises to unlink an account that a set lacks, also one whose user only has to reconnect.
-            let longest_wait = self.problem.as_ref().and_then(Problem::retry_after);
-            if !matches!(problem, Problem::NotFound(_)) && problem.retry_after() >= longest_wait {
-                self.problem = Some(problem);
+                Err(problem) => self.leave_out(connection, account.id, name, problem),
             }
         }
         Ok(None)
+    }
+
+    fn leave_out(&mut self, connection: &Connection, id: AccountId, name: &str, problem: Problem) {
+        if let Problem::Reconnect(status) = problem
+            && !self.findings.iter().any(|finding| finding.is_attention_to(connection.id))
+        {
+            self.findings.push(Finding::attention(connection, status));
+        }
+        self.findings.push(Finding::failed(connection, id, name));
+        // Actual advises to unlink an account that a set lacks, also one whose user only has to reconnect.
+        let longest_wait = self.problem.as_ref().and_then(Problem::retry_after);
+        if !matches!(problem, Problem::NotFound(_)) && problem.retry_after() >= longest_wait {
+            self.problem = Some(problem);
+        }
     }
 
     fn write_end(&self, out: &mut Vec<u8>) {
@@ -162,34 +183,13 @@ fn body(set: AccountSet, first: Option<Vec<u8>>) -> Body {
     Body::from_stream(stream::iter([Ok::<_, JoinError>(start)]).chain(rest))
 }
 
-/// Gives each account its connection. Returns the connections that have any of them.
-fn join_accounts(
-    connections: Vec<Connection>,
-    accounts: Vec<(Account, String)>,
-) -> (Vec<Arc<Connection>>, Vec<RequestedAccount>) {
-    let is_used = |connection: &Connection| accounts.iter().any(|(account, _)| account.connection_id == connection.id);
-    let connections: Vec<_> = connections.into_iter().filter(is_used).map(Arc::new).collect();
-    let mut joined = Vec::new();
-    for (account, name) in accounts {
-        // None if the connection was removed between the two reads.
-        if let Some(connection) = connections.iter().find(|other| other.id == account.connection_id) {
-            joined.push(RequestedAccount { account, name, connection: Arc::clone(connection) });
-        }
-    }
-    (connections, joined)
-}
-
-/// The names of the accounts, with the masked number behind a name that several have: SimpleFIN has no member for it.
-fn shown_names(accounts: &[Account]) -> Vec<String> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for account in accounts {
-        *counts.entry(&account.name).or_default() += 1;
-    }
-    let name = |account: &Account| match &account.number {
-        Some(number) if counts.get(account.name.as_str()) > Some(&1) => {
+/// The name of an account, with the masked number behind a name that several of `all` have: SimpleFIN has no member for
+/// it.
+fn shown_name(account: &Account, all: &[Account]) -> String {
+    match &account.number {
+        Some(number) if all.iter().any(|other| other.name == account.name && other.id != account.id) => {
             format!("{} ({})", account.name, number.as_str())
         }
         _ => account.name.clone(),
-    };
-    accounts.iter().map(name).collect()
+    }
 }

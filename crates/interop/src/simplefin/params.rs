@@ -36,8 +36,8 @@ pub(super) struct Flag(pub(super) bool);
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Accounts {
-    /// None: all accounts.
-    pub(super) ids: Option<BTreeSet<AccountId>>,
+    /// Each once. None: all accounts.
+    pub(super) ids: Option<Vec<AccountId>>,
     /// A given account is not an id, so no user has it.
     pub(super) has_unknown: bool,
 }
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Accounts {
             return Err(de::Error::custom(format_args!("at most {ACCOUNTS_MAX} ids")));
         }
         let has_unknown = given.iter().any(|Id(id)| id.is_none());
-        Ok(Self { ids: (!given.is_empty()).then_some(ids), has_unknown })
+        Ok(Self { ids: (!given.is_empty()).then(|| ids.into_iter().collect()), has_unknown })
     }
 }
 

@@ -3,15 +3,13 @@
 //! An account that fails, or is not there in time, is left out and named. Its balance and rows belong together, because
 //! a client computes the balance before the first row from both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bellbird_api::front::problem::problem_for_category;
 use bellbird_api::front::{LivePermit, Problem};
-use bellbird_domain::{
-    Account, AccountId, Balance, Caller, Connection, ConnectionCategory, ConnectionStatus, DateFilter, Holding, Plan,
-};
-use bellbird_reads::{CallContext, ConnectionContext, ReadError};
+use bellbird_domain::{Account, AccountId, Balance, Caller, ConnectionCategory, DateFilter, Holding, Plan};
+use bellbird_reads::{CallContext, ConnectionContext, ReadError, SelectedAccounts};
 use futures_util::future::Shared;
 use futures_util::stream::{self, Stream, StreamExt as _};
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -31,7 +29,8 @@ use super::view::{BalanceView, Rows, ShownAccount, write_holding};
 
 /// Accounts of a request that are read at the same time, divided among its providers.
 const READS_MAX: usize = 4;
-/// JSON of accounts that waits for the client. Beyond this, no other account is read.
+/// JSON of accounts that waits for its turn or for the client. Beyond this, a slow account loses its turn, and no other
+/// account is read.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After a failure that says nothing else.
 const RETRY_AFTER_SECONDS: u64 = 5;
@@ -53,10 +52,13 @@ pub(super) struct RequestedAccount {
     pub(super) account: Account,
     /// The name to show.
     pub(super) name: String,
-    pub(super) connection: Arc<Connection>,
+    /// This account alone.
+    pub(super) selected: SelectedAccounts,
 }
 
 pub(super) struct ReadAccount {
+    /// Its place in the order of the request.
+    at: usize,
     pub(super) account: Arc<RequestedAccount>,
     pub(super) outcome: Result<AccountJson, Problem>,
 }
@@ -79,15 +81,27 @@ impl AccountReads {
     pub(super) fn start(request: &Arc<AccountsRequest>, accounts: Vec<RequestedAccount>) -> Self {
         let (sender, received) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
+        let mut unread: BTreeSet<usize> = (0..accounts.len()).collect();
+        let mut waiting = BTreeMap::new();
         let mut reads = Box::pin(request.read_all(accounts));
         let run = async move {
             while let Some(read) = reads.next().await {
                 let read = read?;
                 let bytes = read.outcome.as_ref().map_or(0, |account| account.json.len()).min(WAITING_BYTES_MAX);
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                if room.available_permits() < bytes as usize {
+                    // The client takes these, so their room becomes free.
+                    std::mem::take(&mut waiting).into_values().for_each(|read| drop(sender.send(read)));
+                }
                 // The semaphore is never closed, and a client that is gone ends this task.
                 let Ok(bytes) = Arc::clone(&room).acquire_many_owned(bytes).await else { break };
-                let _ = sender.send((read, bytes));
+                unread.remove(&read.at);
+                waiting.insert(read.at, (read, bytes));
+                while let Some(first) = waiting.first_entry()
+                    && unread.first().is_none_or(|unread| first.key() < unread)
+                {
+                    let _ = sender.send(first.remove());
+                }
             }
             Ok(())
         };
@@ -114,23 +128,23 @@ impl AccountsRequest {
         accounts: Vec<RequestedAccount>,
     ) -> impl Stream<Item = Result<ReadAccount, JoinError>> + use<> {
         let mut by_provider: BTreeMap<String, Vec<_>> = BTreeMap::new();
-        for account in accounts {
+        for (at, account) in accounts.into_iter().enumerate() {
             let known = self.balance_of_empty_window(&account);
-            by_provider.entry(account.account.provider.clone()).or_default().push((Arc::new(account), known));
+            by_provider.entry(account.account.provider.clone()).or_default().push((at, Arc::new(account), known));
         }
         let at_once = (READS_MAX / by_provider.len().max(1)).max(1);
         let request = Arc::clone(self);
         stream::select_all(by_provider.into_values().map(move |accounts| {
-            let unknown = accounts.iter().filter(|(_, known)| known.is_none());
-            let unknown = unknown.map(|(account, _)| Arc::clone(account)).collect();
+            let unknown = accounts.iter().filter(|(.., known)| known.is_none());
+            let unknown = unknown.map(|(_, account, _)| Arc::clone(account)).collect();
             let balances = Arc::clone(&request).read_balances(unknown).boxed().shared();
             let request = Arc::clone(&request);
-            let reads = stream::iter(accounts).map(move |(account, known)| {
+            let reads = stream::iter(accounts).map(move |(at, account, known)| {
                 let (request, balances) = (Arc::clone(&request), balances.clone());
                 let read = async move {
                     let read = request.read(&account, known, balances);
                     let outcome = tokio::time::timeout_at(request.call.deadline, read).await;
-                    ReadAccount { account, outcome: outcome.unwrap_or_else(|_| Err(unavailable())) }
+                    ReadAccount { at, account, outcome: outcome.unwrap_or_else(|_| Err(unavailable())) }
                 };
                 AbortOnDropHandle::new(tokio::spawn(read.in_current_span()))
             });
@@ -149,7 +163,8 @@ impl AccountsRequest {
             None => balances.await.get(&account.account.id).cloned().unwrap_or_else(|| Err(unavailable()))?,
         };
         let (mut rows, mut holdings) = (Rows::default(), Vec::new());
-        match account.connection.category {
+        let connection = &account.selected.context.connection;
+        match connection.category {
             _ if self.params.balances_only.0 => {}
             ConnectionCategory::Banking => rows = self.read_window(account, &balance).await?,
             ConnectionCategory::Brokerage if self.caller.plan == Plan::Professional => {
@@ -157,7 +172,7 @@ impl AccountsRequest {
             }
             ConnectionCategory::Brokerage => {}
         }
-        let RequestedAccount { account, name, connection } = account;
+        let RequestedAccount { account, name, .. } = account;
         let root_url = self.server.inner.root_url.as_str();
         let shown = ShownAccount { account, name, connection, root_url, balance: &balance };
         Ok(AccountJson { json: shown.to_json(&mut rows, &holdings), cut_at: rows.is_cut().then(|| rows.len()) })
@@ -170,24 +185,17 @@ impl AccountsRequest {
     ) -> Arc<BTreeMap<AccountId, Result<BalanceView, Problem>>> {
         let access = &self.server.interop.access;
         let requested = accounts.iter().map(|account| account.account.clone()).collect();
-        let found = access.reads().balances(&self.call, &self.caller, requested).await;
+        let found = access.balances(&self.call, &self.caller, requested).await;
         let read_at = access.clock().now();
-        for connection in found.iter().flat_map(|found| &found.broken) {
-            access.connections().refreshes().run_in_background(self.caller.user_id, *connection);
-        }
-        let balance = |RequestedAccount { account, connection, .. }: &RequestedAccount| {
-            let found = found.as_ref().map_err(problem_of)?;
-            let balance = found.balances.iter().find(|(id, _)| *id == account.id);
-            match balance.and_then(|(_, balance)| balance_view(balance.as_ref()?, account, read_at)) {
-                Some(balance) => Ok(balance),
-                None if !found.broken.contains(&connection.id) => Err(unavailable()),
-                None if connection.status == ConnectionStatus::Active => {
-                    Err(Problem::Reconnect(ConnectionStatus::Invalidated))
-                }
-                None => Err(Problem::Reconnect(connection.status)),
-            }
+        let view = |(account, read): &(Account, Result<Balance, ReadError>)| match read {
+            Ok(balance) => balance_view(balance, account, read_at).ok_or_else(unavailable),
+            Err(ReadError::Reconnect(status)) => Err(Problem::Reconnect(*status)),
+            Err(_) => Err(unavailable()),
         };
-        Arc::new(accounts.iter().map(|account| (account.account.id, balance(account))).collect())
+        Arc::new(match found {
+            Ok(found) => found.iter().map(|read| (read.0.id, view(read))).collect(),
+            Err(error) => accounts.iter().map(|account| (account.account.id, Err(problem_of(&error)))).collect(),
+        })
     }
 
     async fn read_window(&self, account: &RequestedAccount, balance: &BalanceView) -> Result<Rows, Problem> {
@@ -223,7 +231,7 @@ impl AccountsRequest {
     /// The balance that was read recently, if the window is known to have no rows: then no provider is called.
     fn balance_of_empty_window(&self, account: &RequestedAccount) -> Option<BalanceView> {
         let last = self.params.window().last()?;
-        if account.connection.category != ConnectionCategory::Banking || self.params.balances_only.0 {
+        if account.selected.context.connection.category != ConnectionCategory::Banking || self.params.balances_only.0 {
             return None;
         }
         let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
@@ -236,9 +244,9 @@ impl AccountsRequest {
 
     /// Reads the rows of these days, newest first, up to the limits of an account.
     async fn read_rows(&self, account: &RequestedAccount, days: DateFilter) -> Result<Rows, Problem> {
-        let context = self.context(account).await?;
-        let (reads, id) = (self.server.interop.access.reads(), Some(account.account.id));
-        let range = reads.transaction_range(&self.caller, Arc::clone(&context), id, days, self.now);
+        let (context, id) = (&account.selected.context, Some(account.account.id));
+        let reads = self.server.interop.access.reads();
+        let range = reads.transaction_range(&self.caller, Arc::clone(context), id, days, self.now);
         let mut range = range.map_err(|error| problem_of(&error))?;
         let mut rows = Rows::default();
         loop {
@@ -249,28 +257,22 @@ impl AccountsRequest {
                     return Ok(rows);
                 }
                 Ok(true) => {}
-                Err(error) => return Err(self.after_failed_read(&context, &error).await),
+                Err(error) => return Err(self.after_failed_read(context, &error).await),
             }
         }
     }
 
     /// The positions as JSON.
     async fn read_holdings(&self, account: &RequestedAccount) -> Result<Vec<u8>, Problem> {
-        let context = self.context(account).await?;
         let access = &self.server.interop.access;
         let read_at = access.clock().now();
         let write = |holding: &Holding<'_>, out: &mut Vec<u8>| write_holding(holding, read_at, out);
-        let found = access.reads().holdings_of(&self.call, &context, &[account.account.id], &write).await;
+        let found = access.reads().holdings(&self.call, &account.selected, &write).await;
         match found.map(|mut found| found.pop().map(|(_, holdings)| holdings)) {
             Ok(Some(Ok(holdings))) => Ok(holdings),
             Ok(None) => Err(Problem::NotFound("Account")),
-            Ok(Some(Err(error))) | Err(error) => Err(self.after_failed_read(&context, &error).await),
+            Ok(Some(Err(error))) | Err(error) => Err(self.after_failed_read(&account.selected.context, &error).await),
         }
-    }
-
-    async fn context(&self, account: &RequestedAccount) -> Result<Arc<ConnectionContext>, Problem> {
-        let reads = self.server.interop.access.reads();
-        reads.connection_context(&self.caller, account.connection.id).await.map_err(|error| problem_of(&error))
     }
 
     async fn after_failed_read(&self, context: &ConnectionContext, error: &ReadError) -> Problem {
@@ -291,7 +293,7 @@ fn unavailable() -> Problem {
     Problem::ProviderUnavailable(RETRY_AFTER_SECONDS)
 }
 
-fn problem_of(error: &ReadError) -> Problem {
+pub(super) fn problem_of(error: &ReadError) -> Problem {
     problem_for_category(error, "Account", ConnectionCategory::Banking)
 }
 

@@ -3,42 +3,28 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bellbird_domain::{
-    Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateFilter, DateRange, Decimal, TradeTime,
-    TradeType, UserId,
-};
+use bellbird_domain::{Account, Bound, DateFilter, DateRange};
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
+use crate::simulated::{self, NOW, Row, account};
 use crate::{HoldingSink, PageRowSink, TradePage};
 
-const NOW: i64 = 2_000_000_000;
-
-fn account() -> Account {
-    Account {
-        id: AccountId::new(),
-        user_id: UserId::new(),
-        connection_id: ConnectionId::new(),
-        provider: "simulated".to_owned(),
-        provider_account_id: "1".to_owned(),
-        name: "Everyday".to_owned(),
-        account_type: AccountType::Transaction,
-        institution_name: None,
-        number: None,
-        currency: Currency::UNKNOWN,
-    }
+/// A row. Rows are one minute apart, newest first.
+fn row(number: u64) -> Row {
+    Row::new("1", number, at(number).as_second())
 }
 
-/// The instant of a row. Rows are one minute apart, newest first.
+/// The instant of a row.
 fn at(row: u64) -> Timestamp {
-    Timestamp::from_second(NOW).unwrap() - SignedDuration::from_mins(i64::try_from(row).unwrap())
+    simulated::at(NOW - 60 * i64::try_from(row).unwrap())
 }
 
 fn context() -> CallContext {
-    CallContext::new(Instant::now() + Duration::from_secs(20), Timestamp::from_second(NOW).unwrap())
+    CallContext::new(Instant::now() + Duration::from_secs(20), simulated::at(NOW))
 }
 
 /// Maps the number of a page to its rows and the number of the next page.
@@ -67,31 +53,10 @@ impl Banking for Bank {
         let number = page.cursor.map_or(0, |cursor| cursor.0.parse().unwrap());
         self.requested_pages.lock().push(number);
         let (numbers, next) = (self.pages)(number)?;
-        for row in numbers {
-            rows(transaction(row, &query.accounts[0]));
+        for number in numbers {
+            rows(row(number).transaction(&query.accounts[0]));
         }
         Ok(next.map(|next| Cursor(next.to_string())))
-    }
-}
-
-fn transaction(row: u64, account: &Account) -> Transaction<'_> {
-    Transaction {
-        id: row.to_string().into(),
-        account,
-        instant: at(row),
-        day: None,
-        seen_at: None,
-        datetime: at(row).to_string().into(),
-        description: "".into(),
-        amount: Decimal::parse("-1.00").unwrap(),
-        category: None,
-        merchant_name: None,
-        merchant_category_code: None,
-        currency: None,
-        provider_type: None,
-        executed: None,
-        reference: None,
-        extended_description: None,
     }
 }
 
@@ -110,7 +75,7 @@ fn outcome_of(rows: &[u64], outcome: Result<(), Error>, requests: Vec<u64>) -> O
 /// Reads the rows 2 to 100 and breaks after `rows_max` rows.
 async fn read_transactions(pages: Pages, rows_max: usize) -> Outcome {
     let bank = Bank { pages, requested_pages: Mutex::default() };
-    let accounts = [account()];
+    let accounts = [account("1")];
     let interval = DateRange { from: Bound::Instant(at(100)), to: Bound::Instant(at(2)) };
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &TimeZone::UTC };
     let mut rows = Vec::new();
@@ -207,39 +172,20 @@ impl Brokerage for Broker {
     ) -> Result<TradePage, Error> {
         self.requested_offsets.lock().push(offset);
         let end = (offset + u64::from(limit)).min(self.rows).max(offset);
-        for row in offset..end {
+        for number in offset..end {
             // The adapter leaves out every seventh row.
-            if row % 7 != 6 {
-                rows(row - offset, trade(row, query.account));
+            if number % 7 != 6 {
+                rows(number - offset, row(number).trade(query.account));
             }
         }
         Ok(TradePage { rows: end - offset, total: (self.total)(offset) })
     }
 }
 
-fn trade(row: u64, account: &Account) -> Trade<'_> {
-    Trade {
-        account,
-        symbol: row.to_string().into(),
-        name: None,
-        trade_type: TradeType::Buy,
-        provider_type: "BUY".into(),
-        quantity: None,
-        price: None,
-        currency: "CAD".into(),
-        total_amount: None,
-        fees: None,
-        trade_date: at(row).to_string().into(),
-        time: TradeTime::Instant(at(row)),
-        settlement_date: None,
-        description: None,
-    }
-}
-
 /// Reads the trades from row 2 on and breaks after `rows_max` rows.
 async fn read_trades(list_rows: u64, total: fn(u64) -> u64, rows_max: usize) -> Outcome {
     let broker = Broker { rows: list_rows, total, requested_offsets: Mutex::default() };
-    let account = account();
+    let account = account("1");
     let span = DateFilter { from: None, to: Some(Bound::Instant(at(2))) };
     let query = TradeQuery { account: &account, span: &span, zone: &TimeZone::UTC };
     let mut rows = Vec::new();

@@ -6,14 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bellbird_domain::{Bound, ConnectionCategory, DateFilter};
-use bellbird_providers::Error;
 use proptest::prelude::*;
 
 use super::*;
 use crate::ConnectionContext;
-use crate::test_support::{NOW, Row, Simulated, World, at};
+use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at};
 
-const UNAVAILABLE: Error = Error::Unavailable { reason: "simulated", retry_after: None };
 const FAR: Duration = Duration::from_secs(25);
 const ACCOUNTS: [&str; 3] = ["a", "b", "c"];
 

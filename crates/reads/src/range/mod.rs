@@ -3,11 +3,11 @@
 //! A range belongs to one request or command and borrows nothing of it, so a streamed response can own it. Its caller
 //! decides when the next page is read. Memory holds one page, and hashes of the ids of the page before.
 
-mod retry_budget;
+mod attempts;
 mod trades;
 mod transactions;
 
-pub use retry_budget::RetryBudget;
+pub use attempts::{Attempts, NewCall};
 pub use trades::TradeRange;
 pub use transactions::TransactionRange;
 

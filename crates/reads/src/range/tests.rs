@@ -5,15 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bellbird_domain::{AccountId, Bound, ConnectionStatus, DateFilter};
-use bellbird_providers::Error;
 use bellbird_providers::pages::PAGES_MAX;
+use bellbird_providers::{CallContext, Error};
+use futures_util::{FutureExt as _, TryFutureExt as _};
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use crate::test_support::{NOW, Row, Simulated, World, at};
-use crate::{ConnectionContext, ReadError, TradeRange, TransactionRange};
-
-const UNAVAILABLE: Error = Error::Unavailable { reason: "simulated", retry_after: None };
+use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at};
+use crate::{Attempts, ConnectionContext, ReadError, TradeRange, TransactionRange};
 
 /// A bank with rows one minute apart.
 async fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<ConnectionContext>) {
@@ -36,22 +35,39 @@ impl World {
 
 /// The ids of the next page, and whether pages may follow.
 async fn page(world: &World, range: &mut TransactionRange) -> Result<(Vec<String>, bool), ReadError> {
+    page_of(&world.call(), range).await
+}
+
+async fn page_of(call: &CallContext, range: &mut TransactionRange) -> Result<(Vec<String>, bool), ReadError> {
     let mut ids = Vec::new();
-    let more = range.next_page(&world.call(), &mut |row, _| ids.push(row.id.to_string())).await?;
+    let more = range.next_page(call, &mut |row, _| ids.push(row.id.to_string())).await?;
     Ok((ids, more))
 }
 
 async fn trade_page(world: &World, range: &mut TradeRange) -> Result<(Vec<String>, bool), ReadError> {
+    trade_page_of(&world.call(), range).await
+}
+
+async fn trade_page_of(call: &CallContext, range: &mut TradeRange) -> Result<(Vec<String>, bool), ReadError> {
     let mut ids = Vec::new();
-    let more = range.next_page(&world.call(), &mut |_, row| ids.push(row.symbol.to_string())).await?;
+    let more = range.next_page(call, &mut |_, row| ids.push(row.symbol.to_string())).await?;
     Ok((ids, more))
 }
 
-/// As [`page`], with other attempts. Also returns how long it took, in seconds.
+/// As [`page`], with further attempts until an hour from now. Also returns how long it took, in seconds.
 async fn retried_page(world: &World, range: &mut TransactionRange) -> (Result<Vec<String>, ReadError>, u64) {
-    let (mut ids, started) = (Vec::new(), Instant::now());
-    let outcome =
-        range.next_page_retrying(&mut || world.call(), &mut |row, _| ids.push(row.id.to_string())).await.map(|_| ids);
+    retried_page_until(Attempts::end_of_list(), world, range).await
+}
+
+async fn retried_page_until(
+    give_up_at: Instant,
+    world: &World,
+    range: &mut TransactionRange,
+) -> (Result<Vec<String>, ReadError>, u64) {
+    let started = Instant::now();
+    let mut new_call = || world.call();
+    let mut attempts = Attempts::new(Some(give_up_at), &mut new_call);
+    let outcome = attempts.run(range, |range, call| page_of(call, range).map_ok(|(ids, _)| ids).boxed()).await;
     (outcome, started.elapsed().as_secs())
 }
 
@@ -234,15 +250,15 @@ async fn waiting_for_the_budget_is_not_a_failed_attempt() {
 #[tokio::test(start_paused = true)]
 async fn retries_end_an_hour_after_the_read_began() {
     let (bank, world, context) = bank(4, 6).await;
-    let mut range = world.range(&context);
+    let (mut range, give_up_at) = (world.range(&context), Attempts::end_of_list());
     tokio::time::advance(Duration::from_secs(3_590)).await;
     bank.fail_next([Some(Error::BudgetUsedUp { retry_after: Duration::from_secs(10) })]);
-    let (outcome, seconds) = retried_page(&world, &mut range).await;
+    let (outcome, seconds) = retried_page_until(give_up_at, &world, &mut range).await;
     assert!(outcome.is_err());
     assert_eq!(seconds, 0);
     tokio::time::advance(Duration::from_secs(10)).await;
     let calls = bank.calls.lock().len();
-    assert!(retried_page(&world, &mut range).await.0.is_err());
+    assert!(retried_page_until(give_up_at, &world, &mut range).await.0.is_err());
     assert_eq!(bank.calls.lock().len(), calls);
 }
 
@@ -286,14 +302,15 @@ async fn trades_that_change_meanwhile_fail_for_good() {
     let context = world.connection(&broker, &["a"]);
     let mut range = world.trades(&context);
     broker.fail_next([Some(UNAVAILABLE), Some(UNAVAILABLE)]);
-    let mut first = Vec::new();
     let started = Instant::now();
-    range.next_page_retrying(&mut || world.call(), &mut |_, row| first.push(row.symbol.to_string())).await.unwrap();
+    let mut new_call = || world.call();
+    let mut attempts = Attempts::new(Some(Attempts::end_of_list()), &mut new_call);
+    let (first, _) = attempts.run(&mut range, |range, call| trade_page_of(call, range).boxed()).await.unwrap();
     assert_eq!((first, started.elapsed().as_secs()), (ids(0..4), 4));
     broker.post(Row::new("a", "new", NOW));
     assert!(trade_page(&world, &mut range).await.is_err());
     let started = Instant::now();
-    assert!(range.next_page_retrying(&mut || world.call(), &mut |_, _| {}).await.is_err());
+    assert!(attempts.run(&mut range, |range, call| trade_page_of(call, range).boxed()).await.is_err());
     assert_eq!(started.elapsed(), Duration::ZERO);
     assert_eq!(broker.calls.lock().len(), 4, "not asked again");
 }

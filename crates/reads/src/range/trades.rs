@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use bellbird_domain::{Account, AccountId, Caller, DateFilter};
 use bellbird_providers::pages::{TradeList, TradePages};
-use bellbird_providers::{CallContext, Error, TradeQuery, TradeSink};
+use bellbird_providers::{CallContext, TradeQuery, TradeSink};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use tokio::time::Instant;
 
-use super::retry_budget::{RANGE_MAX, RetryBudget};
 use crate::{ConnectionContext, ReadError, Reads};
 
 impl Reads {
@@ -39,7 +37,6 @@ impl Reads {
             first_page_rows: None,
             at: 0,
             pages: TradePages::default(),
-            give_up_at: Instant::now() + RANGE_MAX,
         })
     }
 }
@@ -59,7 +56,6 @@ pub struct TradeRange {
     at: usize,
     /// Of that account.
     pages: TradePages,
-    give_up_at: Instant,
 }
 
 impl TradeRange {
@@ -75,7 +71,7 @@ impl TradeRange {
 
     /// The same range, as one for each account.
     pub(crate) fn split(self) -> impl Iterator<Item = Self> {
-        let Self { reads, context, accounts, zone, span, until, first_page_rows, give_up_at, .. } = self;
+        let Self { reads, context, accounts, zone, span, until, first_page_rows, .. } = self;
         accounts.into_iter().map(move |account| Self {
             reads: reads.clone(),
             context: Arc::clone(&context),
@@ -86,7 +82,6 @@ impl TradeRange {
             first_page_rows,
             at: 0,
             pages: TradePages::default(),
-            give_up_at,
         })
     }
 
@@ -107,39 +102,14 @@ impl TradeRange {
     /// the same page again. A list that changes while it is read fails for good: equal trades have equal ids, so a row
     /// that moved could not be distinguished from a second equal trade.
     pub async fn next_page(&mut self, call: &CallContext, rows: &mut TradeSink<'_>) -> Result<bool, ReadError> {
-        self.read_page(call, rows).await.map_err(|error| self.read_error(&error))
-    }
-
-    /// As [`Self::next_page`], for long reads. See [`super::TransactionRange::next_page_retrying`].
-    pub async fn next_page_retrying(
-        &mut self,
-        new_call: &mut (dyn FnMut() -> CallContext + Send),
-        rows: &mut TradeSink<'_>,
-    ) -> Result<bool, ReadError> {
-        let mut budget = RetryBudget::new(self.give_up_at).map_err(|error| self.read_error(&error))?;
-        loop {
-            let call = new_call();
-            match self.read_page(&call, rows).await {
-                Err(error) if !self.pages.is_broken() => {
-                    budget.wait(error).await.map_err(|error| self.read_error(&error))?;
-                }
-                outcome => return outcome.map_err(|error| self.read_error(&error)),
-            }
-        }
-    }
-
-    fn read_error(&self, error: &Error) -> ReadError {
-        ReadError::from_provider(error, self.context.connection.status)
-    }
-
-    async fn read_page(&mut self, call: &CallContext, rows: &mut TradeSink<'_>) -> Result<bool, Error> {
         let Some(account) = self.accounts.get(self.at) else { return Ok(false) };
-        let unavailable = |_| Error::unavailable("the connection cannot be read");
-        let provider = self.reads.brokerage(&self.context.connection).map_err(unavailable)?;
+        let provider = self.reads.brokerage(&self.context.connection)?;
         let query = TradeQuery { account, span: &self.span, zone: &self.zone };
         let list = TradeList { provider, credentials: &self.context.credentials, query, until: self.until };
         let page_rows = self.first_page_rows.filter(|_| self.pages.row() == 0).unwrap_or(u32::MAX);
-        if !self.pages.next(&list, call, page_rows, rows).await? {
+        let more = self.pages.next(&list, call, page_rows, rows).await;
+        let status = self.context.connection.status;
+        if !more.map_err(|error| ReadError::from_page(&error, status, self.pages.is_broken()))? {
             (self.at, self.pages) = (self.at + 1, TradePages::default());
         }
         self.reads.record_refresh(&self.context);

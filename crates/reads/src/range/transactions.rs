@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use bellbird_domain::{AccountId, Caller, DateFilter, DateRange, Transaction};
 use bellbird_providers::pages::{TransactionList, TransactionPages};
-use bellbird_providers::{CallContext, Error, RowSink, TransactionQuery};
+use bellbird_providers::{CallContext, RowSink, TransactionQuery};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use tokio::time::Instant;
 
-use super::retry_budget::{RANGE_MAX, RetryBudget};
 use crate::{ConnectionContext, ReadError, Reads};
 
 impl Reads {
@@ -43,7 +41,6 @@ impl Reads {
             as_of: now,
             pages: if is_empty { TransactionPages::at_end() } else { TransactionPages::default() },
             last_page: LastPage::default(),
-            give_up_at: Instant::now() + RANGE_MAX,
         })
     }
 }
@@ -63,7 +60,6 @@ pub struct TransactionRange {
     as_of: Timestamp,
     pages: TransactionPages,
     last_page: LastPage,
-    give_up_at: Instant,
 }
 
 /// The ids of the rows of the last page that had rows. A row that was posted meanwhile pushes rows to the next page.
@@ -106,40 +102,11 @@ impl TransactionRange {
     /// the same page again. No row comes twice otherwise. A cursor that the provider does not accept any more fails,
     /// because a new start would repeat rows. A page with an unreadable row fails, as in `/v1/transactions`.
     pub async fn next_page(&mut self, call: &CallContext, rows: &mut RowSink<'_>) -> Result<bool, ReadError> {
-        self.read_page(call, rows).await.map_err(|error| self.read_error(&error))
-    }
-
-    /// As [`Self::next_page`], for long reads: tries again after a transient failure, and waits for the user's budget
-    /// of provider calls. Each attempt has its own call context. Gives up after three failed attempts, after two
-    /// minutes for one page, and after an hour for the whole range.
-    pub async fn next_page_retrying(
-        &mut self,
-        new_call: &mut (dyn FnMut() -> CallContext + Send),
-        rows: &mut RowSink<'_>,
-    ) -> Result<bool, ReadError> {
-        let mut budget = RetryBudget::new(self.give_up_at).map_err(|error| self.read_error(&error))?;
-        loop {
-            let call = new_call();
-            match self.read_page(&call, rows).await {
-                Err(error) if !self.pages.is_broken() => {
-                    budget.wait(error).await.map_err(|error| self.read_error(&error))?;
-                }
-                outcome => return outcome.map_err(|error| self.read_error(&error)),
-            }
-        }
-    }
-
-    fn read_error(&self, error: &Error) -> ReadError {
-        ReadError::from_provider(error, self.context.connection.status)
-    }
-
-    async fn read_page(&mut self, call: &CallContext, rows: &mut RowSink<'_>) -> Result<bool, Error> {
         if self.pages.is_ended() {
             return Ok(false);
         }
-        let unavailable = |_| Error::unavailable("the connection cannot be read");
-        let provider = self.reads.banking(&self.context.connection).map_err(unavailable)?;
-        let accounts = self.context.accounts_of(self.account_id).map_err(unavailable)?;
+        let provider = self.reads.banking(&self.context.connection)?;
+        let accounts = self.context.accounts_of(self.account_id)?;
         let one_account = self.account_id.is_some();
         let query = TransactionQuery { accounts, one_account, interval: &self.interval, zone: &self.zone };
         let list = TransactionList { provider, credentials: &self.context.credentials, query, until: self.until };
@@ -160,7 +127,9 @@ impl TransactionRange {
                 rows(row, day);
             }
         };
-        let has_next = self.pages.next(&list, call, page_rows, &mut sink).await?;
+        let has_next = self.pages.next(&list, call, page_rows, &mut sink).await;
+        let status = self.context.connection.status;
+        let has_next = has_next.map_err(|error| ReadError::from_page(&error, status, self.pages.is_broken()))?;
         self.as_of = newest;
         if !hashes.is_empty() {
             self.last_page.rows = hashes;

@@ -6,8 +6,6 @@
 mod account_trades;
 mod cursor_index;
 
-use std::sync::Arc;
-
 use bellbird_domain::{AccountId, Caller, DateFilter, Page, Trade};
 use bellbird_providers::{Brokerage, CallContext, Error};
 use futures_util::future::try_join_all;
@@ -16,7 +14,7 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 
 use crate::window::Extent;
-use crate::{ConnectionContext, QueryKey, ReadError, Reads};
+use crate::{ConnectionContext, ReadError, Reads, WindowKey};
 use account_trades::AccountTrades;
 pub(crate) use cursor_index::TradeCursorIndex;
 
@@ -53,10 +51,10 @@ impl Reads {
         call: &CallContext,
         caller: &Caller,
         context: &ConnectionContext,
-        query: QueryKey,
-        page: Page,
+        key: WindowKey,
         write: WriteTrade,
     ) -> Result<TradesWindow, ReadError> {
+        let WindowKey { query, page } = key;
         let accounts = context.accounts_of(query.account_id)?;
         let brokerage = self.brokerage(&context.connection)?;
         if accounts.is_empty() || query.span.is_empty(&caller.timezone) {
@@ -65,39 +63,21 @@ impl Reads {
         }
         let mut lists: Vec<AccountTrades<'_>> = accounts.iter().map(AccountTrades::new).collect();
         lists.sort_by_key(AccountTrades::account_id);
-        let index = self.trade_cursor_index(call, query, page, &lists, &caller.timezone);
         let (credentials, span, zone) = (&context.credentials, &query.span, &caller.timezone);
+        let ids: Vec<AccountId> = lists.iter().map(AccountTrades::account_id).collect();
+        let cursors = &self.inner.trade_cursors;
+        let new = || TradeCursorIndex::new(ids.clone(), zone.clone());
+        let index = cursors.find_or_insert(key, call.now, |index| index.is_for(&ids, zone), new);
         let merged_query = MergedQuery { brokerage, call, credentials, span, zone, write };
         let mut merge = Merge::new(merged_query, lists, page);
         let more = merge.run(&index).await;
-        self.inner.trade_cursors.measure(&query, call.now);
+        cursors.measure(&query, call.now);
         let more = more.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
         if call.calls() > 0 {
             self.record_refresh(context);
         }
         let extent = merge.extent(&more, self.inner.limits.row_cap);
         Ok(TradesWindow { rows: merge.written, extent, complete: !matches!(more, More::Unknown) })
-    }
-
-    /// Finds the cursor index of the query. A request with offset 0, or for other accounts or another timezone than
-    /// before, starts a new index.
-    fn trade_cursor_index(
-        &self,
-        call: &CallContext,
-        query: QueryKey,
-        page: Page,
-        lists: &[AccountTrades<'_>],
-        zone: &TimeZone,
-    ) -> Arc<Mutex<TradeCursorIndex>> {
-        let cursors = &self.inner.trade_cursors;
-        let accounts: Vec<AccountId> = lists.iter().map(AccountTrades::account_id).collect();
-        if page.offset > 0
-            && let Some(index) = cursors.find(&query, call.now)
-            && index.lock().is_for(&accounts, zone)
-        {
-            return index;
-        }
-        cursors.insert(query, TradeCursorIndex::new(accounts, zone.clone()), call.now)
     }
 }
 

@@ -1,16 +1,14 @@
 //! Windows over simulated lists of several accounts, compared with a merge of the whole lists.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bellbird_domain::{Account, AccountType, Bound, ConnectionId, Currency, TradeTime, TradeType, UserId};
-use bellbird_providers::{HoldingSink, TradePage, TradeQuery, TradeSink};
+use bellbird_domain::{Account, Bound};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::*;
+use crate::test_support::{Row, Simulated, UNAVAILABLE, account};
 
 /// How the query treats a row of the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,32 +23,40 @@ enum Kind {
 }
 
 /// A broker with a list of rows for each account: (second, kind), newest first.
-struct SimulatedBroker {
+struct Broker {
     accounts: Vec<Account>,
     lists: Vec<Vec<(i64, Kind)>>,
-    calls: AtomicU32,
-    rows_max: u32,
-    /// Calls fail from this number on.
-    fail_from_call: u32,
+    simulated: Simulated,
 }
 
 const DAY: i64 = 86_400;
 const FROM: i64 = 1_000 * DAY;
 
-impl SimulatedBroker {
+/// Rows one minute apart.
+fn one(rows: i64) -> Vec<(i64, Kind)> {
+    (0..rows).map(|row| (FROM + DAY * 900 - row * 60, Kind::Matches)).collect()
+}
+
+impl Broker {
     fn new(lists: Vec<Vec<(i64, Kind)>>) -> Self {
-        let mut accounts: Vec<Account> = lists.iter().map(|_| account()).collect();
+        let mut accounts: Vec<Account> = lists.iter().map(|_| account("")).collect();
         accounts.sort_by_key(|account| account.id);
-        Self { accounts, lists, calls: AtomicU32::new(0), rows_max: 1_000, fail_from_call: u32::MAX }
-    }
-
-    /// One account with rows one minute apart.
-    fn one(rows: i64) -> Self {
-        Self::new(vec![(0..rows).map(|row| (FROM + DAY * 900 - row * 60, Kind::Matches)).collect()])
-    }
-
-    fn take_call_count(&self) -> u32 {
-        self.calls.swap(0, Ordering::Relaxed)
+        let mut rows = Vec::new();
+        for (at, list) in lists.iter().enumerate() {
+            accounts[at].provider_account_id = at.to_string();
+            rows.extend(list.iter().enumerate().map(|(number, (second, kind))| Row {
+                own_second: match kind {
+                    Kind::Outside => Some(*second - 100_000 * DAY),
+                    Kind::Later => Some(*second + DAY * 100),
+                    Kind::Matches | Kind::Undated => None,
+                },
+                is_left_out: *kind == Kind::Undated,
+                ..Row::new(&at.to_string(), format!("{at}.{number}"), *second)
+            }));
+        }
+        let mut simulated = Simulated::broker(1_000, rows);
+        simulated.filters_range = false;
+        Self { accounts, lists, simulated }
     }
 
     /// The whole merged list.
@@ -76,7 +82,7 @@ impl SimulatedBroker {
         let credentials = SecretString::from("credentials");
         let write: WriteTrade = |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
         let (credentials, zone) = (&credentials, &TimeZone::UTC);
-        let query = MergedQuery { brokerage: self, call: &call, credentials, span: &span, zone, write };
+        let query = MergedQuery { brokerage: &self.simulated, call: &call, credentials, span: &span, zone, write };
         let mut merge = Merge::new(query, self.accounts.iter().map(AccountTrades::new).collect(), page);
         let more = merge.run(index).await.expect("the window is read");
         let extent = merge.extent(&more, row_cap);
@@ -90,90 +96,6 @@ impl SimulatedBroker {
     }
 }
 
-fn account() -> Account {
-    Account {
-        id: AccountId::new(),
-        user_id: UserId::new(),
-        connection_id: ConnectionId::new(),
-        provider: "simulated".to_owned(),
-        provider_account_id: "1".to_owned(),
-        name: "Shares".to_owned(),
-        account_type: AccountType::Investment,
-        institution_name: None,
-        number: None,
-        currency: Currency::UNKNOWN,
-    }
-}
-
-#[async_trait]
-impl Brokerage for SimulatedBroker {
-    async fn holdings(
-        &self,
-        _: &CallContext,
-        _: &SecretString,
-        _: &Account,
-        _: &mut HoldingSink<'_>,
-    ) -> Result<(), Error> {
-        Err(Error::unavailable("not simulated"))
-    }
-
-    fn trades_rows_max(&self) -> u32 {
-        self.rows_max
-    }
-
-    async fn trades(
-        &self,
-        _: &CallContext,
-        _: &SecretString,
-        query: &TradeQuery<'_>,
-        offset: u64,
-        limit: u32,
-        rows: &mut TradeSink<'_>,
-    ) -> Result<TradePage, Error> {
-        if self.calls.fetch_add(1, Ordering::Relaxed) >= self.fail_from_call {
-            return Err(Error::unavailable("simulated failure"));
-        }
-        assert!((1..=self.rows_max).contains(&limit), "requested {limit} rows");
-        let at =
-            self.accounts.iter().position(|account| account.id == query.account.id).expect("an account of this broker");
-        let first = usize::try_from(offset).unwrap_or(usize::MAX);
-        let list = &self.lists[at];
-        let page = list.iter().enumerate().skip(first).take(limit as usize);
-        let mut given = 0;
-        for (number, (second, kind)) in page {
-            given += 1;
-            let second = match kind {
-                Kind::Outside => *second - 100_000 * DAY,
-                Kind::Later => *second + DAY * 100,
-                Kind::Matches | Kind::Undated => *second,
-            };
-            if *kind != Kind::Undated {
-                rows(given - 1, trade(query.account, format!("{at}.{number}"), second));
-            }
-        }
-        Ok(TradePage { rows: given, total: list.len() as u64 })
-    }
-}
-
-fn trade(account: &Account, symbol: String, second: i64) -> Trade<'_> {
-    Trade {
-        account,
-        symbol: symbol.into(),
-        name: None,
-        trade_type: TradeType::Buy,
-        provider_type: "BUY".into(),
-        quantity: None,
-        price: None,
-        currency: "USD".into(),
-        total_amount: None,
-        fees: None,
-        trade_date: "".into(),
-        time: TradeTime::Instant(Timestamp::from_second(second).expect("an instant")),
-        settlement_date: None,
-        description: None,
-    }
-}
-
 fn from_start() -> DateFilter {
     DateFilter { from: Some(Bound::Instant(Timestamp::from_second(FROM).expect("an instant"))), to: None }
 }
@@ -184,7 +106,7 @@ fn both_ends() -> DateFilter {
 
 #[tokio::test]
 async fn one_account_window_costs_one_call_anywhere() {
-    let provider = SimulatedBroker::one(20_000);
+    let provider = Broker::new(vec![one(20_000)]);
     let model = provider.model();
     for span in [DateFilter::default(), from_start()] {
         for offset in [0, 200, 12_345, 19_900] {
@@ -192,7 +114,7 @@ async fn one_account_window_costs_one_call_anywhere() {
             let (rows, extent) = provider.window(&provider.index(), span, page, 5_000).await;
             let at = offset as usize;
             assert_eq!(rows, model[at..(at + 200).min(20_000)]);
-            assert_eq!(provider.take_call_count(), 1, "{offset}");
+            assert_eq!(provider.simulated.take_calls(), 1, "{offset}");
             assert_eq!(extent.has_more, offset < 19_800);
             assert_eq!(extent.truncated, offset < 15_000, "{offset}");
             if !extent.has_more {
@@ -204,11 +126,12 @@ async fn one_account_window_costs_one_call_anywhere() {
 
 #[tokio::test]
 async fn far_window_skips_rows_filtered_by_to() {
-    let mut provider = SimulatedBroker::one(20_000);
+    let mut list = one(20_000);
     // Rows of the day after `to` come first, and one stands among the matching rows.
     for later in (0..120).chain([130]) {
-        provider.lists[0][later].1 = Kind::Later;
+        list[later].1 = Kind::Later;
     }
+    let provider = Broker::new(vec![list]);
     let model = provider.model();
     let newest = Timestamp::from_second(FROM + DAY * 900 - 120 * 60).expect("an instant");
     let span = DateFilter { from: None, to: Some(Bound::Instant(newest)) };
@@ -217,13 +140,13 @@ async fn far_window_skips_rows_filtered_by_to() {
         let (rows, _) = provider.window(&index, span, Page { limit: 200, offset }, 5_000).await;
         let at = offset as usize;
         assert_eq!(rows, model[at.min(model.len())..(at + 200).min(model.len())], "{offset}");
-        assert!(provider.take_call_count() <= calls, "{offset}");
+        assert!(provider.simulated.take_calls() <= calls, "{offset}");
     }
 }
 
 #[tokio::test]
 async fn exactly_the_cap_is_not_truncated() {
-    let provider = SimulatedBroker::one(5_000);
+    let provider = Broker::new(vec![one(5_000)]);
     let (_, extent) =
         provider.window(&provider.index(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert!(extent.has_more);
@@ -232,14 +155,14 @@ async fn exactly_the_cap_is_not_truncated() {
 
 #[tokio::test]
 async fn behind_the_end_the_total_is_exact() {
-    let provider = SimulatedBroker::one(300);
+    let provider = Broker::new(vec![one(300)]);
     let page = Page { limit: 200, offset: 5_000 };
     for (span, calls) in [(DateFilter::default(), 1), (from_start(), 3), (both_ends(), 3)] {
         for _ in 0..2 {
             let (rows, extent) = provider.window(&provider.index(), span, page, 5_000).await;
             assert!(rows.is_empty(), "{span:?}");
             assert_eq!(extent, Extent { total: 300, has_more: false, truncated: false }, "{span:?}");
-            assert!(provider.take_call_count() <= calls, "{span:?}");
+            assert!(provider.simulated.take_calls() <= calls, "{span:?}");
         }
     }
 }
@@ -247,23 +170,23 @@ async fn behind_the_end_the_total_is_exact() {
 #[tokio::test]
 async fn exhausted_account_costs_no_further_call() {
     let row = |second: i64| (FROM + second, Kind::Matches);
-    let provider = SimulatedBroker::new(vec![
+    let provider = Broker::new(vec![
         (0..1_000).rev().map(|second| row(second * 60)).collect(),
         (0..5).rev().map(|second| row(70_000 + second)).collect(),
     ]);
     let index = provider.index();
     let (_, first) = provider.window(&index, DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert!(first.has_more);
-    assert_eq!(provider.take_call_count(), 2);
+    assert_eq!(provider.simulated.take_calls(), 2);
     let (rows, _) = provider.window(&index, DateFilter::default(), Page { limit: 200, offset: 200 }, 5_000).await;
     assert_eq!(rows, provider.model()[200..400]);
-    assert_eq!(provider.take_call_count(), 1);
+    assert_eq!(provider.simulated.take_calls(), 1);
 }
 
 /// Two accounts with rows one minute apart. All rows of the first are newer than those of the second.
-fn stacked(above: i64, below: i64) -> SimulatedBroker {
+fn stacked(above: i64, below: i64) -> Broker {
     let list = |rows: i64, from: i64| (0..rows).map(|row| (FROM + from - row * 60, Kind::Matches)).collect();
-    SimulatedBroker::new(vec![list(above, DAY * 900), list(below, DAY * 400)])
+    Broker::new(vec![list(above, DAY * 900), list(below, DAY * 400)])
 }
 
 #[tokio::test]
@@ -285,16 +208,17 @@ async fn two_large_accounts_cost_two_calls_a_window() {
     for window in 0..5 {
         let page = Page { limit: 200, offset: window * 200 };
         provider.window(&index, DateFilter::default(), page, 5_000).await;
-        assert!(provider.take_call_count() <= 2, "{window}");
+        assert!(provider.simulated.take_calls() <= 2, "{window}");
     }
 }
 
 #[tokio::test]
 async fn filtered_rows_shift_no_window() {
-    let mut provider = SimulatedBroker::one(1_000);
+    let mut list = one(1_000);
     for undated in [0, 1, 350] {
-        provider.lists[0][undated].1 = Kind::Undated;
+        list[undated].1 = Kind::Undated;
     }
+    let provider = Broker::new(vec![list]);
     let model = provider.model();
     let index = provider.index();
     // One window is skipped and one overlaps. Neither shifts the other windows.
@@ -316,20 +240,21 @@ async fn filtered_rows_shift_no_window() {
         all.extend(provider.window(&index, DateFilter::default(), page, 5_000).await.0);
     }
     assert_eq!(all, model);
-    provider.take_call_count();
+    provider.simulated.take_calls();
     let (rows, extent) =
         provider.window(&index, DateFilter::default(), Page { limit: 200, offset: 5_000 }, 5_000).await;
     assert!(rows.is_empty());
     assert_eq!(extent.total, 997);
-    assert_eq!(provider.take_call_count(), 0, "the end is known");
+    assert_eq!(provider.simulated.take_calls(), 0, "the end is known");
 }
 
 #[tokio::test]
 async fn window_is_served_when_has_more_is_unknown() {
-    let mut provider = SimulatedBroker::one(300);
+    let mut list = one(300);
     // The row that would show whether more follow is skipped.
-    provider.lists[0][200].1 = Kind::Undated;
-    provider.fail_from_call = 1;
+    list[200].1 = Kind::Undated;
+    let provider = Broker::new(vec![list]);
+    provider.simulated.fail_next([None, Some(UNAVAILABLE)]);
     let (rows, extent) =
         provider.window(&provider.index(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
     assert_eq!(rows.len(), 200);
@@ -360,8 +285,8 @@ proptest! {
         rows_max in 1_u32..40,
         has_end in any::<bool>(),
     ) {
-        let mut provider = SimulatedBroker::new(lists);
-        provider.rows_max = rows_max;
+        let mut provider = Broker::new(lists);
+        provider.simulated.rows_max = rows_max;
         let span = if has_end { both_ends() } else { from_start() };
         let model = provider.model();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -394,8 +319,8 @@ proptest! {
         rows_max in 1_u32..40,
     ) {
         let matching = |list: Vec<(i64, Kind)>| list.into_iter().filter(|row| row.1 == Kind::Matches).collect();
-        let mut provider = SimulatedBroker::new(lists.into_iter().map(matching).collect());
-        provider.rows_max = rows_max;
+        let mut provider = Broker::new(lists.into_iter().map(matching).collect());
+        provider.simulated.rows_max = rows_max;
         let model = provider.model();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         for span in [DateFilter::default(), from_start(), both_ends()] {

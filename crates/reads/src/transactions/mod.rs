@@ -5,29 +5,20 @@
 
 mod cursor_index;
 
-use std::sync::Arc;
-
-use bellbird_domain::{Caller, DateRange, Page, Transaction};
+use bellbird_domain::{Caller, DateRange, Transaction};
 use bellbird_providers::pages::{TransactionList, TransactionPages};
 use bellbird_providers::{CallContext, Error, RowSink, TransactionQuery};
 use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::window::{Extent, Window};
-use crate::{ConnectionContext, QueryKey, ReadError, Reads};
+use crate::{ConnectionContext, ReadError, Reads, WindowKey};
 pub(crate) use cursor_index::CursorIndex;
 use cursor_index::PageCursor;
 
 /// Counting stops when less than this fraction of the request's deadline is left: 5 means one fifth.
 const RESERVED_TIME_SHARE: u32 = 5;
-
-#[derive(Debug, Clone, Copy)]
-pub struct TransactionsRequest {
-    pub query: QueryKey,
-    pub page: Page,
-}
 
 impl Reads {
     /// Passes each row of the window to `rows`, newest first, and returns the pagination fields.
@@ -39,25 +30,30 @@ impl Reads {
         call: &CallContext,
         caller: &Caller,
         context: &ConnectionContext,
-        request: &TransactionsRequest,
+        key: WindowKey,
         rows: &mut RowSink<'_>,
     ) -> Result<Extent, ReadError> {
-        let account_id = request.query.account_id;
-        let accounts = context.accounts_of(account_id)?;
-        let index = self.cursor_index(call, request, &caller.timezone);
+        let WindowKey { query, page } = key;
+        let (accounts, zone) = (context.accounts_of(query.account_id)?, &caller.timezone);
+        let new = || {
+            let interval = DateRange::resolve(query.span.from, query.span.to, call.now);
+            CursorIndex::new(interval, zone.clone(), call.now)
+        };
+        let cursors = &self.inner.transaction_cursors;
+        let index = cursors.find_or_insert(key, call.now, |index| index.is_in_zone(zone), new);
         let interval = index.lock().interval();
-        let (first, last) = interval.instants(&caller.timezone);
+        let (first, last) = interval.instants(zone);
         if first > last || accounts.is_empty() {
-            return Ok(Window::new(request.page, 0).extent(0, Some(0)));
+            return Ok(Window::new(page, 0).extent(0, Some(0)));
         }
-        let one_account = account_id.is_some();
-        let query = TransactionQuery { accounts, one_account, interval: &interval, zone: &caller.timezone };
+        let one_account = query.account_id.is_some();
+        let listed = TransactionQuery { accounts, one_account, interval: &interval, zone };
         let provider = self.banking(&context.connection)?;
         let mut read = WindowRead {
-            list: TransactionList { provider, credentials: &context.credentials, query, until: None },
+            list: TransactionList { provider, credentials: &context.credentials, query: listed, until: None },
             call,
             pages: TransactionPages::default(),
-            window: Window::new(request.page, self.inner.limits.row_cap),
+            window: Window::new(page, self.inner.limits.row_cap),
             index: &index,
         };
         let outcome = read.complete(rows).await;
@@ -68,30 +64,11 @@ impl Reads {
             }
             read.count(call.deadline - self.inner.limits.deadline / RESERVED_TIME_SHARE).await;
         }
-        self.inner.transaction_cursors.measure(&request.query, call.now);
+        cursors.measure(&query, call.now);
         outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
         let index = index.lock();
         // A concurrent request may have reset the index. The rows seen here still count.
         Ok(read.window.extent(index.counted().max(seen), index.end()))
-    }
-
-    /// Finds the cursor index of the query. A request with offset 0, or in another timezone than before, starts a new
-    /// index with new instants.
-    fn cursor_index(
-        &self,
-        call: &CallContext,
-        request: &TransactionsRequest,
-        zone: &TimeZone,
-    ) -> Arc<Mutex<CursorIndex>> {
-        let (cursors, query) = (&self.inner.transaction_cursors, request.query);
-        if request.page.offset > 0
-            && let Some(index) = cursors.find(&query, call.now)
-            && index.lock().is_in_zone(zone)
-        {
-            return index;
-        }
-        let interval = DateRange::resolve(query.span.from, query.span.to, call.now);
-        cursors.insert(query, CursorIndex::new(interval, zone.clone(), call.now), call.now)
     }
 }
 

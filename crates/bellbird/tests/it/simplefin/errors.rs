@@ -115,6 +115,22 @@ async fn slow_provider_delays_no_other() {
     }
 }
 
+/// Also if the first accounts come from the slower provider.
+#[tokio::test]
+async fn accounts_of_two_providers_are_in_the_order_of_v1() {
+    let app = App::start(Setup::default()).await;
+    let (fiskil, akahu) = (app.credentials_of("fiskil")[4].clone(), app.credentials_of("akahu")[0].clone());
+    let person = app.add_person("both@example.com", Plan::Professional, &[&fiskil, &akahu]).await;
+    let shown = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
+    let ids: Vec<&str> = shown.iter().map(|account| text(account, "id")).collect();
+    for slow in ["fiskil", "akahu"] {
+        app.fault_at(slow, json!({"match": "/", "kind": "delay", "delayMs": 300})).await;
+        let set = set_of(&app, &person, "").await;
+        assert_eq!(list(&set, "accounts").iter().map(|account| text(account, "id")).collect::<Vec<_>>(), ids, "{slow}");
+        app.clear_faults().await;
+    }
+}
+
 on_both_databases! {
     async fn accounts_of_other_users_are_unknown(app: App) {
         let foreign = app.accounts_of(&app.ben.connections[0]).await[0].id.clone();

@@ -58,10 +58,6 @@ impl WriteTransactions for Beancount {
         line(&[" ", currency.as_str()], out);
         Ok(())
     }
-
-    fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), FormatError> {
-        Ok(())
-    }
 }
 
 /// A string literal.

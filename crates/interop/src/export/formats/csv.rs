@@ -157,8 +157,4 @@ impl WriteTransactions for Transactions {
         lines.end_line(out);
         Ok(())
     }
-
-    fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), FormatError> {
-        Ok(())
-    }
 }

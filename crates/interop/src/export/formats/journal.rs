@@ -46,10 +46,6 @@ impl WriteTransactions for Journal {
         line(&["    ", &other_side(OtherSide::of(row))], out);
         Ok(())
     }
-
-    fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), FormatError> {
-        Ok(())
-    }
 }
 
 /// `merchant | description`, which hledger splits into payee and note. A semicolon would begin a comment.

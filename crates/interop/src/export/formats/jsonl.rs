@@ -18,8 +18,4 @@ impl WriteTransactions for Transactions {
         out.push(b'\n');
         Ok(())
     }
-
-    fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), FormatError> {
-        Ok(())
-    }
 }

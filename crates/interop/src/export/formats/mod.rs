@@ -96,7 +96,8 @@ pub trait WriteTransactions: Send {
     /// `date` is the day of posting in the user's timezone.
     fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError>;
 
-    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), FormatError>;
+    /// What follows the last row: nothing in most formats.
+    fn end(&mut self, _out: &mut Vec<u8>) {}
 }
 
 impl Format {

@@ -95,9 +95,8 @@ impl WriteTransactions for Ofx {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    fn end(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.rest.as_bytes());
-        Ok(())
     }
 }
 

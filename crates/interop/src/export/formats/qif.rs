@@ -42,8 +42,4 @@ impl WriteTransactions for Qif {
         line(&["^"], out);
         Ok(())
     }
-
-    fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), FormatError> {
-        Ok(())
-    }
 }

@@ -43,8 +43,4 @@ impl WriteTransactions for Ynab {
         lines.end_line(out);
         Ok(())
     }
-
-    fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), FormatError> {
-        Ok(())
-    }
 }

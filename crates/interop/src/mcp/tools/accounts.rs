@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use bellbird_api::front::Problem;
+use bellbird_api::front::problem::problem_from_read;
 use bellbird_domain::{
     Account, AccountId, AccountType, Balance, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
     Decimal,
 };
+use bellbird_reads::ReadError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -118,29 +120,25 @@ fn broken_lines(connections: &[&Connection]) -> String {
 
 /// Reads all balances. A connection that fails leaves its accounts without balances.
 async fn balances(call: &ToolCall<'_>, accounts: &[Account], connections: &[Connection]) -> Balances {
-    let access = &call.interop.access;
-    let mut found = BTreeMap::new();
-    let mut problems: BTreeMap<ConnectionId, Problem> = BTreeMap::new();
-    let mut other = Problem::ProviderUnavailable(60);
-    match access.reads().balances(&call.context, call.caller, accounts.to_vec()).await {
-        Ok(read) => {
-            found.extend(read.balances.into_iter().filter_map(|(id, balance)| Some((id, balance?))));
-            for id in read.broken {
-                access.connections().refreshes().run_in_background(call.caller.user_id, id);
-                let stored = connections.iter().find(|connection| connection.id == id).map(|found| found.status);
-                let status = stored.filter(|status| *status != ConnectionStatus::Active);
-                problems.insert(id, Problem::Reconnect(status.unwrap_or(ConnectionStatus::Invalidated)));
+    let read = call.interop.access.balances(&call.context, call.caller, accounts.to_vec()).await;
+    let failed = read.as_ref().err().map(|error| problem_from_read(error, "Account", ""));
+    let failed = failed.unwrap_or(Problem::ProviderUnavailable(60));
+    let mut reads: BTreeMap<AccountId, _> =
+        read.into_iter().flatten().map(|(account, balance)| (account.id, balance)).collect();
+    let (mut found, mut missing) = (BTreeMap::new(), BTreeMap::<ConnectionId, Missing>::new());
+    for account in accounts {
+        let problem = match reads.remove(&account.id) {
+            Some(Ok(balance)) => {
+                found.insert(account.id, balance);
+                continue;
             }
-        }
-        Err(error) => other = bellbird_api::front::problem::problem_from_read(&error, "Account", ""),
-    }
-    let mut missing: BTreeMap<ConnectionId, Missing> = BTreeMap::new();
-    for account in accounts.iter().filter(|account| !found.contains_key(&account.id)) {
-        let id = account.connection_id;
-        let of_connection = missing.entry(id).or_insert_with(|| {
-            let institution = connections.iter().find(|connection| connection.id == id);
+            Some(Err(ReadError::Reconnect(status))) => &Problem::Reconnect(status),
+            _ => &failed,
+        };
+        let of_connection = missing.entry(account.connection_id).or_insert_with(|| {
+            let institution = connections.iter().find(|connection| connection.id == account.connection_id);
             let institution = institution.map_or("", |connection| connection.institution_name.as_str());
-            let message = format!("no balance. {}", advice(problems.get(&id).unwrap_or(&other)));
+            let message = format!("no balance. {}", advice(problem));
             let institution = clean(institution, CELL_CHARS_MAX);
             Missing { key: None, account_ids: Vec::new(), institution, message }
         });

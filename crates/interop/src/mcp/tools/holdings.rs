@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Holding};
 use bellbird_reads::SelectedAccounts;
 use futures_util::stream::{self, StreamExt as _};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -124,25 +123,16 @@ fn digest(rows: &[Row]) -> u64 {
 
 /// Reads the requested accounts of one connection.
 async fn read_accounts(call: &ToolCall<'_>, selected: &SelectedAccounts) -> (Vec<Row>, Vec<Missing>) {
-    let reads = call.interop.access.reads();
-    let found = Mutex::new(Vec::new());
-    let sink = |holding: &Holding<'_>, _: &mut Vec<u8>| found.lock().push(Row::of(holding));
-    let accounts = match reads.holdings(&call.context, &selected.context, &sink).await {
+    let add = |holding: &Holding<'_>, rows: &mut Vec<Row>| rows.push(Row::of(holding));
+    let accounts = match call.interop.access.reads().holdings(&call.context, selected, &add).await {
         Ok(accounts) => accounts,
         Err(error) => return (Vec::new(), vec![call.missing(selected, &error).await]),
     };
-    // Accounts are read at the same time, so their rows may be mixed.
-    let mut found = found.into_inner();
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
-    for (id, outcome) in accounts {
-        if !selected.accounts().any(|account| account.id == id) {
-            continue;
-        }
-        match outcome {
-            Ok(_) => rows.extend(found.extract_if(.., |row: &mut Row| row.account_id == id)),
-            Err(error) => {
-                missing.push(call.missing(&selected.with_accounts(vec![id]), &error).await);
-            }
+    for (id, read) in accounts {
+        match read {
+            Ok(read) => rows.extend(read),
+            Err(error) => missing.push(call.missing(&selected.with_accounts(vec![id]), &error).await),
         }
     }
     (rows, missing)

@@ -15,7 +15,9 @@ use bellbird_api::front::quota::Quotas;
 use bellbird_api::front::{LivePermit, Problem, QuotaClass};
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{AccountId, Caller, ConnectionCategory};
-use bellbird_reads::{CallContext, ReadError, SelectError, SelectedAccounts, Selection, UnreadableConnection};
+use bellbird_reads::{
+    CallContext, ReadError, SelectError, Selected, SelectedAccounts, Selection, UnreadableConnection,
+};
 use bellbird_storage::StorageError;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -128,7 +130,8 @@ impl<'a> ToolCall<'a> {
             Some(Accounts::These(ids)) => Some(ids.as_slice()),
         };
         let selection = Selection { connection_id: None, account_ids, category: Some(category) };
-        let found = self.interop.access.reads().select(self.caller, selection).await.map_err(|error| match error {
+        let found = self.interop.access.reads().select(self.caller, selection).await;
+        let found = found.and_then(Selected::require_known).map_err(|error| match error {
             SelectError::Account(ReadError::NotFound) => unknown_account(),
             SelectError::Account(ReadError::WrongCategory) => wrong_category(category),
             SelectError::Account(other) | SelectError::Connection(other) => self.say(&other),
