@@ -3,34 +3,17 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bellbird_domain::{
-    Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateFilter, DateRange, Decimal, TradeTime,
-    TradeType, UserId,
-};
+use bellbird_domain::{Account, Bound, DateFilter, DateRange, Decimal, TradeTime, TradeType};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
+use crate::test_support::account;
 use crate::{HoldingSink, PageRowSink, TradePage};
 
 const NOW: i64 = 2_000_000_000;
-
-fn account() -> Account {
-    Account {
-        id: AccountId::new(),
-        user_id: UserId::new(),
-        connection_id: ConnectionId::new(),
-        provider: "simulated".to_owned(),
-        provider_account_id: "1".to_owned(),
-        name: "Everyday".to_owned(),
-        account_type: AccountType::Transaction,
-        institution_name: None,
-        number: None,
-        currency: Currency::UNKNOWN,
-    }
-}
 
 /// The instant of a row. Rows are one minute apart, newest first.
 fn at(row: u64) -> Timestamp {
@@ -110,7 +93,7 @@ fn outcome_of(rows: &[u64], outcome: Result<(), Error>, requests: Vec<u64>) -> O
 /// Reads the rows 2 to 100 and breaks after `rows_max` rows.
 async fn read_transactions(pages: Pages, rows_max: usize) -> Outcome {
     let bank = Bank { pages, requested_pages: Mutex::default() };
-    let accounts = [account()];
+    let accounts = [account(1, "1")];
     let interval = DateRange { from: Bound::Instant(at(100)), to: Bound::Instant(at(2)) };
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &TimeZone::UTC };
     let mut rows = Vec::new();
@@ -239,7 +222,7 @@ fn trade(row: u64, account: &Account) -> Trade<'_> {
 /// Reads the trades from row 2 on and breaks after `rows_max` rows.
 async fn read_trades(list_rows: u64, total: fn(u64) -> u64, rows_max: usize) -> Outcome {
     let broker = Broker { rows: list_rows, total, requested_offsets: Mutex::default() };
-    let account = account();
+    let account = account(1, "1");
     let span = DateFilter { from: None, to: Some(Bound::Instant(at(2))) };
     let query = TradeQuery { account: &account, span: &span, zone: &TimeZone::UTC };
     let mut rows = Vec::new();
