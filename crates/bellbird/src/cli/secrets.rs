@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use bellbird_storage::{INSTANCE_TIMEOUT, Instance, Leftovers, SealError, SealedSecrets, Storage, UnopenableSecret};
+use bellbird_storage::{
+    INSTANCE_TIMEOUT, Instance, Leftovers, ResealCounts, SealError, SealedSecrets, Storage, UnopenableSecret,
+};
 use clap::Subcommand;
 use serde::Serialize;
 
@@ -101,7 +103,7 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
              this command again"
         )),
     }
-    let ResealCounts { resealed, already_current } = counts;
+    let ResealCounts { resealed, already_current, .. } = counts;
     let (unopenable, error) = (found.unopenable.len(), ErrorView::of(&messages));
     let view = RotatedView { resealed, already_current, unopenable, instances: running.len(), error };
     output::print(format, &view, |view| {
@@ -141,27 +143,9 @@ fn require_key_everywhere(running: &[Instance], current: &str) -> anyhow::Result
     )
 }
 
-/// Counts of one pass.
-#[derive(Default)]
-struct ResealCounts {
-    resealed: u64,
-    already_current: u64,
-}
-
 async fn reseal_all(storage: &Storage) -> anyhow::Result<ResealCounts> {
     let mut progress = Progress::new("secrets", storage.secrets().count().await?);
-    let mut counts = ResealCounts::default();
-    let mut after = None;
-    loop {
-        let batch = storage.secrets().reseal_batch(after).await?;
-        counts.resealed += batch.resealed;
-        counts.already_current += batch.already_current;
-        progress.add(batch.resealed + batch.already_current + batch.unopenable);
-        if batch.next.is_none() {
-            return Ok(counts);
-        }
-        after = batch.next;
-    }
+    Ok(storage.secrets().reseal_all(|read| progress.add(read)).await?)
 }
 
 /// Keys other than the current one that still open secrets, with the number of those secrets.
