@@ -11,7 +11,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
-use super::output::{self, ErrorView, JsonFlag, Progress};
+use super::output::{self, ErrorView, JsonFlag, Progress, count};
 use crate::instances;
 use crate::wiring;
 
@@ -166,7 +166,8 @@ pub(super) fn unopenable_messages(secrets: &[UnopenableSecret]) -> Vec<String> {
     let sentence = |(reason, secrets): (String, Vec<String>)| {
         let named = secrets.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         let more = if secrets.len() > NAMED_MAX { ", ..." } else { "" };
-        format!("{} cannot be opened: {reason}. {ADVICE} ({named}{more})", count_secrets(secrets.len() as u64))
+        let number = count(secrets.len() as u64, "secret", "secrets");
+        format!("{number} cannot be opened: {reason}. {ADVICE} ({named}{more})")
     };
     by_reason.into_iter().map(sentence).collect()
 }
@@ -198,10 +199,6 @@ fn plain_purpose(purpose: &str) -> &str {
     }
 }
 
-fn count_secrets(number: u64) -> String {
-    if number == 1 { "1 secret".to_owned() } else { format!("{number} secrets") }
-}
-
 /// Says in one sentence which keys the stored secrets need. The flag says whether all of them can be opened.
 pub(super) fn summary(secrets: &SealedSecrets, current: &str) -> (bool, String) {
     let total = secrets.opened_by.values().sum::<u64>() + secrets.unopenable.len() as u64;
@@ -209,7 +206,7 @@ pub(super) fn summary(secrets: &SealedSecrets, current: &str) -> (bool, String) 
         return (true, "none stored".to_owned());
     }
     let counts: Vec<_> = secrets.by_key.iter().map(|(key, count)| format!("{count} with key `{key}`")).collect();
-    let mut text = format!("{}: {}", count_secrets(total), counts.join(", "));
+    let mut text = format!("{}: {}", count(total, "secret", "secrets"), counts.join(", "));
     let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
     for secret in &secrets.unopenable {
         *reasons.entry(reason(secret)).or_default() += 1;
