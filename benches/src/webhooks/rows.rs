@@ -4,8 +4,8 @@ use bellbird_domain::{
     Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal, Digest, EventType,
     Fingerprint, SyncRunId, Transaction, UserId,
 };
-use bellbird_storage::{FinishedSync, JobKey, NewWebhookEvent, Storage, SyncState, job_kinds};
-use bellbird_webhooks::event::buffer::{ChangedRow, PreparedWebhookEvent, SyncRun, WebhookEventBuffer};
+use bellbird_storage::{FinishedSync, JobKey, Storage, SyncState, job_kinds};
+use bellbird_webhooks::event::buffer::{ChangedRow, SyncRun, WebhookEventBuffer};
 use bellbird_webhooks::event::digest::RowHasher;
 use bellbird_webhooks::event::payload;
 use jiff::tz::TimeZone;
@@ -107,8 +107,10 @@ pub(super) async fn sync(
     let covered_from = started_at - SignedDuration::from_hours(24 * DATE_RANGE_DAYS);
     let (event_type, hasher) = (EventType::TransactionsSynced, RowHasher::new(&[7; 32]));
     let sync_run = SyncRun { id: run, connection_id: connection, event_type, started_at };
-    let prepared = event_buffer.prepare(sync_run, &mut changed, &mut [], &hasher);
-    let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(|event| new_event(event, without_digests)).collect();
+    let (mut events, bodies) = event_buffer.prepare(sync_run, &mut changed, &mut [], &hasher);
+    if without_digests {
+        events.iter_mut().for_each(|event| event.row_digests.clear());
+    }
     let before = storage.syncs().find(user, connection).await?.context("no such connection")?;
     let after = SyncState {
         sequence: before.sequence + 1,
@@ -130,14 +132,9 @@ pub(super) async fn sync(
         first_attempt_at: event_buffer.first_attempt_at(started_at),
         events: &events,
     };
-    event_buffer.hold_bodies(&prepared, started_at);
+    event_buffer.hold_bodies(&bodies, started_at);
     let stored = storage.syncs().finish(&claim, &finished).await?.context("lease lost")?;
     ensure!(stored == 1, "{stored} events were stored");
     event_buffer.wake();
     Ok(())
-}
-
-fn new_event(event: &PreparedWebhookEvent, without_digests: bool) -> NewWebhookEvent<'_> {
-    let new = event.to_store();
-    NewWebhookEvent { rows: if without_digests { &[] } else { new.rows }, ..new }
 }

@@ -55,9 +55,9 @@ pub(crate) async fn submit_answer(
     match form.as_ref() {
         b"answer=yes" => {
             let browser = console.inner.cookie.value_or_new(&headers);
-            let answer = CallbackAnswer::Yes(browser.expose_secret());
-            let mut response = handled(&console, &headers, &parameters, answer).await;
-            response.headers_mut().extend(console.inner.cookie.header(&browser).map(|cookie| (SET_COOKIE, cookie)));
+            let browser = browser.expose_secret();
+            let mut response = handled(&console, &headers, &parameters, CallbackAnswer::Yes(browser)).await;
+            response.headers_mut().extend(console.inner.cookie.header(browser).map(|cookie| (SET_COOKIE, cookie)));
             response
         }
         b"answer=no" => handled(&console, &headers, &parameters, CallbackAnswer::No).await,

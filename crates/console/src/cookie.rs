@@ -5,7 +5,7 @@
 use bellbird_connections::new_browser_cookie;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 
 /// Longer than a link session, so that the user can return to its link URL afterwards.
 const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
@@ -14,55 +14,24 @@ const LINK_MAX_AGE_SECONDS: u32 = 1800;
 /// Of both values, which are hexadecimal.
 const VALUE_BYTES: usize = 64;
 
-/// Binds link sessions to a browser.
-pub(crate) struct BrowserCookie(Cookie);
-
-/// Holds the token of a link.
-pub(crate) struct LinkCookie(Cookie);
-
-impl BrowserCookie {
-    pub(crate) fn new(console_url: &str) -> Self {
-        Self(Cookie::new("bellbird", BROWSER_MAX_AGE_SECONDS, console_url))
-    }
-
-    /// The value that the browser sent. None if it is absent, repeated or not ours.
-    pub(crate) fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        self.0.value(headers)
-    }
-
-    /// The browser's value, or a new one. Several sessions of one browser share it.
-    pub(crate) fn value_or_new(&self, headers: &HeaderMap) -> SecretString {
-        self.value(headers).map_or_else(new_browser_cookie, SecretString::from)
-    }
-
-    pub(crate) fn header(&self, value: &SecretString) -> Option<HeaderValue> {
-        self.0.header(value.expose_secret())
-    }
-}
-
-impl LinkCookie {
-    pub(crate) fn new(console_url: &str) -> Self {
-        Self(Cookie::new("bellbird-link", LINK_MAX_AGE_SECONDS, console_url))
-    }
-
-    /// The link token that the browser sent.
-    pub(crate) fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        self.0.value(headers)
-    }
-
-    pub(crate) fn header(&self, token: &str) -> Option<HeaderValue> {
-        self.0.header(token)
-    }
-}
-
 /// Name, lifetime and flags of a cookie.
-struct Cookie {
+pub(crate) struct Cookie {
     name: String,
     max_age_seconds: u32,
     is_https: bool,
 }
 
 impl Cookie {
+    /// Binds link sessions to a browser.
+    pub(crate) fn of_browser(console_url: &str) -> Self {
+        Self::new("bellbird", BROWSER_MAX_AGE_SECONDS, console_url)
+    }
+
+    /// Holds the token of a link.
+    pub(crate) fn of_link(console_url: &str) -> Self {
+        Self::new("bellbird-link", LINK_MAX_AGE_SECONDS, console_url)
+    }
+
     /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine, its name has no prefix, and any
     /// program on the same host can set it.
     fn new(name: &str, max_age_seconds: u32, console_url: &str) -> Self {
@@ -71,7 +40,8 @@ impl Cookie {
         Self { name: format!("{prefix}{name}"), max_age_seconds, is_https }
     }
 
-    fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+    /// The value that the browser sent. None if it is absent, repeated or not ours.
+    pub(crate) fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
         let mut values = pairs.filter(|(name, _)| *name == self.name).map(|(_, value)| value);
@@ -79,8 +49,13 @@ impl Cookie {
         (value.len() == VALUE_BYTES && value.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(value)
     }
 
+    /// The browser's value, or a new one. Several sessions of one browser share it.
+    pub(crate) fn value_or_new(&self, headers: &HeaderMap) -> SecretString {
+        self.value(headers).map_or_else(new_browser_cookie, SecretString::from)
+    }
+
     /// `SameSite=Lax`, because the provider's page sends the browser back here.
-    fn header(&self, value: &str) -> Option<HeaderValue> {
+    pub(crate) fn header(&self, value: &str) -> Option<HeaderValue> {
         let Self { name, max_age_seconds, is_https } = self;
         let secure = if *is_https { "; Secure" } else { "" };
         let cookie = format!("{name}={value}; Path=/; Max-Age={max_age_seconds}; HttpOnly; SameSite=Lax{secure}");
@@ -92,17 +67,18 @@ impl Cookie {
 
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret as _;
+
     use super::*;
 
     #[test]
     fn cookie_is_bound_to_the_host_over_https() {
-        let value = SecretString::from("a".repeat(64));
-        let header = |url| BrowserCookie::new(url).header(&value).unwrap().to_str().unwrap().to_owned();
+        let text = "a".repeat(64);
+        let header = |url| Cookie::of_browser(url).header(&text).unwrap().to_str().unwrap().to_owned();
         let flags = "Path=/; Max-Age=3600; HttpOnly; SameSite=Lax";
-        let text = value.expose_secret();
         assert_eq!(header("https://b.example/x"), format!("__Host-bellbird={text}; {flags}; Secure"));
         assert_eq!(header("http://127.0.0.1:8081"), format!("bellbird={text}; {flags}"));
-        let link = LinkCookie::new("https://b.example").header(text).unwrap();
+        let link = Cookie::of_link("https://b.example").header(&text).unwrap();
         assert!(link.is_sensitive());
         let flags = "Path=/; Max-Age=1800; HttpOnly; SameSite=Lax; Secure";
         assert_eq!(link.to_str().unwrap(), format!("__Host-bellbird-link={text}; {flags}"));
@@ -110,7 +86,7 @@ mod tests {
 
     #[test]
     fn only_a_single_value_of_ours_counts() {
-        let cookie = BrowserCookie::new("https://b.example");
+        let cookie = Cookie::of_browser("https://b.example");
         let value = |headers: &[&str]| {
             let headers = headers.iter().map(|text| (COOKIE, HeaderValue::from_str(text).unwrap()));
             cookie.value(&headers.collect()).map(str::to_owned)

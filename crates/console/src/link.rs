@@ -118,7 +118,7 @@ async fn start_link_session(
     target: LinkTarget<'static>,
 ) -> Response {
     let browser = console.inner.cookie.value_or_new(headers);
-    let cookies = [console.inner.cookie.header(&browser), console.inner.link_cookie.header(&token)];
+    let cookies = [console.inner.cookie.header(browser.expose_secret()), console.inner.link_cookie.header(&token)];
     let connections = console.inner.connections.clone();
     let start = async move { connections.links().start_session(&token, target, browser.expose_secret()).await };
     match console.inner.connections.tasks().spawn(start.in_current_span()).await {

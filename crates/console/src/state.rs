@@ -9,7 +9,7 @@ use bellbird_domain::Clock;
 use bellbird_limits::RateLimiter;
 use tokio::sync::Semaphore;
 
-use crate::cookie::{BrowserCookie, LinkCookie};
+use crate::cookie::Cookie;
 use crate::pages::Frame;
 use crate::settings::{ConsoleSettings, Site};
 
@@ -29,8 +29,8 @@ pub(crate) struct Inner {
     pub(crate) frame: Frame,
     pub(crate) clock: Clock,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
-    pub(crate) cookie: BrowserCookie,
-    pub(crate) link_cookie: LinkCookie,
+    pub(crate) cookie: Cookie,
+    pub(crate) link_cookie: Cookie,
     /// By provider. Unknown names share the permits of the empty name.
     event_permits: HashMap<&'static str, EventPermits>,
 }
@@ -46,8 +46,8 @@ impl Console {
     /// `events_max` limits the provider events in progress: see [`PROVIDER_EVENTS_CONCURRENT_MAX`].
     pub(crate) fn new(connections: Connections, settings: ConsoleSettings, site: Site, events_max: usize) -> Self {
         let frame = Frame::new(&settings, &site);
-        let cookie = BrowserCookie::new(&site.console_url);
-        let link_cookie = LinkCookie::new(&site.console_url);
+        let cookie = Cookie::of_browser(&site.console_url);
+        let link_cookie = Cookie::of_link(&site.console_url);
         let permits = || EventPermits { running: Semaphore::new(events_max), reading: Semaphore::new(events_max) };
         let event_permits = provider_names().chain([""]).map(|name| (name, permits())).collect();
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);

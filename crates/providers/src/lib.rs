@@ -14,14 +14,14 @@ pub mod http;
 pub mod json;
 pub mod linking;
 pub mod pages;
-#[cfg(test)]
-mod peer;
 pub mod registry;
 mod rows;
 pub mod settings;
 #[cfg(any(test, feature = "test-support"))]
 pub mod simulated;
 pub mod snaptrade;
+#[cfg(test)]
+mod test_support;
 pub mod text;
 pub mod unreadable;
 pub mod webhook_verifier;
@@ -154,6 +154,16 @@ pub struct TransactionQuery<'a> {
     pub interval: &'a DateRange,
     /// The user's time zone, in which the days of `interval` begin and end.
     pub zone: &'a TimeZone,
+}
+
+impl TransactionQuery<'_> {
+    /// The provider's id of the one requested account.
+    fn account_id(&self) -> Option<&str> {
+        match self.accounts {
+            [account] if self.one_account => Some(&account.provider_account_id),
+            _ => None,
+        }
+    }
 }
 
 /// Where a page begins and how many rows it should have.

@@ -8,11 +8,12 @@ use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use serde::Deserialize;
 
+use crate::TransactionQuery;
 use crate::json::{self, Invalid, Token};
 use crate::unreadable::{UnreadableReason, UnreadableRow};
 
 /// Sorts the rows of a page if the provider did not: newest first, then by account. Equal rows keep their order.
-pub(crate) fn newest_first(rows: &mut [Transaction<'_>]) {
+fn newest_first(rows: &mut [Transaction<'_>]) {
     if !rows.is_sorted_by_key(sort_key) {
         rows.sort_by_key(sort_key);
     }
@@ -61,6 +62,44 @@ pub(crate) fn count_unreadable(provider: ProviderName, reason: UnreadableReason,
     }
     let labels = [("provider", provider.as_str()), ("reason", reason.as_str())];
     metrics::counter!("bellbird_unreadable_rows_total", &labels).increment(1);
+}
+
+/// Why a row of a page is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Skipped {
+    /// The row belongs to an account that was not requested, or to another consent of the same provider user.
+    OtherAccount,
+    Pending,
+    /// The row has no time.
+    NoTime,
+    Unreadable(UnreadableRow),
+}
+
+/// The rows of a page that match the query, newest first. Those that cannot be read go to `unreadable`.
+pub(crate) fn keep<'a, R>(
+    provider: ProviderName,
+    page: Vec<R>,
+    query: &TransactionQuery<'_>,
+    unreadable: &mut Vec<UnreadableRow>,
+    map: impl Fn(R) -> Result<Transaction<'a>, Skipped>,
+) -> Vec<Transaction<'a>> {
+    let mut kept = Vec::with_capacity(page.len());
+    for row in page {
+        match map(row) {
+            Ok(row) => kept.push(row),
+            Err(Skipped::Unreadable(row)) => {
+                count_unreadable(provider, row.reason, "no_time");
+                unreadable.push(row);
+            }
+            Err(Skipped::NoTime) => count_dropped(provider, "no_time"),
+            Err(Skipped::Pending) => count_dropped(provider, "pending"),
+            Err(Skipped::OtherAccount) if query.one_account => count_dropped(provider, "other_account"),
+            // The lists of several accounts have the rows of other consents, so they are not counted.
+            Err(Skipped::OtherAccount) => {}
+        }
+    }
+    newest_first(&mut kept);
+    kept
 }
 
 /// What is known of a row of another form.

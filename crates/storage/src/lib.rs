@@ -60,7 +60,7 @@ pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
 pub use secrets::random::{random_base62, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
-pub use secrets::store::{Leftovers, ResealedBatch, SealedSecrets, SecretCursor, UnopenableSecret};
+pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
 pub use users::keys::{FoundCaller, KeyRecord};
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
 pub use users::user::{NewUser, UserChange};

@@ -1,15 +1,23 @@
 //! Arguments that several commands share, and parsers for argument values.
 
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use bellbird_domain::{AccountId, Bound, ConnectionId, EndpointId, EventId};
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use secrecy::SecretString;
 
 use crate::config::{Flag, LISTEN_ADDRESS, LogFormat, LogLevel, Settings, Sources};
+
+/// Longer input is cut off. No provider's credentials and no URL of a database are this long.
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// Settings flags of every command.
 #[derive(Debug, Args)]
@@ -101,6 +109,32 @@ pub(super) fn event_id(text: &str) -> Result<EventId, String> {
 /// Parses an id, which is a UUID. The error names the command that lists the ids.
 fn id<T: FromStr>(text: &str, list: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("must be an id: `bellbird {list}` shows the ids"))
+}
+
+/// Parses one of these words.
+pub(super) fn one_of<T>(all: &[T], as_str: fn(T) -> &'static str) -> impl TypedValueParser<Value = T> + use<T>
+where
+    T: Copy + FromStr + Send + Sync + 'static,
+    T::Err: Error + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all.iter().map(|word| as_str(*word))).try_map(|text| text.parse::<T>())
+}
+
+/// Reads a secret from a file, or from standard input at `-`, because other users of the machine can see arguments.
+pub(super) fn read_secret(from: &str, what: &str) -> anyhow::Result<SecretString> {
+    let mut text = String::new();
+    let read = if from == "-" {
+        io::stdin().lock().take(SECRET_BYTES_MAX).read_to_string(&mut text)
+    } else {
+        File::open(from).and_then(|file| file.take(SECRET_BYTES_MAX).read_to_string(&mut text))
+    };
+    read.with_context(|| format!("{what} cannot be read from {}", source_name(from)))?;
+    Ok(SecretString::from(text.trim()))
+}
+
+/// Names what [`read_secret`] reads.
+pub(super) fn source_name(from: &str) -> &str {
+    if from == "-" { "standard input" } else { from }
 }
 
 /// Parses `30s`, `15m`, `24h` or `90d`.

@@ -10,7 +10,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
-use super::output::{self, JsonFlag};
+use super::output::{self, JsonFlag, count};
 use crate::config::Settings;
 use crate::wiring;
 
@@ -106,8 +106,4 @@ fn describe(keys: &[NeededKey]) -> String {
     let them = if keys.len() == 1 { "it" } else { "them" };
     let _ = write!(text, ". Keep {them} for as long as you keep the backup, in another place.");
     text
-}
-
-pub(super) fn count(number: u64, one: &str, several: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { several })
 }

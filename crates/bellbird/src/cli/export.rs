@@ -14,12 +14,11 @@ use bellbird_storage::Storage;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
-use serde::Serialize;
+use serde_json::json;
 use tempfile::NamedTempFile;
 
 use super::arguments::{self, SettingArgs};
-use super::backup::count;
-use super::output::{self, JsonFlag, Progress, UsageError};
+use super::output::{self, JsonFlag, Progress, UsageError, count};
 use super::user::find_user;
 use crate::failure::Failure;
 use crate::wiring::{self, Wiring};
@@ -91,14 +90,6 @@ pub(super) struct ExportArgs {
     json: JsonFlag,
 }
 
-/// What `export --json` prints.
-#[derive(Serialize)]
-struct ExportView<'a> {
-    file: &'a str,
-    rows: u64,
-    bytes: u64,
-}
-
 pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Result<()> {
     let request = args.request().map_err(UsageError)?;
     let settings = settings.load(None)?;
@@ -110,8 +101,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
     storage.close().await;
     let written = written.unwrap_or_else(|| Err(anyhow::anyhow!("stopped before the file was whole")))?;
     let Some(Written { rows, bytes }) = written else { return Ok(()) };
-    let view = ExportView { file: &args.output, rows, bytes };
-    output::print(args.json, &view, |view| format!("Wrote {} to {}.", count(view.rows, "row", "rows"), view.file))
+    let view = json!({"file": args.output, "rows": rows, "bytes": bytes});
+    output::print(args.json, &view, |_| format!("Wrote {} to {}.", count(rows, "row", "rows"), args.output))
 }
 
 impl ExportArgs {

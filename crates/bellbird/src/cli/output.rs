@@ -200,6 +200,16 @@ pub(super) fn details(pairs: &[(&str, String)]) -> String {
     lines.join("\n")
 }
 
+/// Formats a number of things: `1 key`, `2 keys`.
+pub(super) fn count(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
+/// Formats how often something was tried.
+pub(super) fn times(attempts: u32) -> String {
+    if attempts == 1 { "once".to_owned() } else { format!("{attempts} times") }
+}
+
 /// Formats an instant to the second; `None` is a dash.
 pub(super) fn format_instant(instant: Option<Timestamp>) -> String {
     instant.map_or_else(|| "-".to_owned(), |instant| format!("{instant:.0}"))

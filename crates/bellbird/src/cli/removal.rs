@@ -4,6 +4,7 @@ use std::io::BufRead as _;
 
 use anyhow::bail;
 use clap::Args;
+use serde::Serialize;
 
 use super::output::{self, JsonFlag, UsageError};
 use crate::config::terminal;
@@ -17,14 +18,18 @@ pub(super) struct RemovalArgs {
 
     /// Show what would be removed, and change nothing
     #[arg(long, conflicts_with = "yes")]
-    pub(super) dry_run: bool,
+    dry_run: bool,
 }
 
 impl RemovalArgs {
-    /// Shows on the terminal what will be removed, and asks. Returns an error unless the answer is yes.
-    pub(super) fn confirm(self, format: JsonFlag, description: &str) -> anyhow::Result<()> {
+    /// Whether to remove it now: with `--dry-run`, only prints the plan, else shows on the terminal what will be
+    /// removed, and asks. Any answer but yes is an error.
+    pub(super) fn confirm(self, format: JsonFlag, plan: &impl Serialize, description: &str) -> anyhow::Result<bool> {
+        if self.dry_run {
+            return output::print(format, plan, |_| format!("{description}\n\nNothing was changed.")).map(|()| false);
+        }
         if self.yes || format.json {
-            return Ok(());
+            return Ok(true);
         }
         if !terminal::stdin_is_terminal() {
             let text = "removing needs a confirmation, and standard input is no terminal: pass --yes to remove, or \
@@ -38,11 +43,6 @@ impl RemovalArgs {
         if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
             bail!("nothing was removed");
         }
-        Ok(())
+        Ok(true)
     }
-}
-
-/// The text of `--dry-run`.
-pub(super) fn dry_run_text(description: &str) -> String {
-    format!("{description}\n\nNothing was changed.")
 }

@@ -1,7 +1,5 @@
 //! `bellbird restore`: puts a backup in the place of the SQLite database, and decides about a restored database.
 
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
@@ -13,17 +11,16 @@ use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
+use serde_json::json;
 
-use super::arguments::SettingArgs;
-use super::backup::{count, needed_keys};
-use super::output::{self, JsonFlag};
+use super::arguments::{self, SettingArgs};
+use super::backup::needed_keys;
+use super::output::{self, JsonFlag, count};
 use crate::config::Settings;
 use crate::{instances, wiring};
 
 /// Enough for the few statements of a comparison.
 const CONNECTIONS: u32 = 2;
-/// Longer than any URL of a database.
-const URL_BYTES_MAX: u64 = 10_000;
 
 /// Put a backup in the place of the SQLite database.
 ///
@@ -48,7 +45,7 @@ pub(super) struct RestoreArgs {
     /// Decide: repeat what the previous database knows to be revoked or removed. FILE holds the URL of that database;
     /// `-` reads it from standard input
     #[arg(long, value_name = "FILE")]
-    previous: Option<PathBuf>,
+    previous: Option<String>,
 
     /// With --previous: go on although the database is not known to be restored, as a physical copy is not
     #[arg(long, requires = "previous")]
@@ -81,13 +78,6 @@ struct RestoredView {
     carried_over: Option<CarriedOver>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<LostSince>,
-}
-
-/// What `restore --revoke-keys --json` and `restore --keep-keys --json` print.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct DecidedView {
-    keys_revoked: u64,
 }
 
 pub(super) async fn run(settings: &SettingArgs, args: &RestoreArgs) -> anyhow::Result<()> {
@@ -153,6 +143,7 @@ async fn check_keys(settings: &Settings, storage: &Storage, file: &Path) -> anyh
 
 /// Decides about a restored database, which is in its place already.
 async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
+    let read_url = |from| arguments::read_secret(from, "the URL");
     let previous_url = args.previous.as_deref().map(read_url).transpose()?;
     let storage = wiring::open_storage(settings).await?;
     let awaits_decision = storage.backups().awaits_restore_decision().await?;
@@ -165,15 +156,15 @@ async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
     }
     let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
     let (mut view, mut keys_revoked) = (RestoredView::default(), 0);
-    if let (Some(file), Some(url)) = (&args.previous, previous_url) {
-        let (done, lost) = compare_with_previous(&storage, file, &url).await?;
+    if let (Some(from), Some(url)) = (&args.previous, previous_url) {
+        let (done, lost) = compare_with_previous(&storage, from, &url).await?;
         (view.carried_over, view.lost) = (Some(done), Some(lost));
     } else if args.revoke_keys {
         keys_revoked = storage.backups().revoke_all_keys(Timestamp::now()).await?;
     } else if !awaits_decision {
         storage.close().await;
         let nothing = "Nothing to decide: the database is not known to be restored from a backup.";
-        return output::print(args.format, &DecidedView { keys_revoked }, |_| nothing.to_owned());
+        return output::print(args.format, &json!({"keysRevoked": 0}), |_| nothing.to_owned());
     }
     storage.backups().set_restore_decided().await?;
     // Only a warning: they may be lost for good.
@@ -187,7 +178,7 @@ async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
             format!("Compared with the previous database.\n{}\nStart the service now.", carried_over_text(view))
         });
     }
-    output::print(args.format, &DecidedView { keys_revoked }, |_| match args.revoke_keys {
+    output::print(args.format, &json!({"keysRevoked": keys_revoked}), |_| match args.revoke_keys {
         false => format!("Kept all API keys.\n{REVIVED}\nStart the service now."),
         true => format!(
             "Revoked {}. Create new ones with `bellbird key create`.\n{REVIVED}\nStart the service now.",
@@ -196,13 +187,13 @@ async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Repeats in the restored database what the one at `url`, which `file` holds, knows to be revoked or removed.
+/// Repeats in the restored database what the one at `url`, which was read from `from`, knows to be revoked or removed.
 async fn compare_with_previous(
     restored: &Storage,
-    file: &Path,
+    from: &str,
     url: &SecretString,
 ) -> anyhow::Result<(CarriedOver, LostSince)> {
-    let source = if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
+    let source = arguments::source_name(from);
     let opened = Storage::open_existing(url.expose_secret(), Sealer::random(), CONNECTIONS).await;
     let previous = opened.map_err(|error| match error {
         // Its advice is about database.url.
@@ -224,18 +215,6 @@ async fn compare_with_previous(
     }
     previous.close().await;
     Ok(restored.backups().carry_over(&state, Timestamp::now()).await?)
-}
-
-/// A URL may contain a password, so it is no argument, which other users of the machine can see.
-fn read_url(file: &Path) -> anyhow::Result<SecretString> {
-    let mut text = String::new();
-    if file == Path::new("-") {
-        io::stdin().lock().take(URL_BYTES_MAX).read_to_string(&mut text).context("could not read standard input")?;
-    } else {
-        let read = fs::File::open(file).and_then(|file| file.take(URL_BYTES_MAX).read_to_string(&mut text));
-        read.with_context(|| format!("could not read {}", file.display()))?;
-    }
-    Ok(SecretString::from(text.trim()))
 }
 
 /// The keys of these secrets that are not configured.

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use bellbird_storage::{INSTANCE_TIMEOUT, Instance, Leftovers, SealError, SealedSecrets, Storage, UnopenableSecret};
+use bellbird_storage::{
+    INSTANCE_TIMEOUT, Instance, Leftovers, ResealCounts, SealError, SealedSecrets, Storage, UnopenableSecret,
+};
 use clap::Subcommand;
 use serde::Serialize;
 
 use super::arguments::SettingArgs;
-use super::output::{self, ErrorView, JsonFlag, Progress};
+use super::output::{self, ErrorView, JsonFlag, Progress, count};
 use crate::instances;
 use crate::wiring;
 
@@ -101,7 +103,7 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
              this command again"
         )),
     }
-    let ResealCounts { resealed, already_current } = counts;
+    let ResealCounts { resealed, already_current, .. } = counts;
     let (unopenable, error) = (found.unopenable.len(), ErrorView::of(&messages));
     let view = RotatedView { resealed, already_current, unopenable, instances: running.len(), error };
     output::print(format, &view, |view| {
@@ -141,27 +143,9 @@ fn require_key_everywhere(running: &[Instance], current: &str) -> anyhow::Result
     )
 }
 
-/// Counts of one pass.
-#[derive(Default)]
-struct ResealCounts {
-    resealed: u64,
-    already_current: u64,
-}
-
 async fn reseal_all(storage: &Storage) -> anyhow::Result<ResealCounts> {
     let mut progress = Progress::new("secrets", storage.secrets().count().await?);
-    let mut counts = ResealCounts::default();
-    let mut after = None;
-    loop {
-        let batch = storage.secrets().reseal_batch(after).await?;
-        counts.resealed += batch.resealed;
-        counts.already_current += batch.already_current;
-        progress.add(batch.resealed + batch.already_current + batch.unopenable);
-        if batch.next.is_none() {
-            return Ok(counts);
-        }
-        after = batch.next;
-    }
+    Ok(storage.secrets().reseal_all(|read| progress.add(read)).await?)
 }
 
 /// Keys other than the current one that still open secrets, with the number of those secrets.
@@ -182,7 +166,8 @@ pub(super) fn unopenable_messages(secrets: &[UnopenableSecret]) -> Vec<String> {
     let sentence = |(reason, secrets): (String, Vec<String>)| {
         let named = secrets.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         let more = if secrets.len() > NAMED_MAX { ", ..." } else { "" };
-        format!("{} cannot be opened: {reason}. {ADVICE} ({named}{more})", count_secrets(secrets.len() as u64))
+        let number = count(secrets.len() as u64, "secret", "secrets");
+        format!("{number} cannot be opened: {reason}. {ADVICE} ({named}{more})")
     };
     by_reason.into_iter().map(sentence).collect()
 }
@@ -213,10 +198,6 @@ fn plain_purpose(purpose: &str) -> &str {
     }
 }
 
-fn count_secrets(number: u64) -> String {
-    if number == 1 { "1 secret".to_owned() } else { format!("{number} secrets") }
-}
-
 /// Says in one sentence which keys the stored secrets need. The flag says whether all of them can be opened.
 pub(super) fn summary(secrets: &SealedSecrets, current: &str) -> (bool, String) {
     let total = secrets.opened_by.values().sum::<u64>() + secrets.unopenable.len() as u64;
@@ -224,7 +205,7 @@ pub(super) fn summary(secrets: &SealedSecrets, current: &str) -> (bool, String) 
         return (true, "none stored".to_owned());
     }
     let counts: Vec<_> = secrets.by_key.iter().map(|(key, count)| format!("{count} with key `{key}`")).collect();
-    let mut text = format!("{}: {}", count_secrets(total), counts.join(", "));
+    let mut text = format!("{}: {}", count(total, "secret", "secrets"), counts.join(", "));
     let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
     for secret in &secrets.unopenable {
         *reasons.entry(reason(secret)).or_default() += 1;

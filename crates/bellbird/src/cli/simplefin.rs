@@ -9,7 +9,7 @@ use bellbird_storage::{NewSetupToken, Storage, random_base62};
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Serialize;
+use serde_json::json;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
@@ -46,14 +46,6 @@ pub(super) struct TokenArgs {
     format: JsonFlag,
 }
 
-/// What `token --json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct TokenView<'a> {
-    token: &'a str,
-    expires_at: Timestamp,
-}
-
 pub(super) async fn run(settings: &SettingArgs, command: SimplefinCommand) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let storage = wiring::open_storage(&settings).await?;
@@ -67,8 +59,8 @@ async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyh
     let api_url = api_url(settings, storage).await?;
     let user = find_user(storage, &args.user).await?;
     let (token, expires_at) = create_setup_token(storage, user.id, &args.name, &api_url).await?;
-    let view = TokenView { token: token.expose_secret(), expires_at };
-    output::print(args.format, &view, |view| view.token.to_owned())?;
+    let token = token.expose_secret();
+    output::print(args.format, &json!({"token": token, "expiresAt": expires_at}), |_| token.to_owned())?;
     if !args.format.json {
         output::note(&format!(
             "Paste this token into the program within an hour, while the service is running. It gives the program \

@@ -173,7 +173,10 @@ fn text(view: &StatusView) -> String {
         ("jobs", format!("{due} due, {running} running, {failing} failing")),
         (
             "instances",
-            if contents.instances.is_empty() { "none is running".to_owned() } else { running_count(contents) },
+            match contents.instances.len() {
+                0 => "none is running".to_owned(),
+                count => format!("{count} running"),
+            },
         ),
     ]);
     let mut text = output::details(&pairs);
@@ -185,10 +188,6 @@ fn text(view: &StatusView) -> String {
         text.push_str(&format!("\n\n{difference}."));
     }
     text
-}
-
-fn running_count(contents: &ContentsView) -> String {
-    format!("{} running", contents.instances.len())
 }
 
 fn table(instances: &[Instance]) -> String {

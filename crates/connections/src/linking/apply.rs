@@ -1,4 +1,4 @@
-//! Applies the consents that a poll of a link session found, as `decide.rs` decides: creates connections, and repairs
+//! Applies the consents that a poll of a link session found, as `decide/mod.rs` decides: creates connections, and repairs
 //! or renews existing ones.
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct ApplyRequest<'a> {
     pub(crate) repair_targets: &'a [Connection],
     /// The callback parameters.
     pub(crate) params: &'a [(String, String)],
-    /// See `decide.rs`.
+    /// See `decide/mod.rs`.
     pub(crate) elapsed: Duration,
     pub(crate) is_expired: bool,
     pub(crate) is_declined: bool,

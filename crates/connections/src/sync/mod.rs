@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId, TimestampExt as _, UserId};
 use bellbird_limits::jitter;
-use bellbird_storage::{ClaimedJob, FinishedSync, JobKey, NewWebhookEvent, SyncState, UnreadableRows, job_kinds};
-use bellbird_webhooks::event::buffer::{PreparedWebhookEvent, SyncRun};
+use bellbird_storage::{ClaimedJob, FinishedSync, JobKey, SyncState, UnreadableRows, job_kinds};
+use bellbird_webhooks::event::buffer::SyncRun;
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -158,8 +158,7 @@ impl Syncs<'_> {
         report.is_complete = pulled.unread.is_none();
         report.continues_at_once = !report.is_complete && pulled.wait.is_none();
         let sync_run = SyncRun { id: run, connection_id: id, event_type: pulled.event_type, started_at: now };
-        let prepared = self.0.event_buffer.prepare(sync_run, &mut pulled.new, &mut pulled.updated, &hasher);
-        let events: Vec<NewWebhookEvent<'_>> = prepared.iter().map(PreparedWebhookEvent::to_store).collect();
+        let (events, bodies) = self.0.event_buffer.prepare(sync_run, &mut pulled.new, &mut pulled.updated, &hasher);
         let finished = FinishedSync {
             run,
             started_at: now,
@@ -171,16 +170,16 @@ impl Syncs<'_> {
             event_type: pulled.event_type,
             events: &events,
         };
-        self.0.event_buffer.hold_bodies(&prepared, now);
+        self.0.event_buffer.hold_bodies(&bodies, now);
         let Some(written) = self.0.storage.syncs().finish(claim, &finished).await? else {
-            self.0.event_buffer.evict_bodies(&prepared);
+            self.0.event_buffer.evict_bodies(&bodies);
             return Err(ConnectionsError::Busy);
         };
         report.events = usize::try_from(written).unwrap_or(usize::MAX);
         if written > 0 {
             self.0.event_buffer.wake();
         } else {
-            self.0.event_buffer.evict_bodies(&prepared);
+            self.0.event_buffer.evict_bodies(&bodies);
         }
         Ok(report)
     }

@@ -86,8 +86,6 @@ pub(crate) struct Pulled {
 
 /// The rows that a run has read, and where it stopped.
 struct Read {
-    event_type: EventType,
-    duplicate_ids: DuplicateIds,
     rows: Vec<Row>,
     unread: Option<UnreadRange>,
     wait: Option<Duration>,
@@ -107,11 +105,15 @@ impl Pull<'_> {
     /// Reads the date range, or as much of it as there is time for. At least one row or account is read, so that runs
     /// come to an end.
     pub(super) async fn run(&self) -> Result<Pulled, Error> {
-        let read = match self.provider.kind() {
-            Kind::Banking(banking) => self.transactions(banking).await?,
-            Kind::Brokerage(brokerage) => self.trades(brokerage).await?,
+        let (event_type, duplicate_ids, read) = match self.provider.kind() {
+            Kind::Banking(banking) => {
+                (EventType::TransactionsSynced, DuplicateIds::SameRow, self.transactions(banking).await?)
+            }
+            Kind::Brokerage(brokerage) => {
+                (EventType::TradesSynced, DuplicateIds::DistinctRows, self.trades(brokerage).await?)
+            }
         };
-        let Read { event_type, duplicate_ids, mut rows, unread, wait, stopped_at } = read;
+        let Read { mut rows, unread, wait, stopped_at } = read;
         let seen: Vec<RowDigests> = rows.iter().map(|row| row.seen).collect();
         let reading = Reading { sequence: self.sequence, now: self.now, prune_before: self.prune_before };
         let Changes { new, updated, fingerprints } = detect_changes(self.known, &seen, duplicate_ids, &reading);
@@ -164,14 +166,7 @@ impl Pull<'_> {
         }
         let stopped_at = collector.stopped_at;
         let left = |at| UnreadRange { to: SyncSettings::unread_to(to, at), after_account: None };
-        Ok(Read {
-            event_type: EventType::TransactionsSynced,
-            duplicate_ids: DuplicateIds::SameRow,
-            rows: collector.finish()?,
-            unread: stopped_at.map(left),
-            wait: None,
-            stopped_at,
-        })
+        Ok(Read { rows: collector.finish()?, unread: stopped_at.map(left), wait: None, stopped_at })
     }
 
     /// Reads account by account. A run stops between two accounts only: equal trades are distinct rows, so none may be
@@ -208,8 +203,7 @@ impl Pull<'_> {
         let mut rows = collector.finish()?;
         // In the order of `/v1/trades`: newest first, then by account, then as the provider lists them.
         rows.sort_by_key(|row| std::cmp::Reverse(row.instant));
-        let (event_type, duplicate_ids) = (EventType::TradesSynced, DuplicateIds::DistinctRows);
-        Ok(Read { event_type, duplicate_ids, rows, unread, wait, stopped_at: None })
+        Ok(Read { rows, unread, wait, stopped_at: None })
     }
 
     /// The unreadable rows of what was read. A page reaches beyond it.

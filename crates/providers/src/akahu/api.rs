@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::{NAME, wire};
-use crate::http::request::{RequestBuilder, with_query};
+use crate::http::request::{RequestBuilder, with_path, with_query};
 use crate::http::{Attempts, Client, Response, parse_json};
 use crate::{CallContext, Cursor, Error};
 
@@ -259,11 +259,7 @@ impl Api {
     }
 
     fn url(&self, segments: &[&str]) -> Url {
-        let mut url = self.base_url.clone();
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(segments);
-        }
-        url
+        with_path(&self.base_url, segments)
     }
 }
 

@@ -108,30 +108,17 @@ fn code(params: &[(String, String)]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use secrecy::ExposeSecret;
     use serde_json::json;
 
     use super::*;
     use crate::Provider;
-    use crate::akahu::open;
-    use crate::peer::{Peer, context, mock_response, parameters};
-    use crate::settings::Values;
+    use crate::akahu::tests::akahu;
+    use crate::test_support::{Peer, assert_hint, context, mock_response, parameters};
 
     const TOKEN: &str =
         r#"{"success": true, "access_token": "user_token_2", "token_type": "bearer", "scope": "ENDURING_CONSENT"}"#;
-
-    fn akahu(base_url: &str, app_secret: Option<&str>) -> Arc<dyn Provider> {
-        let mut values = Values::default();
-        values.set("base_url", format!("{base_url}/v1").into());
-        values.set("oauth_url", "https://oauth.akahu.nz".into());
-        values.set("app_token", "app_token_1".into());
-        if let Some(secret) = app_secret {
-            values.set("app_secret", secret.into());
-        }
-        open(&values, Duration::from_secs(20)).unwrap()
-    }
 
     async fn authorize_url(akahu: &Arc<dyn Provider>, purpose: Purpose<'_>) -> Result<String, Error> {
         let redirect_uri = "https://b.example/link/callback".parse().unwrap();
@@ -212,14 +199,8 @@ mod tests {
             (&[("code", &long)], Some(false), false),
             (&[], Some(false), false),
         ] {
-            let params = parameters(params);
-            let hint = linking.hint(&params);
-            match declined {
-                None => assert_eq!(hint, Ok(()), "{params:?}"),
-                Some(true) => assert_eq!(hint, Err(NoConsent::Declined), "{params:?}"),
-                Some(false) => assert!(matches!(hint, Err(NoConsent::Failed(_))), "{params:?}"),
-            }
-            assert_eq!(linking.can_finish(&params), can_finish, "{params:?}");
+            assert_hint(linking, params, declined);
+            assert_eq!(linking.can_finish(&parameters(params)), can_finish, "{params:?}");
         }
     }
 

@@ -9,22 +9,12 @@ use jiff::tz::TimeZone;
 
 use super::{NAME, categories, wire};
 use crate::exact::{self, ExactNumber};
-use crate::rows::{MalformedRow, parse_instant};
+use crate::rows::{MalformedRow, Skipped, parse_instant};
 use crate::text::{Text, non_blank};
 use crate::unreadable::UnreadableReason;
 use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow, json};
 
 const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
-
-/// Why a row is left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Skipped {
-    /// The row belongs to an account that was not requested.
-    OtherAccount,
-    /// The row has no date.
-    NoTime,
-    Unreadable(UnreadableRow),
-}
 
 /// Maps a row of one of `accounts`. `auckland` is the time zone of New Zealand.
 pub(super) fn transaction<'a>(

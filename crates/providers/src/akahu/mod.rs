@@ -22,7 +22,7 @@ use url::Url;
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::Client;
-use crate::rows::{assert_page_invariants, count_dropped, count_unreadable, newest_first, parse_each};
+use crate::rows::{assert_page_invariants, keep, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
@@ -31,7 +31,6 @@ use crate::{
 };
 use api::{Api, TransactionsQuery};
 use keys::Keys;
-use map::Skipped;
 
 pub const NAME: ProviderName = ProviderName::new("akahu");
 
@@ -271,21 +270,17 @@ impl Banking for Akahu {
         rows: &mut PageRowSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let authorisation = Credentials::authorisation(credentials)?;
-        let account_id = match query.accounts {
-            [account] if query.one_account => Some(account.provider_account_id.as_str()),
-            _ => None,
-        };
+        let account_id = query.account_id();
         let instants = map::instants(query.interval, query.zone, &self.auckland);
         let query_params = TransactionsQuery { account_id, instants, cursor: page.cursor };
         let read = self
             .api
             .transactions(context, &authorisation.user_token, &query_params, |body| {
-                let (page, malformed) = parse_page(context, query.accounts, body)?;
+                let (page, mut unreadable) = parse_page(context, query.accounts, body)?;
                 let next = api::next(page.cursor, query_params.cursor)?;
-                let (kept, unreadable) = posted(page.items, query, &self.auckland);
-                let row_count = kept.len() + unreadable.len() + malformed.len();
+                let kept = posted(page.items, query, &self.auckland, &mut unreadable);
+                let row_count = kept.len() + unreadable.len();
                 context.unreadable.accept(&unreadable)?;
-                context.unreadable.accept(&malformed)?;
                 kept.into_iter().for_each(&mut *rows);
                 Ok((next, row_count))
             })
@@ -321,30 +316,15 @@ fn parse_page<'a>(
     }
 }
 
-/// Maps the rows of a page that match the query, newest first, and those that cannot be read. The provider's order is
-/// observed, not documented (docs/providers/akahu.md#transactions), so a page in another order is sorted.
+/// Maps the rows of a page that match the query. The provider's order is observed, not documented
+/// (docs/providers/akahu.md#transactions), so a page in another order is sorted.
 fn posted<'a>(
     page: Vec<wire::Transaction<'a>>,
     query: &TransactionQuery<'a>,
     auckland: &TimeZone,
-) -> (Vec<Transaction<'a>>, Vec<UnreadableRow>) {
-    let mut kept: Vec<Transaction<'a>> = Vec::with_capacity(page.len());
-    let mut unreadable = Vec::new();
-    for row in page {
-        match map::transaction(row, query.accounts, auckland) {
-            Ok(row) => kept.push(row),
-            Err(Skipped::Unreadable(row)) => {
-                count_unreadable(NAME, row.reason, "no_time");
-                unreadable.push(row);
-            }
-            Err(Skipped::NoTime) => count_dropped(NAME, "no_time"),
-            Err(Skipped::OtherAccount) if query.one_account => count_dropped(NAME, "other_account"),
-            // Rows of another authorisation of the same user token are expected, so they are not counted.
-            Err(Skipped::OtherAccount) => {}
-        }
-    }
-    newest_first(&mut kept);
-    (kept, unreadable)
+    unreadable: &mut Vec<UnreadableRow>,
+) -> Vec<Transaction<'a>> {
+    keep(NAME, page, query, unreadable, |row| map::transaction(row, query.accounts, auckland))
 }
 
 /// Parses any bytes as a page of transactions and asserts the invariants of every page, for the fuzz target.
@@ -357,7 +337,7 @@ pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     json::fuzz::<wire::List<wire::Transaction<'_>>>(body);
     let (Ok(auckland), Ok(page)) = (auckland(), api::list::<wire::Transaction<'_>>(body)) else { return };
     let rows = page.items.len();
-    let (kept, _) = posted(page.items, &query, &auckland);
+    let kept = posted(page.items, &query, &auckland, &mut Vec::new());
     assert_page_invariants(&kept, rows);
     for row in &kept {
         let day = row.local_day(&zone);

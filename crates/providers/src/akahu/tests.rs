@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use bellbird_domain::{AccountId, AccountType, Bound, ConnectionId, Currency, DateRange, UserId};
+use bellbird_domain::{Bound, DateRange};
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::*;
+use crate::test_support::{Peer, account};
 use crate::unreadable::UnreadableRows;
 
 const ACCOUNTS: &str = include_str!("fixtures/accounts.json");
@@ -19,21 +17,6 @@ const TRANSACTIONS: &str = include_str!("fixtures/transactions.json");
 const ASB: &str = "authorisation_c000000000000000000000b01";
 const EVERYDAY: &str = "acc_c00000000000000000000a001";
 const VISA: &str = "acc_c00000000000000000000a002";
-
-fn account(number: u128, provider_account_id: &str) -> Account {
-    Account {
-        id: AccountId::from(uuid::Uuid::from_u128(number)),
-        user_id: UserId::from(uuid::Uuid::from_u128(1_000)),
-        connection_id: ConnectionId::from(uuid::Uuid::from_u128(2_000)),
-        provider: NAME.as_str().to_owned(),
-        provider_account_id: provider_account_id.to_owned(),
-        name: "Everyday".to_owned(),
-        account_type: AccountType::Transaction,
-        institution_name: None,
-        number: None,
-        currency: Currency::UNKNOWN,
-    }
-}
 
 fn credentials(user_token: &str, authorisation: &str) -> SecretString {
     SecretString::from(format!(r#"{{"userToken": "{user_token}", "authorisation": "{authorisation}"}}"#))
@@ -50,7 +33,8 @@ fn read(body: &str) -> Result<Vec<String>, Error> {
     let zone = sydney();
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
     let page = api::list::<wire::Transaction<'_>>(body.as_bytes())?;
-    let (rows, unreadable) = posted(page.items, &query, &auckland().unwrap());
+    let mut unreadable = Vec::new();
+    let rows = posted(page.items, &query, &auckland().unwrap(), &mut unreadable);
     UnreadableRows::default().accept(&unreadable)?;
     Ok(rows.iter().map(|row| line(row, &zone)).collect())
 }
@@ -235,66 +219,26 @@ proptest! {
     }
 }
 
-/// A mock provider that maps a request line to a status and a body. It records the heads of all requests.
-struct Peer {
-    base_url: String,
-    heads: Arc<Mutex<Vec<String>>>,
+/// A mock provider that maps a request line to a status and a body.
+async fn peer(answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> Peer {
+    Peer::with_headers("retry-after: 60\r\n", move |_, recorded| Some(answer(&recorded.line))).await
 }
 
-impl Peer {
-    async fn new(answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let heads = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&heads);
-        tokio::spawn(async move {
-            loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    head.push(stream.read_u8().await.unwrap());
-                }
-                let head = String::from_utf8(head).unwrap();
-                let (status, body) = answer(head.lines().next().unwrap());
-                seen.lock().push(head);
-                let length = body.len();
-                let answer = format!(
-                    "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
-                     retry-after: 60\r\nconnection: close\r\n\r\n{body}"
-                );
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            }
-        });
-        Self { base_url, heads }
-    }
+async fn always(status: u16, body: &str) -> Peer {
+    let body = body.to_owned();
+    peer(move |_| (status, body.clone())).await
+}
 
-    async fn always(status: u16, body: &str) -> Self {
-        let body = body.to_owned();
-        Self::new(move |_| (status, body.clone())).await
+/// The adapter of a personal app, or with a secret of a full one.
+pub(super) fn akahu(base_url: &str, app_secret: Option<&str>) -> Arc<dyn Provider> {
+    let mut values = Values::default();
+    values.set("base_url", format!("{base_url}/v1").into());
+    values.set("oauth_url", "https://oauth.akahu.nz".into());
+    values.set("app_token", "app_token_1".into());
+    if let Some(secret) = app_secret {
+        values.set("app_secret", secret.into());
     }
-
-    fn akahu(&self, app_secret: Option<&str>) -> Arc<dyn Provider> {
-        let mut values = Values::default();
-        values.set("base_url", self.base_url.clone().into());
-        values.set("oauth_url", "https://oauth.akahu.nz".into());
-        values.set("app_token", "app_token_1".into());
-        if let Some(secret) = app_secret {
-            values.set("app_secret", secret.into());
-        }
-        open(&values, Duration::from_secs(20)).unwrap()
-    }
-
-    /// The recorded request lines.
-    fn lines(&self) -> Vec<String> {
-        let line = |head: &String| head.lines().next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
-        self.heads.lock().iter().map(line).collect()
-    }
-
-    fn header(&self, request: usize, name: &str) -> Option<String> {
-        let heads = self.heads.lock();
-        let mut pairs = heads[request].lines().filter_map(|line| line.split_once(": "));
-        pairs.find(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
-    }
+    open(&values, Duration::from_secs(20)).unwrap()
 }
 
 fn context() -> CallContext {
@@ -303,7 +247,7 @@ fn context() -> CallContext {
 
 /// Reads a page of the ASB login's transactions. Returns the number of rows and the cursor of the next page.
 async fn page(peer: &Peer, one_account: bool, cursor: Option<&str>) -> (usize, Result<Option<Cursor>, Error>) {
-    let akahu = peer.akahu(None);
+    let akahu = akahu(&peer.base_url, None);
     let Kind::Banking(banking) = akahu.kind() else { panic!("banking") };
     let accounts = if one_account { vec![account(1, EVERYDAY)] } else { vec![account(1, EVERYDAY), account(2, VISA)] };
     let bound = |text| Bound::parse(text).unwrap();
@@ -323,7 +267,7 @@ const NOTHING: &str = r#"{"success": true, "items": [], "cursor": {"next": null}
 
 #[tokio::test]
 async fn page_of_one_account_and_of_all_accounts() {
-    let peer = Peer::always(200, TRANSACTIONS).await;
+    let peer = always(200, TRANSACTIONS).await;
     let next = Ok(Some(Cursor("b3BhcXVl".to_owned())));
     assert_eq!(page(&peer, true, None).await, (5, next.clone()));
     assert_eq!(page(&peer, false, Some("a+b/c=")).await, (7, next));
@@ -336,14 +280,14 @@ async fn page_of_one_account_and_of_all_accounts() {
         ]
     );
     for request in 0..2 {
-        assert_eq!(peer.header(request, "authorization").as_deref(), Some("Bearer user_token_1"));
-        assert_eq!(peer.header(request, "x-akahu-id").as_deref(), Some("app_token_1"));
+        assert_eq!(peer.recorded()[request].header("authorization"), Some("Bearer user_token_1"));
+        assert_eq!(peer.recorded()[request].header("x-akahu-id"), Some("app_token_1"));
     }
 }
 
 #[tokio::test]
 async fn empty_page_can_have_a_next_page() {
-    let peer = Peer::always(200, r#"{"success": true, "items": [], "cursor": {"next": "on"}}"#).await;
+    let peer = always(200, r#"{"success": true, "items": [], "cursor": {"next": "on"}}"#).await;
     assert_eq!(page(&peer, false, None).await, (0, Ok(Some(Cursor("on".to_owned())))));
     assert_eq!(peer.lines().len(), 1);
 }
@@ -358,11 +302,11 @@ async fn errors_by_status() {
         (500, Error::Unavailable { reason: "server error", retry_after: Some(Duration::from_secs(60)) }),
     ] {
         // The message contradicts the status on purpose.
-        let peer = Peer::always(status, r#"{"success": true, "message": "Not Found"}"#).await;
+        let peer = always(status, r#"{"success": true, "message": "Not Found"}"#).await;
         assert_eq!(page(&peer, true, None).await, (0, Err(expected.clone())));
         assert_eq!(peer.lines().len(), 1, "{status}");
 
-        let akahu = peer.akahu(None);
+        let akahu = akahu(&peer.base_url, None);
         let credentials = credentials("user_token_1", ASB);
         assert_eq!(akahu.accounts(&context(), &credentials).await, Err(expected.clone()), "{status}");
         assert_eq!(akahu.discover(&context(), &credentials).await.err(), Some(expected.clone()), "{status}");
@@ -382,7 +326,7 @@ async fn empty_page_counts_only_with_a_live_consent() {
         (false, (200, NOTHING), NOTHING, Err(REVOKED)),
         (false, (404, "{}"), "", Err(Error::Rejected { status: 404 })),
     ] {
-        let peer = Peer::new(move |line| match line.contains("transactions") {
+        let peer = peer(move |line| match line.contains("transactions") {
             true => (rows.0, rows.1.to_owned()),
             false => (200, accounts.to_owned()),
         })
@@ -394,8 +338,8 @@ async fn empty_page_counts_only_with_a_live_consent() {
 
 #[tokio::test]
 async fn accounts_of_one_login() {
-    let peer = Peer::always(200, ACCOUNTS).await;
-    let akahu = peer.akahu(None);
+    let peer = always(200, ACCOUNTS).await;
+    let akahu = akahu(&peer.base_url, None);
     let found = akahu.accounts(&context(), &credentials("user_token_1", ASB)).await.unwrap();
     assert_eq!(found.len(), 3);
     assert_eq!(akahu.accounts(&context(), &credentials("user_token_1", "authorisation_gone")).await, Err(REVOKED));
@@ -405,7 +349,7 @@ async fn accounts_of_one_login() {
 
 #[tokio::test]
 async fn balances_need_one_list_per_user_token() {
-    let peer = Peer::always(200, ACCOUNTS).await;
+    let peer = always(200, ACCOUNTS).await;
     let kiwibank = "authorisation_c000000000000000000000b02";
     let all_credentials = [
         credentials("user_token_1", ASB),
@@ -424,7 +368,7 @@ async fn balances_need_one_list_per_user_token() {
         .zip(&accounts)
         .map(|(credentials, accounts)| BalancesQuery { credentials, accounts })
         .collect();
-    let outcomes = peer.akahu(None).balances(&context(), &queries).await;
+    let outcomes = akahu(&peer.base_url, None).balances(&context(), &queries).await;
     let current = |outcome: &Result<Balance, Error>| {
         outcome.clone().map(|balance| balance.current.map(|amount| amount.to_string()))
     };
@@ -440,7 +384,7 @@ async fn balances_need_one_list_per_user_token() {
     assert!(matches!(outcomes[3][..], [Err(Error::InvalidCredentials(_))]));
     assert_eq!(peer.lines(), ["GET /v1/accounts", "GET /v1/accounts"]);
 
-    let rejected = Peer::always(401, "{}").await.akahu(None).balances(&context(), &queries[..1]).await;
+    let rejected = akahu(&always(401, "{}").await.base_url, None).balances(&context(), &queries[..1]).await;
     assert!(rejected[0].iter().all(|outcome| *outcome == Err(REVOKED)) && rejected[0].len() == 3);
 }
 
@@ -453,8 +397,8 @@ async fn withdrawal_is_idempotent() {
         (403, Err(Error::Rejected { status: 403 })),
         (400, Err(Error::Rejected { status: 400 })),
     ] {
-        let peer = Peer::always(status, r#"{"success": true}"#).await;
-        let outcome = peer.akahu(None).withdraw(&context(), &credentials("user_token_1", ASB)).await;
+        let peer = always(status, r#"{"success": true}"#).await;
+        let outcome = akahu(&peer.base_url, None).withdraw(&context(), &credentials("user_token_1", ASB)).await;
         assert_eq!(outcome, expected, "{status}");
         assert_eq!(peer.lines(), [format!("DELETE /v1/authorisations/{ASB}")]);
     }
@@ -469,11 +413,11 @@ async fn check_uses_the_credentials_of_the_app() {
         (None, 403, Ok(()), "GET /v1/me"),
         (None, 404, Err(Error::Rejected { status: 404 }), "GET /v1/me"),
     ] {
-        let peer = Peer::always(status, r#"{"success": true, "items": []}"#).await;
-        assert_eq!(peer.akahu(secret).check(&context()).await, expected, "{secret:?} {status}");
+        let peer = always(status, r#"{"success": true, "items": []}"#).await;
+        assert_eq!(akahu(&peer.base_url, secret).check(&context()).await, expected, "{secret:?} {status}");
         assert_eq!(peer.lines(), [line]);
         let basic = secret.map(|_| "Basic YXBwX3Rva2VuXzE6cw==".to_owned());
-        assert_eq!(peer.header(0, "authorization"), basic);
+        assert_eq!(peer.recorded()[0].header("authorization"), basic.as_deref());
     }
 }
 

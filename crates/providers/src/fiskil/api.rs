@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::wire;
-use crate::http::request::{RequestBuilder, with_query};
+use crate::http::request::{RequestBuilder, with_path, with_query};
 use crate::http::{Attempts, Client, Response, parse_json};
 use crate::{CallContext, Cursor, Error, linking};
 
@@ -292,11 +292,7 @@ impl Api {
     }
 
     fn url(&self, segments: &[&str]) -> Url {
-        let mut url = self.base_url.clone();
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.clear().extend(segments);
-        }
-        url
+        with_path(&self.base_url, segments)
     }
 }
 

@@ -117,8 +117,8 @@ mod tests {
     use super::*;
     use crate::Provider;
     use crate::fiskil::open;
-    use crate::peer::{MockResponse, Peer, RecordedRequest, context, mock_response, parameters};
     use crate::settings::Values;
+    use crate::test_support::{MockResponse, Peer, RecordedRequest, assert_hint, context, mock_response, parameters};
 
     const REFERENCE: &str = "bellbird 0194";
     const ADDED: &str = r#"{"end_user_id": "eu_1"}"#;
@@ -318,14 +318,8 @@ mod tests {
             (denied("<script>"), Some(false)),
             (vec![("error", "server_error")], Some(false)),
         ] {
-            let given = parameters(&answer);
-            let hint = linking(&fiskil).hint(&given);
-            match declined {
-                None => assert_eq!(hint, Ok(()), "{answer:?}"),
-                Some(true) => assert_eq!(hint, Err(NoConsent::Declined), "{answer:?}"),
-                Some(false) => assert!(matches!(hint, Err(NoConsent::Failed(_))), "{answer:?}"),
-            }
-            assert!(linking(&fiskil).can_finish(&given));
+            assert_hint(linking(&fiskil), &answer, declined);
+            assert!(linking(&fiskil).can_finish(&parameters(&answer)));
         }
         let known = ["AUTH_SESSION_INVALID", "CONSENT_OTP_FAILURE", "CONSENT_TIMEOUT", "CONSENT_ENDUSER_INELIGIBLE"];
         assert!(

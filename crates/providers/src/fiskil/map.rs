@@ -7,21 +7,10 @@ use jiff::Timestamp;
 
 use super::wire;
 use crate::exact::{self, ExactNumber};
-use crate::rows::{MalformedRow, parse_instant};
+use crate::rows::{MalformedRow, Skipped, parse_instant};
 use crate::text::{Text, non_blank};
 use crate::unreadable::UnreadableReason;
 use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow, json};
-
-/// Why a row is left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Skipped {
-    /// The row belongs to an account that was not requested, or to another consent of the same end user.
-    OtherAccount,
-    Pending,
-    /// The row is posted but has no posting or execution time.
-    NoTime,
-    Unreadable(UnreadableRow),
-}
 
 /// Maps a posted row of one of `accounts` in the consent `arrangement_id`.
 pub(super) fn transaction<'a>(

@@ -7,7 +7,7 @@ mod map;
 mod webhook;
 mod wire;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, parse_json};
-use crate::rows::{assert_page_invariants, count_dropped, count_unreadable, newest_first, parse_each};
+use crate::rows::{Skipped, assert_page_invariants, keep, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
@@ -27,7 +27,6 @@ use crate::{
     PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsQuery};
-use map::Skipped;
 use webhook::Webhooks;
 
 pub const NAME: ProviderName = ProviderName::new("fiskil");
@@ -309,14 +308,10 @@ impl Banking for Fiskil {
         rows: &mut PageRowSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let arrangement = Credentials::arrangement(credentials)?;
-        let account_id = match query.accounts {
-            [account] if query.one_account => Some(account.provider_account_id.as_str()),
-            _ => None,
-        };
         let instants = query.interval.instants(query.zone);
         let query_params = TransactionsQuery {
             end_user_id: &arrangement.end_user_id,
-            account_id,
+            account_id: query.account_id(),
             instants,
             cursor: page.cursor,
             rows: page.rows,
@@ -324,15 +319,14 @@ impl Banking for Fiskil {
         let (next, row_count) = self
             .api
             .transactions(context, &query_params, |body| {
-                let (page, malformed) = parse_page(context, &arrangement.id, query.accounts, body)?;
+                let (page, mut unreadable) = parse_page(context, &arrangement.id, query.accounts, body)?;
                 let next = self.api.next(page.links)?;
                 if next.is_some() && next.as_ref() == query_params.cursor {
                     return Err(Error::Malformed("the next page is the current page"));
                 }
-                let (kept, unreadable) = posted(page.transactions, &arrangement.id, query)?;
-                let row_count = kept.len() + unreadable.len() + malformed.len();
+                let kept = posted(page.transactions, &arrangement.id, query, &mut unreadable)?;
+                let row_count = kept.len() + unreadable.len();
                 context.unreadable.accept(&unreadable)?;
-                context.unreadable.accept(&malformed)?;
                 kept.into_iter().for_each(&mut *rows);
                 Ok((next, row_count))
             })
@@ -362,7 +356,7 @@ fn parse_page<'a>(
     }
 }
 
-/// Maps the posted rows of a page that match the query, newest first, and those that cannot be read.
+/// Maps the posted rows of a page that match the query.
 ///
 /// The provider's order is observed, not documented (docs/providers/fiskil.md#transactions). A page in another order is
 /// sorted by instant, then by account id. Rows that are equal in both keep their order.
@@ -370,41 +364,21 @@ fn posted<'a>(
     page: Vec<wire::Transaction<'a>>,
     arrangement_id: &str,
     query: &TransactionQuery<'a>,
-) -> Result<(Vec<Transaction<'a>>, Vec<UnreadableRow>), Error> {
+    unreadable: &mut Vec<UnreadableRow>,
+) -> Result<Vec<Transaction<'a>>, Error> {
+    static WARNED: Once = Once::new();
     if page.len() > api::PAGE_ROWS_MAX as usize {
         return Err(Error::Malformed("too many rows in a page"));
     }
-    let mut kept: Vec<Transaction<'a>> = Vec::with_capacity(page.len());
-    let mut unreadable = Vec::new();
-    for row in page {
-        match map::transaction(row, arrangement_id, query.accounts) {
-            Ok(row) => kept.push(row),
-            Err(Skipped::Unreadable(row)) => {
-                count_unreadable(NAME, row.reason, "no_time");
-                unreadable.push(row);
-            }
-            Err(skipped) => count_skipped(skipped, query.one_account),
-        }
-    }
-    newest_first(&mut kept);
-    Ok((kept, unreadable))
-}
-
-fn count_skipped(skipped: Skipped, one_account: bool) {
-    static WARNED: LazyLock<std::sync::Once> = LazyLock::new(std::sync::Once::new);
-    let reason = match skipped {
-        Skipped::NoTime => "no_time",
-        Skipped::Pending => "pending",
-        Skipped::OtherAccount if one_account => {
+    Ok(keep(NAME, page, query, unreadable, |row| {
+        let mapped = map::transaction(row, arrangement_id, query.accounts);
+        if query.one_account && matches!(mapped, Err(Skipped::OtherAccount)) {
             // It is unknown whether the filter takes the bank's id (docs/providers/fiskil.md#transactions). This
             // warning shows if it does not.
             WARNED.call_once(|| tracing::warn!(provider = %NAME, "account filter ignored by the provider"));
-            "other_account"
         }
-        // Rows of another consent of the same end user are expected, so they are not counted.
-        Skipped::OtherAccount | Skipped::Unreadable(_) => return,
-    };
-    count_dropped(NAME, reason);
+        mapped
+    }))
 }
 
 /// Parses a page of transactions and passes its rows to `rows`, for benchmarks.
@@ -416,7 +390,7 @@ pub fn read_transactions_page(
     rows: &mut PageRowSink<'_>,
 ) -> Result<(), Error> {
     let page: wire::TransactionsPage<'_> = parse_json(body)?;
-    posted(page.transactions, arrangement_id, query)?.0.into_iter().for_each(rows);
+    posted(page.transactions, arrangement_id, query, &mut Vec::new())?.into_iter().for_each(rows);
     Ok(())
 }
 
@@ -430,7 +404,7 @@ pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     json::fuzz::<wire::TransactionsPage<'_>>(body);
     let Ok(page) = parse_json::<wire::TransactionsPage<'_>>(body) else { return };
     let rows = page.transactions.len();
-    let Ok((kept, _)) = posted(page.transactions, "arrangement", &query) else { return };
+    let Ok(kept) = posted(page.transactions, "arrangement", &query, &mut Vec::new()) else { return };
     assert_page_invariants(&kept, rows);
     for row in &kept {
         let _ = row.local_day(&zone);

@@ -1,38 +1,21 @@
 //! Tests of the mapping: fixtures and snapshots, and tables of unusual rows.
 
-use bellbird_domain::{AccountId, AccountType, ConnectionId, Currency, DateRange, UserId};
+use bellbird_domain::{Currency, DateRange};
 use jiff::tz::TimeZone;
 
 use super::*;
+use crate::test_support::account;
 use crate::unreadable::UnreadableRows;
-
-fn account(provider_account_id: &str) -> Account {
-    Account {
-        id: AccountId::from(uuid(1)),
-        user_id: UserId::from(uuid(2)),
-        connection_id: ConnectionId::from(uuid(3)),
-        provider: NAME.as_str().to_owned(),
-        provider_account_id: provider_account_id.to_owned(),
-        name: "Everyday".to_owned(),
-        account_type: AccountType::Transaction,
-        institution_name: None,
-        number: None,
-        currency: Currency::UNKNOWN,
-    }
-}
-
-fn uuid(number: u128) -> uuid::Uuid {
-    uuid::Uuid::from_u128(number)
-}
 
 /// Maps a body and formats its posted rows as lines.
 fn read(body: &str) -> Result<Vec<String>, Error> {
-    let accounts = [account("123456789")];
+    let accounts = [account(1, "123456789")];
     let zone = TimeZone::get("Australia/Sydney").unwrap();
     let interval = DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
     let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
     let page: wire::TransactionsPage<'_> = parse_json(body.as_bytes())?;
-    let (rows, unreadable) = posted(page.transactions, "90bfd779-e8eb-4e9f-87b3-5191ba7332c2", &query)?;
+    let mut unreadable = Vec::new();
+    let rows = posted(page.transactions, "90bfd779-e8eb-4e9f-87b3-5191ba7332c2", &query, &mut unreadable)?;
     UnreadableRows::default().accept(&unreadable)?;
     Ok(rows.iter().map(|row| line(row, &zone)).collect())
 }

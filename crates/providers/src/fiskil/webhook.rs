@@ -61,7 +61,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::peer::context;
+    use crate::test_support::context;
 
     const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     const BODY: &str = r#"{"delivery_attempt":1,"message_id":"1","data":{"event":"consent.received"}}"#;

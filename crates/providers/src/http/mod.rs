@@ -336,9 +336,14 @@ fn gunzip(packed: &[u8]) -> Result<Bytes, Error> {
     if body.len() > BODY_BYTES_MAX { Err(Error::Malformed("body too large")) } else { Ok(body.into()) }
 }
 
+/// A header that holds a whole number of seconds.
+pub(crate) fn seconds(headers: &HeaderMap, name: &str) -> Option<Duration> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
 /// Parses `Retry-After` in seconds. The date form is ignored, since none of the providers is known to send it.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    seconds(headers, RETRY_AFTER.as_str())
 }
 
 #[cfg(test)]

@@ -12,6 +12,16 @@ use url::Url;
 
 use crate::Error;
 
+/// Adds segments to the path of a URL.
+#[must_use]
+pub fn with_path(url: &Url, segments: &[&str]) -> Url {
+    let mut url = url.clone();
+    if let Ok(mut path) = url.path_segments_mut() {
+        path.pop_if_empty().extend(segments);
+    }
+    url
+}
+
 /// Adds parameters to the query of a URL.
 #[must_use]
 pub fn with_query(url: &Url, parameters: &[(&str, &str)]) -> Url {

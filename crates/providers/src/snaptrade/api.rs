@@ -4,7 +4,6 @@ use std::sync::Once;
 
 use bellbird_domain::ConnectionStatus;
 use hyper::Method;
-use hyper::header::RETRY_AFTER;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -14,11 +13,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use url::Url;
 
-use super::budget::{self, Budgets};
+use super::budget::Budgets;
 use super::sign::Signer;
 use super::{NAME, wire};
-use crate::http::request::RequestBuilder;
-use crate::http::{Attempts, Client, Response, count_rejected};
+use crate::http::request::{RequestBuilder, with_path};
+use crate::http::{Attempts, Client, Response, count_rejected, retry_after};
 use crate::{CallContext, Error, linking};
 
 /// The largest page of activities (docs/providers/snaptrade.md#activities).
@@ -262,10 +261,7 @@ impl Api {
         let pairs = request.query.iter().copied().chain(user.into_iter().flatten()).chain(client_params);
         let pairs: Vec<String> =
             pairs.map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, ENCODED))).collect();
-        let mut url = self.base_url.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(request.path);
-        }
+        let mut url = with_path(&self.base_url, request.path);
         url.set_query(Some(&pairs.join("&")));
         url
     }
@@ -295,8 +291,7 @@ impl Api {
                 Error::ReconnectNeeded(ConnectionStatus::Revoked)
             }
             (409 | 425, _) => {
-                let retry_after = budget::seconds(&response.headers, RETRY_AFTER.as_str());
-                Error::Unavailable { reason: "not ready yet", retry_after }
+                Error::Unavailable { reason: "not ready yet", retry_after: retry_after(&response.headers) }
             }
             (410, _) => {
                 tracing::warn!(provider = %NAME, operation, "operation retired for this key");

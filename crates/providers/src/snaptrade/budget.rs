@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::header::{HeaderMap, RETRY_AFTER};
+use hyper::header::HeaderMap;
 use tokio::time::Instant;
 
-use crate::http::Response;
+use crate::http::{Response, retry_after, seconds};
 
 /// The longest time for which a response can close a budget. The documented period is one minute. The limit matters if
 /// the provider sends a Unix time instead of seconds, which would close the budget for years.
@@ -49,7 +49,7 @@ impl Budgets {
         let own = used_up(headers, "x-ratelimit-account-remaining", "x-ratelimit-account-reset");
         let mut own = account.zip(own);
         if response.status == StatusCode::TOO_MANY_REQUESTS {
-            let retry_after = seconds(headers, RETRY_AFTER.as_str()).unwrap_or_default();
+            let retry_after = retry_after(headers).unwrap_or_default();
             match &mut own {
                 Some((_, wait)) if client.is_none() => *wait = retry_after.max(*wait),
                 _ => client = client.max(Some(retry_after)),
@@ -89,11 +89,6 @@ fn kept_for_jobs(headers: &HeaderMap) -> Option<Duration> {
     let (limit, remaining) = (seconds(headers, "x-ratelimit-limit")?, seconds(headers, "x-ratelimit-remaining")?);
     let is_kept = remaining.as_secs().saturating_mul(10) <= limit.as_secs().saturating_mul(JOB_TENTHS);
     is_kept.then(|| seconds(headers, "x-ratelimit-reset").unwrap_or_default())
-}
-
-/// A header that holds a whole number of seconds.
-pub(super) fn seconds(headers: &HeaderMap, name: &str) -> Option<Duration> {
-    headers.get(name)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 #[cfg(test)]

@@ -141,16 +141,14 @@ fn error_message(error_code: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use secrecy::ExposeSecret;
     use serde_json::Value;
 
     use super::*;
     use crate::Provider;
-    use crate::peer::{Peer, context, mock_response, parameters};
-    use crate::settings::Values;
-    use crate::snaptrade::{open, sign};
+    use crate::snaptrade::{self, sign};
+    use crate::test_support::{Peer, assert_hint, context, mock_response, parameters};
 
     const REGISTERED: &str = r#"{"userId": "bellbird-1", "userSecret": "s&e"}"#;
     const USER: &str = r#"{"userId":"bellbird-1","userSecret":"s&e"}"#;
@@ -158,11 +156,7 @@ mod tests {
         r#"{"redirectURI": "https://app.snaptrade.com/snapTrade/redeemToken?token=t", "sessionId": "s"}"#;
 
     fn snaptrade(peer: &Peer) -> Arc<dyn Provider> {
-        let mut values = Values::default();
-        values.set("base_url", peer.base_url.clone().into());
-        values.set("client_id", "TESTCLIENT".into());
-        values.set("consumer_key", "test-consumer-key-1".into());
-        open(&values, Duration::from_secs(20)).unwrap()
+        snaptrade::tests::snaptrade(&peer.base_url, "test-consumer-key-1")
     }
 
     /// The first request: its line up to the timestamp, and its body. Also checks the signature.
@@ -312,13 +306,8 @@ mod tests {
             (vec![("status", "ERROR")], Some(false)),
             (vec![("status", "else")], Some(false)),
         ] {
-            let given = parameters(&answer);
-            match (linking.hint(&given), declined) {
-                (hint, None) => assert_eq!(hint, Ok(()), "{answer:?}"),
-                (hint, Some(true)) => assert_eq!(hint, Err(NoConsent::Declined), "{answer:?}"),
-                (hint, Some(false)) => assert!(matches!(hint, Err(NoConsent::Failed(_))), "{answer:?}"),
-            }
-            assert!(linking.can_finish(&given));
+            assert_hint(linking, &answer, declined);
+            assert!(linking.can_finish(&parameters(&answer)));
         }
         let codes = ["1066", "3000", "1006", "1012", "1023", "1140", "1086", "0000"];
         let sentences: std::collections::BTreeSet<&str> = codes.iter().map(|code| error_message(code)).collect();

@@ -21,9 +21,6 @@ use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow};
 /// A response with more positions than this is rejected as malformed.
 const POSITIONS_MAX: usize = 10_000;
 
-/// Why a row is left out: a label in metrics.
-pub(super) struct Skipped(pub(super) &'static str);
-
 /// Why an activity is left out.
 pub(super) enum SkippedTrade {
     NoDate,
@@ -125,7 +122,7 @@ pub(super) fn balance(account: &Account, total: Option<Money>, cash: Vec<Money>)
 pub(super) fn holdings<'a>(
     positions: Vec<wire::Position<'a>>,
     account: &'a Account,
-    mut skipped: impl FnMut(Skipped),
+    mut skipped: impl FnMut(&'static str),
 ) -> Result<Vec<Holding<'a>>, Error> {
     if positions.len() > POSITIONS_MAX {
         return Err(Error::Malformed("too many positions"));
@@ -146,11 +143,11 @@ pub(super) fn holdings<'a>(
     Ok(holdings)
 }
 
-fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Result<Holding<'a>, Skipped>, Error> {
+fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Result<Holding<'a>, &'static str>, Error> {
     let quantity = exact::amount(position.units.as_ref())?;
     let current_price = exact::amount(position.price.as_ref())?;
     let average_price = exact::amount(position.cost_basis.as_ref())?;
-    let Some(quantity) = quantity else { return Ok(Err(Skipped("no_units"))) };
+    let Some(quantity) = quantity else { return Ok(Err("no_units")) };
     let instrument = position.instrument.unwrap_or_default();
     let multiplier = multiplier(&instrument)?;
     let (market_value, unrealized_pnl) =
@@ -158,7 +155,7 @@ fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Res
     let id = non_blank(instrument.id);
     let symbols = [instrument.symbol, instrument.raw_symbol, instrument.root_symbol];
     let Some(symbol) = symbols.into_iter().find_map(non_blank).or_else(|| id.clone()) else {
-        return Ok(Err(Skipped("no_instrument")));
+        return Ok(Err("no_instrument"));
     };
     Ok(Ok(Holding {
         account,

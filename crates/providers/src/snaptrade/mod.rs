@@ -28,7 +28,7 @@ use crate::{
     Linking, Provider, TradePage, TradeQuery, TradeSink, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, User};
-use map::{Skipped, SkippedTrade};
+use map::SkippedTrade;
 
 /// A user's share of the 250 calls a minute of the whole app (docs/providers/snaptrade.md#rate-limits). With what a
 /// request may overdraw, a user takes three fifths at once.
@@ -306,7 +306,9 @@ impl Brokerage for SnapTrade {
         let outcome = self
             .api
             .positions(context, stored.user(), &account.provider_account_id, |page| {
-                map::holdings(page.results, account, count_skipped)?.into_iter().for_each(&mut *rows);
+                map::holdings(page.results, account, |reason| count_dropped(NAME, reason))?
+                    .into_iter()
+                    .for_each(&mut *rows);
                 Ok(())
             })
             .await;
@@ -340,11 +342,10 @@ impl Brokerage for SnapTrade {
         let outcome = self
             .api
             .activities(context, stored.user(), &query.account.provider_account_id, &params, |response| {
-                let (page, malformed) = parse_page(context, response)?;
-                let counts = count_page(&page, malformed.len() as u64, offset, limit)?;
-                let (trades, unreadable) = trades(page, query.account);
+                let (page, mut unreadable) = parse_page(context, response)?;
+                let counts = count_page(&page, unreadable.len() as u64, offset, limit)?;
+                let trades = trades(page, query.account, &mut unreadable);
                 context.unreadable.accept(&unreadable)?;
-                context.unreadable.accept(&malformed)?;
                 trades.into_iter().for_each(|(index, trade)| rows(index, trade));
                 Ok(counts)
             })
@@ -388,14 +389,14 @@ fn count_page<T>(page: &wire::Activities<T>, malformed: u64, offset: u64, limit:
     Ok(TradePage { rows, total: page.pagination.total.max(seen).min(TRADES_TOTAL_MAX) })
 }
 
-/// Maps the trades of a page, each with its index on the page, and those that cannot be read. The provider's order is
-/// newest first (docs/providers/snaptrade.md#activities).
+/// Maps the trades of a page, each with its index on the page. Those that cannot be read go to `unreadable`. The
+/// provider's order is newest first (docs/providers/snaptrade.md#activities).
 fn trades<'a>(
     page: wire::Activities<wire::Activity<'a>>,
     account: &'a Account,
-) -> (Vec<(u64, Trade<'a>)>, Vec<UnreadableRow>) {
+    unreadable: &mut Vec<UnreadableRow>,
+) -> Vec<(u64, Trade<'a>)> {
     let mut trades = Vec::with_capacity(page.data.len());
-    let mut unreadable = Vec::new();
     for (index, row) in (0_u64..).zip(page.data) {
         match map::trade(row, account) {
             Ok(trade) => trades.push((index, trade)),
@@ -406,11 +407,7 @@ fn trades<'a>(
             }
         }
     }
-    (trades, unreadable)
-}
-
-fn count_skipped(skipped: Skipped) {
-    count_dropped(NAME, skipped.0);
+    trades
 }
 
 /// Parses any bytes as a page of activities and asserts the invariants of every page, for the fuzz target.
@@ -421,7 +418,7 @@ pub fn fuzz_activities_page(body: &[u8], account: &Account) {
     let Ok(counts) = count_page(&page, 0, 7, api::ACTIVITIES_MAX) else { return };
     let rows = page.data.len() as u64;
     assert!(counts.rows == rows && (rows == 0 || counts.total >= 7 + rows), "the total includes all rows seen");
-    let (trades, _) = trades(page, account);
+    let trades = trades(page, account, &mut Vec::new());
     assert!(trades.iter().all(|(index, _)| *index < rows), "the index is on the page");
     assert!(trades.is_sorted_by(|(index, _), (next, _)| index < next), "in the provider's order, each once");
     for (_, trade) in &trades {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bellbird_domain::{AccountId, AccountType, Bound, ConnectionId, Currency, DateFilter, TradeTime, UserId};
+use bellbird_domain::{AccountType, Bound, Currency, DateFilter, TradeTime};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use tokio::sync::Barrier;
 use tokio::time::Instant;
 
 use super::*;
+use crate::test_support;
 use crate::unreadable::UnreadableRows;
 
 const CONNECTION: &str = "87b24961-b51e-4db8-9226-f198f6518a89";
@@ -21,19 +22,20 @@ const GONE: MockResponse = (404, "", r#"{"detail": "The requested resource does 
 const ACTIVITIES: &str = include_str!("fixtures/activities.json");
 
 fn account(provider_account_id: &str) -> Account {
-    let uuid = uuid::Uuid::from_u128;
     Account {
-        id: AccountId::from(uuid(1)),
-        user_id: UserId::from(uuid(2)),
-        connection_id: ConnectionId::from(uuid(3)),
-        provider: NAME.as_str().to_owned(),
-        provider_account_id: provider_account_id.to_owned(),
         name: "Individual".to_owned(),
         account_type: AccountType::Investment,
-        institution_name: None,
-        number: None,
         currency: Currency::parse("AUD").unwrap(),
+        ..test_support::account(1, provider_account_id)
     }
+}
+
+pub(super) fn snaptrade(base_url: &str, consumer_key: &str) -> Arc<dyn Provider> {
+    let mut values = Values::default();
+    values.set("base_url", base_url.into());
+    values.set("client_id", "TESTCLIENT".into());
+    values.set("consumer_key", consumer_key.into());
+    open(&values, Duration::from_secs(20)).unwrap()
 }
 
 fn credentials() -> SecretString {
@@ -358,7 +360,9 @@ fn pages_are_counted_and_malformed_ones_rejected() {
     let count = |body: &str, offset, limit| {
         let page: wire::Activities<wire::Activity<'_>> = parse_json(body.as_bytes())?;
         let counts = count_page(&page, 0, offset, limit)?;
-        UnreadableRows::default().accept(&trades(page, &account(ACCOUNT)).1).map(|()| counts)
+        let mut unreadable = Vec::new();
+        trades(page, &account(ACCOUNT), &mut unreadable);
+        UnreadableRows::default().accept(&unreadable).map(|()| counts)
     };
     let of = |total: &str| ACTIVITIES.replace("\"total\":10", total);
     assert_eq!(count(&of("\"total\":4000"), 20, 10), Ok(TradePage { rows: 10, total: 4000 }));

@@ -82,17 +82,14 @@ fn affected(event: &wire::Event) -> Vec<AffectedResource> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::Provider;
-    use crate::settings::Values;
-    use crate::snaptrade::{fuzz_event, open};
+    use crate::snaptrade::fuzz_event;
+    use crate::snaptrade::tests::snaptrade;
 
     /// The members of V8 (docs/providers/snaptrade.md#test-vectors), in another order and with blanks.
     const BODY: &str = r#"{
@@ -102,14 +99,6 @@ mod tests {
         "brokerageAuthorizationId": "87b24961-b51e-4db8-9226-f198f6518a89"}"#;
     const SIGNATURE: &str = "fef2+CuqjO/ys7fBLVGo26FwxEZomLYFwu4tcyi4YJc=";
     const KEY: &str = "test-consumer-key-1";
-
-    fn snaptrade(consumer_key: &str) -> Arc<dyn Provider> {
-        let mut values = Values::default();
-        values.set("base_url", "http://127.0.0.1:1".into());
-        values.set("client_id", "TESTCLIENT".into());
-        values.set("consumer_key", consumer_key.into());
-        open(&values, Duration::from_secs(20)).unwrap()
-    }
 
     fn context(now: &str) -> CallContext {
         CallContext::new(tokio::time::Instant::now() + Duration::from_secs(20), now.parse().unwrap())
@@ -121,7 +110,7 @@ mod tests {
         for signature in signatures {
             headers.append(name.clone(), signature.parse().unwrap());
         }
-        snaptrade(key).webhook_verifier().unwrap().verify(&context(now), &headers, body).await
+        snaptrade("http://127.0.0.1:1", key).webhook_verifier().unwrap().verify(&context(now), &headers, body).await
     }
 
     const NOW: &str = "2022-05-31T12:40:00Z";

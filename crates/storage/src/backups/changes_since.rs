@@ -5,14 +5,16 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use bellbird_domain::{ConnectionId, EndpointId, EndpointStatus, KeyId, Plan, TimestampExt as _, UserId};
+use bellbird_domain::{
+    Connection, ConnectionId, ConnectionStatus, EndpointId, EndpointStatus, KeyId, TimestampExt as _, User, UserId,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::db::{ReadRow, Row, Sql, params, statements};
+use crate::db::{params, statements};
 use crate::error::{Result, StorageError};
 use crate::jobs::{JobKey, job_kinds};
-use crate::{Backups, UserChange};
+use crate::{Backups, Endpoint, KeyRecord, UserChange};
 
 /// Long enough for the few statements of a removal.
 const REMOVAL_LEASE: SignedDuration = SignedDuration::from_mins(5);
@@ -20,47 +22,18 @@ const REMOVAL_LEASE: SignedDuration = SignedDuration::from_mins(5);
 const EVENTS_BATCH: u32 = 1_000;
 
 statements! {
-    LIST_USERS = "SELECT id, plan FROM users ORDER BY id";
-
-    LIST_KEYS = "SELECT id, expires_at, revoked_at FROM api_keys ORDER BY id";
-
-    LIST_CONNECTIONS = "SELECT id, user_id, status FROM connections ORDER BY id";
-
-    LIST_ENDPOINTS = "SELECT id, user_id, status, disabled_reason, url, event_types FROM webhook_endpoints ORDER BY id";
-
     LIST_PROVIDER_USERS = "SELECT user_id, provider, provider_user_digest FROM provider_users
         ORDER BY user_id, provider";
-
-    CHANGE_ENDPOINT = "UPDATE webhook_endpoints SET url = $3, event_types = $4 WHERE user_id = $1 AND id = $2";
 
     REVOKE_ALL = "UPDATE api_keys SET revoked_at = $1 WHERE revoked_at IS NULL";
 }
 
-struct KeyState {
-    expires_at: Option<Timestamp>,
-    revoked_at: Option<Timestamp>,
-}
-
-struct ConnectionState {
-    user: UserId,
-    is_hidden: bool,
-}
-
-struct EndpointState {
-    user: UserId,
-    status: EndpointStatus,
-    disabled_reason: Option<String>,
-    url: String,
-    /// As stored.
-    event_types: String,
-}
-
 /// Who may do what, at one time.
 pub struct PresentState {
-    users: HashMap<UserId, Plan>,
-    keys: HashMap<KeyId, KeyState>,
-    connections: HashMap<ConnectionId, ConnectionState>,
-    endpoints: HashMap<EndpointId, EndpointState>,
+    users: HashMap<UserId, User>,
+    keys: HashMap<KeyId, KeyRecord>,
+    connections: HashMap<ConnectionId, Connection>,
+    endpoints: HashMap<EndpointId, Endpoint>,
     /// With the digest of the id at the provider.
     provider_users: HashMap<(UserId, String), Option<String>>,
 }
@@ -113,34 +86,23 @@ impl Backups<'_> {
     }
 
     async fn present_state(self) -> Result<PresentState> {
-        let endpoint = |row: &Row<'_>| {
-            let state = EndpointState {
-                user: row.id(1)?,
-                status: row.word(2, "the status of an endpoint")?,
-                disabled_reason: row.opt_text(3)?.map(str::to_owned),
-                url: row.text(4)?.to_owned(),
-                event_types: row.text(5)?.to_owned(),
-            };
-            Ok((row.id(0)?, state))
-        };
-        let key =
-            |row: &Row<'_>| Ok((row.id(0)?, KeyState { expires_at: row.opt_time(1)?, revoked_at: row.opt_time(2)? }));
-        let connection = |row: &Row<'_>| {
-            Ok((row.id(0)?, ConnectionState { user: row.id(1)?, is_hidden: row.text(2)? == "deleting" }))
-        };
-        let provider_user =
-            |row: &Row<'_>| Ok(((row.id(0)?, row.text(1)?.to_owned()), row.opt_text(2)?.map(str::to_owned)));
+        let users = self.0.users().list().await?;
+        let mut keys = HashMap::new();
+        for user in &users {
+            keys.extend(self.0.keys().list(user.id).await?.into_iter().map(|key| (key.id, key)));
+        }
+        let connections = self.0.connections().list_all().await?;
+        let endpoints = self.0.endpoints().list_all().await?;
+        let provider_users = self.0.db.all(LIST_PROVIDER_USERS, params![], |row| {
+            Ok(((row.id(0)?, row.text(1)?.to_owned()), row.opt_text(2)?.map(str::to_owned)))
+        });
         Ok(PresentState {
-            users: self.list(LIST_USERS, |row| Ok((row.id(0)?, row.word(1, "a plan")?))).await?,
-            keys: self.list(LIST_KEYS, key).await?,
-            connections: self.list(LIST_CONNECTIONS, connection).await?,
-            endpoints: self.list(LIST_ENDPOINTS, endpoint).await?,
-            provider_users: self.list(LIST_PROVIDER_USERS, provider_user).await?,
+            users: users.into_iter().map(|user| (user.id, user)).collect(),
+            keys,
+            connections: connections.into_iter().map(|connection| (connection.id, connection)).collect(),
+            endpoints: endpoints.into_iter().map(|endpoint| (endpoint.id, endpoint)).collect(),
+            provider_users: provider_users.await?.into_iter().collect(),
         })
-    }
-
-    async fn list<K: Eq + Hash, V>(self, sql: Sql, read: ReadRow<(K, V)>) -> Result<HashMap<K, V>> {
-        Ok(self.0.db.all(sql, params![], read).await?.into_iter().collect())
     }
 
     /// Revokes and removes in this restored database what was revoked and removed in the previous one. Idempotent, so
@@ -149,15 +111,19 @@ impl Backups<'_> {
     pub async fn carry_over(self, previous: &PresentState, now: Timestamp) -> Result<(CarriedOver, LostSince)> {
         let restored = self.present_state().await?;
         let mut done = CarriedOver::default();
-        for (id, connection) in missing(&restored.connections, &previous.connections) {
-            self.remove_locally(connection.user, *id, now).await?;
-            done.connections_removed += 1;
-        }
-        for (id, connection, present) in common(&restored.connections, &previous.connections) {
-            if present.is_hidden && !connection.is_hidden {
-                // Without a lease, so the removal is due at once.
-                self.0.removals().begin(connection.user, *id, now, now).await?;
-                done.removals_continued += 1;
+        for (id, connection) in &restored.connections {
+            let user = connection.user_id;
+            match previous.connections.get(id).map(|present| present.status) {
+                None => {
+                    self.remove_locally(user, *id, now).await?;
+                    done.connections_removed += 1;
+                }
+                Some(ConnectionStatus::Deleting) if connection.status != ConnectionStatus::Deleting => {
+                    // Without a lease, so the removal is due at once.
+                    self.0.removals().begin(user, *id, now, now).await?;
+                    done.removals_continued += 1;
+                }
+                Some(_) => {}
             }
         }
         for (key @ (user, provider), digest) in &restored.provider_users {
@@ -167,13 +133,18 @@ impl Backups<'_> {
             }
         }
         self.carry_over_endpoints(&restored, previous, now, &mut done).await?;
-        for (id, _) in missing(&restored.users, &previous.users) {
-            self.0.users().delete(*id).await?;
-            done.users_removed += 1;
-        }
-        for (id, _, present) in common(&restored.users, &previous.users).filter(|(_, plan, present)| plan != present) {
-            self.0.users().update(*id, &UserChange { plan: Some(*present), ..UserChange::default() }).await?;
-            done.plans_changed += 1;
+        for (id, user) in &restored.users {
+            match previous.users.get(id).map(|present| present.plan) {
+                None => {
+                    self.0.users().delete(*id).await?;
+                    done.users_removed += 1;
+                }
+                Some(plan) if plan != user.plan => {
+                    self.0.users().update(*id, &UserChange { plan: Some(plan), ..UserChange::default() }).await?;
+                    done.plans_changed += 1;
+                }
+                Some(_) => {}
+            }
         }
         self.carry_over_keys(&restored, previous, now, &mut done).await?;
         Ok((done, lost(&restored, previous)))
@@ -186,19 +157,20 @@ impl Backups<'_> {
         now: Timestamp,
         done: &mut CarriedOver,
     ) -> Result<()> {
-        for (id, endpoint) in missing(&restored.endpoints, &previous.endpoints) {
-            self.0.endpoints().delete(endpoint.user, *id).await?;
-            done.endpoints_removed += 1;
-        }
-        for (id, endpoint, present) in common(&restored.endpoints, &previous.endpoints) {
+        for (id, endpoint) in &restored.endpoints {
+            let user = endpoint.user_id;
+            let Some(present) = previous.endpoints.get(id) else {
+                self.0.endpoints().delete(user, *id).await?;
+                done.endpoints_removed += 1;
+                continue;
+            };
             if (&present.url, &present.event_types) != (&endpoint.url, &endpoint.event_types) {
-                let values = params![endpoint.user, *id, present.url.as_str(), present.event_types.as_str()];
-                self.0.db.run(CHANGE_ENDPOINT, values).await?;
+                self.0.endpoints().update(user, *id, &present.url, &present.event_types).await?;
                 done.endpoints_changed += 1;
             }
             if present.status == EndpointStatus::Disabled && endpoint.status != EndpointStatus::Disabled {
                 let reason = present.disabled_reason.as_deref().unwrap_or("disabled before the restore");
-                self.0.endpoints().disable(endpoint.user, *id, reason, now).await?;
+                self.0.endpoints().disable(user, *id, reason, now).await?;
                 done.endpoints_disabled += 1;
             }
         }
@@ -255,25 +227,16 @@ impl Backups<'_> {
 }
 
 fn lost(restored: &PresentState, previous: &PresentState) -> LostSince {
-    let keys = missing(&previous.keys, &restored.keys).filter(|(_, key)| key.revoked_at.is_none());
+    let is_lost = |key: &&KeyRecord| key.revoked_at.is_none() && !restored.keys.contains_key(&key.id);
     LostSince {
-        users: missing(&previous.users, &restored.users).count() as u64,
-        keys: keys.count() as u64,
+        users: count_missing(&restored.users, &previous.users),
+        keys: previous.keys.values().filter(is_lost).count() as u64,
         // Also those that are being removed: their consent is not withdrawn yet.
-        connections: missing(&previous.connections, &restored.connections).count() as u64,
-        endpoints: missing(&previous.endpoints, &restored.endpoints).count() as u64,
+        connections: count_missing(&restored.connections, &previous.connections),
+        endpoints: count_missing(&restored.endpoints, &previous.endpoints),
     }
 }
 
-/// What `other` lacks.
-fn missing<'a, K: Eq + Hash, V>(all: &'a HashMap<K, V>, other: &HashMap<K, V>) -> impl Iterator<Item = (&'a K, &'a V)> {
-    all.iter().filter(|(key, _)| !other.contains_key(key))
-}
-
-/// What both have, with the value of each.
-fn common<'a, K: Eq + Hash, V>(
-    one: &'a HashMap<K, V>,
-    other: &'a HashMap<K, V>,
-) -> impl Iterator<Item = (&'a K, &'a V, &'a V)> {
-    one.iter().filter_map(|(key, value)| Some((key, value, other.get(key)?)))
+fn count_missing<K: Eq + Hash, V>(restored: &HashMap<K, V>, previous: &HashMap<K, V>) -> u64 {
+    previous.keys().filter(|key| !restored.contains_key(key)).count() as u64
 }

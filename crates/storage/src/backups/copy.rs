@@ -3,7 +3,6 @@
 //! A copy is first a file with mode 0600 and a random name in the target's folder. It gets its name once it is
 //! complete and checked.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -11,9 +10,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use tempfile::{Builder, TempPath};
 
+use crate::db::file_user::{folder_of, match_database, with_suffix};
 use crate::db::service_lock::{self, OpenLock};
 use crate::db::sqlite::{MissingFile, Sqlite, leave_wal};
-use crate::db::{Db, file_user, params, statements};
+use crate::db::{Db, params, statements};
 use crate::error::{Result, StorageError};
 use crate::secrets::store::SealedSecrets;
 use crate::{Sealer, ServiceLock, Storage};
@@ -172,7 +172,7 @@ impl StagedBackup {
         leave_wal(copy.to_path_buf()).await?;
         sync(&copy)?;
         let replaced = set_aside(database, now)?;
-        file_user::match_database(&copy, database);
+        match_database(&copy, database);
         // The rename replaces the database in one step.
         copy.persist(database).map_err(|error| StorageError::unavailable(error.error))?;
         sync(folder_of(database))?;
@@ -236,16 +236,6 @@ fn new_file_beside(target: &Path) -> Result<TempPath> {
         let folder = folder_of(target).display();
         StorageError::Backup(format!("could not create a file in the folder {folder}: {}", error.kind()))
     })
-}
-
-fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = OsString::from(path);
-    path.push(suffix);
-    PathBuf::from(path)
 }
 
 fn file_exists(file: &Path) -> StorageError {

@@ -40,7 +40,6 @@ pub(crate) async fn record(
         status_change: Some(&status_change),
         now,
     };
-    let (rows, hint) = (&[], &[]);
-    let event = NewWebhookEvent { id, rows, new_count: 0, updated_count: 1, chunk: 1, total_chunks: 1, hint };
-    tx.batch(&webhook_events::insert_events(&origin, &[event], &[Vec::new()], first_attempt_at)).await.map(|_| ())
+    let events = [NewWebhookEvent { updated_count: 1, ..NewWebhookEvent::without_rows(id) }];
+    tx.batch(&webhook_events::insert_events(&origin, &events, first_attempt_at)).await.map(|_| ())
 }

@@ -133,7 +133,7 @@ pub struct FinishedSync<'a> {
     /// The type of the events.
     pub event_type: EventType,
     /// All chunks of the run, in their order.
-    pub events: &'a [NewWebhookEvent<'a>],
+    pub events: &'a [NewWebhookEvent],
 }
 
 impl Syncs<'_> {
@@ -161,7 +161,6 @@ impl Syncs<'_> {
         let FinishedSync { events, after, .. } = *finished;
         let (user, connection) = (claim.user_id(), claim.subject_id());
         let entries = finished.fingerprints.map(fingerprints::encode);
-        let row_digests = webhook_events::row_digests(events);
         let origin = EventOrigin {
             user,
             connection: Some(connection),
@@ -173,7 +172,7 @@ impl Syncs<'_> {
             now: finished.started_at,
         };
         let mut statements = vec![user_lock(user), jobs::held(claim)];
-        statements.extend(webhook_events::insert_events(&origin, events, &row_digests, finished.first_attempt_at));
+        statements.extend(webhook_events::insert_events(&origin, events, finished.first_attempt_at));
         statements.push(save(claim, finished));
         if let Some(entries) = &entries {
             statements.push(fingerprints::store(claim, entries));

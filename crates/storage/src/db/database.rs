@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::db::postgres::{Postgres, PostgresTx};
+use crate::db::postgres::{PooledClient, Postgres};
 use crate::db::row::ReadRow;
 use crate::db::sqlite::{Sqlite, SqliteTx};
 use crate::db::statement::{Bound, Param, Sql, params};
@@ -33,10 +33,7 @@ impl Db {
 
     /// Returns the first row of a read, if any.
     pub(crate) async fn one<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Option<T>> {
-        match self {
-            Self::Sqlite(db) => db.one(sql, params, map),
-            Self::Postgres(db) => Box::pin(db.all(sql, params, map)).await.map(first),
-        }
+        self.all(sql, params, map).await.map(first)
     }
 
     /// Begins a transaction for writing. Dropping it rolls back.
@@ -125,7 +122,7 @@ impl Db {
 /// on the user's row puts those of one user in order.
 pub(crate) enum Tx {
     Sqlite(SqliteTx),
-    Postgres(Box<PostgresTx>),
+    Postgres(Box<PooledClient>),
 }
 
 impl Tx {
@@ -168,7 +165,7 @@ impl Tx {
     pub(crate) async fn commit(self) -> Result<()> {
         match self {
             Self::Sqlite(tx) => tx.commit().await,
-            Self::Postgres(tx) => Box::pin(tx.commit()).await,
+            Self::Postgres(mut tx) => Box::pin(tx.commit()).await,
         }
     }
 
@@ -176,7 +173,7 @@ impl Tx {
     pub(crate) async fn rollback(self) {
         match self {
             Self::Sqlite(tx) => drop(tx),
-            Self::Postgres(tx) => Box::pin(tx.rollback()).await,
+            Self::Postgres(mut tx) => Box::pin(tx.rollback()).await,
         }
     }
 }

@@ -16,5 +16,5 @@ pub(crate) mod sqlite;
 pub(crate) mod statement;
 
 pub(crate) use database::{Db, Tx};
-pub(crate) use row::{ReadRow, Row, as_stored};
+pub(crate) use row::{Row, as_stored};
 pub(crate) use statement::{Bound, Param, Sql, named, params, statements, strip_nul};

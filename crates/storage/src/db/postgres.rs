@@ -124,12 +124,11 @@ impl Postgres {
     }
 
     pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
-        let rows = self.client().await?.query(sql, params).await?;
-        rows.iter().map(|row| map(&Row::Postgres(row))).collect()
+        self.client().await?.all(sql, params, map).await
     }
 
     pub(crate) async fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        self.client().await?.execute(sql, params).await
+        self.client().await?.run(sql, params).await
     }
 
     /// Runs statements in one transaction, with one round trip. Returns the first number of each statement's first row.
@@ -142,16 +141,16 @@ impl Postgres {
         results.iter().map(|rows| rows.first().map_or(Ok(None), |row| Row::Postgres(row).opt_int(0))).collect()
     }
 
-    pub(crate) async fn begin(&self) -> Result<Box<PostgresTx>> {
+    pub(crate) async fn begin(&self) -> Result<Box<PooledClient>> {
         // From here on, dropping `tx` rolls back.
-        let mut tx = Box::new(PostgresTx { client: self.client().await? });
-        tx.client.simple("BEGIN", true).await?;
+        let mut tx = Box::new(self.client().await?);
+        tx.simple("BEGIN", true).await?;
         Ok(tx)
     }
 
     /// Excludes other migrations until the transaction ends, and waits for any lock up to `lock_timeout` only. Has no
     /// other time limit: a migration may take long.
-    pub(crate) async fn begin_migration(&self, lock_timeout: Duration) -> Result<Box<PostgresTx>> {
+    pub(crate) async fn begin_migration(&self, lock_timeout: Duration) -> Result<Box<PooledClient>> {
         let mut tx = self.begin().await?;
         let lock_timeout = lock_timeout.as_millis();
         tx.script(&format!("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {lock_timeout}")).await?;
@@ -172,8 +171,8 @@ impl Postgres {
     }
 }
 
-/// A pooled connection. It returns to the pool once nothing is open on it.
-struct PooledClient {
+/// A pooled connection, perhaps with a transaction on it. It returns to the pool once nothing is open on it.
+pub(crate) struct PooledClient {
     /// None only while it is dropped.
     client: Option<Object>,
     in_transaction: bool,
@@ -187,12 +186,12 @@ impl PooledClient {
         Self { client: Some(client), in_transaction: false, is_running: false, cancel }
     }
 
-    async fn query(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<Vec<tokio_postgres::Row>> {
+    pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
         let outcome = timeout(STATEMENT_TIMEOUT, query(self.start()?, sql, params)).await;
-        self.finish(outcome)
+        self.finish(outcome)?.iter().map(|row| map(&Row::Postgres(row))).collect()
     }
 
-    async fn execute(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
+    pub(crate) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
         let outcome = timeout(STATEMENT_TIMEOUT, execute(self.start()?, sql, params)).await;
         self.finish(outcome)
     }
@@ -204,6 +203,21 @@ impl PooledClient {
         self.finish(outcome)?;
         self.in_transaction = in_transaction;
         Ok(())
+    }
+
+    /// Has no time limit: a migration may take long.
+    pub(crate) async fn script(&mut self, text: &str) -> Result<()> {
+        let outcome = self.start()?.batch_execute(text).await;
+        self.finish(Ok(outcome))
+    }
+
+    pub(crate) async fn commit(&mut self) -> Result<()> {
+        self.simple("COMMIT", false).await
+    }
+
+    pub(crate) async fn rollback(&mut self) {
+        // After an error, dropping the connection rolls back.
+        let _ = self.simple("ROLLBACK", false).await;
     }
 
     /// The connection for one statement. Without [`Self::finish`], because the caller left, the statement is given up.
@@ -271,37 +285,6 @@ async fn batch(client: &Object, statements: &[Bound<'_>]) -> PgResult<Vec<Vec<to
     begun?;
     let results = results.into_iter().collect::<PgResult<Vec<_>>>()?;
     committed.map(|()| results)
-}
-
-/// A transaction on one connection.
-pub(crate) struct PostgresTx {
-    client: PooledClient,
-}
-
-impl PostgresTx {
-    pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
-        let rows = self.client.query(sql, params).await?;
-        rows.iter().map(|row| map(&Row::Postgres(row))).collect()
-    }
-
-    pub(crate) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        self.client.execute(sql, params).await
-    }
-
-    /// Has no time limit: a migration may take long.
-    pub(crate) async fn script(&mut self, text: &str) -> Result<()> {
-        let outcome = self.client.start()?.batch_execute(text).await;
-        self.client.finish(Ok(outcome))
-    }
-
-    pub(crate) async fn commit(mut self) -> Result<()> {
-        self.client.simple("COMMIT", false).await
-    }
-
-    pub(crate) async fn rollback(mut self) {
-        // After an error, dropping the connection rolls back.
-        let _ = self.client.simple("ROLLBACK", false).await;
-    }
 }
 
 /// Whether another session kept a lock for too long, so that a retry may succeed.

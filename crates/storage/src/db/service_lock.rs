@@ -3,7 +3,6 @@
 //! They are no locks on the database file itself, because closing any handle of that file would drop SQLite's own
 //! locks. The system frees a lock when its process ends, however it ends. The empty files stay.
 
-use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
@@ -86,9 +85,7 @@ fn resolved(database: PathBuf) -> PathBuf {
 }
 
 fn lock_file(database: &Path, end: &str) -> std::io::Result<File> {
-    let mut path = OsString::from(database);
-    path.push(end);
-    let path = PathBuf::from(path);
+    let path = file_user::with_suffix(database, end);
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     #[cfg(unix)]

@@ -109,13 +109,6 @@ impl Sqlite {
         all(&self.reader(), sql, params, map)
     }
 
-    pub(crate) fn one<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Option<T>> {
-        let reader = self.reader();
-        let mut statement = prepare_and_bind(&reader, sql, params)?;
-        let mut rows = statement.raw_query();
-        rows.next().map_err(to_storage_error)?.map(|row| map(&Row::Sqlite(row))).transpose()
-    }
-
     /// Waits for the writer, then for other processes, and begins. `begin_statement` takes the write lock at once. A
     /// transaction that reads first and writes later would fail without waiting for `busy_timeout`.
     pub(crate) async fn begin(&self, begin_statement: &'static str) -> Result<SqliteTx> {

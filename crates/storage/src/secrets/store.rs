@@ -100,21 +100,15 @@ pub struct UnopenableSecret {
     pub why: SealError,
 }
 
-/// A position among all secrets.
-#[derive(Debug, Clone)]
-pub struct SecretCursor(SecretSlot);
-
-/// The result of `storage.secrets().reseal_batch`.
+/// What `storage.secrets().reseal_all` did.
 #[derive(Debug, Default)]
-pub struct ResealedBatch {
+pub struct ResealCounts {
     /// Now sealed with the first key.
     pub resealed: u64,
     /// Already sealed with the first key.
     pub already_current: u64,
     /// Left unchanged, because no key opens them.
     pub unopenable: u64,
-    /// The start of the next batch. None at the end.
-    pub next: Option<SecretCursor>,
 }
 
 /// Whether the files of the database still hold secrets sealed with an old key.
@@ -146,7 +140,7 @@ impl<'s> Secrets<'s> {
         loop {
             let secrets = self.0.db.all(LIST, &list_params(after.as_ref(), SCAN_BATCH_SIZE), stored).await?;
             let Some(last) = secrets.last() else { return Ok(found) };
-            after = Some(SecretCursor(last.slot.clone()));
+            after = Some(last.slot.clone());
             for Stored { slot, sealed } in secrets {
                 let opened = self.open_secret(&slot, &sealed);
                 if let Some(key) = key_id_of(&sealed) {
@@ -170,41 +164,49 @@ impl<'s> Secrets<'s> {
         Ok(self.0.db.one(COUNT, params![], |row| row.number(0, "a count")).await?.unwrap_or(0))
     }
 
-    /// Seals the next few secrets with the first key, in one transaction. Secrets already under that key are skipped,
-    /// so an interrupted rotation can start again. A secret that changes meanwhile is not lost: its new value is
-    /// sealed. A secret that cannot be opened is counted, not an error.
-    pub async fn reseal_batch(self, after: Option<SecretCursor>) -> Result<ResealedBatch> {
-        let mut batch = ResealedBatch::default();
-        let mut tx = self.0.db.begin().await?;
-        let secrets = tx.all(LIST, &list_params(after.as_ref(), RESEAL_BATCH_SIZE), stored).await?;
-        batch.next = secrets.last().map(|last| SecretCursor(last.slot.clone()));
-        for secret in secrets {
-            self.reseal(&mut tx, secret, &mut batch).await?;
+    /// Seals all secrets with the first key, a few in one transaction, and reports how many of them were read. Secrets
+    /// already under that key are skipped, so an interrupted rotation can start again. A secret that changes meanwhile
+    /// is not lost: its new value is sealed. A secret that cannot be opened is counted, not an error.
+    pub async fn reseal_all(self, mut on_progress: impl FnMut(u64)) -> Result<ResealCounts> {
+        let mut counts = ResealCounts::default();
+        let mut after = None;
+        loop {
+            let mut tx = self.0.db.begin().await?;
+            let secrets = tx.all(LIST, &list_params(after.as_ref(), RESEAL_BATCH_SIZE), stored).await?;
+            let Some(last) = secrets.last() else {
+                tx.rollback().await;
+                return Ok(counts);
+            };
+            after = Some(last.slot.clone());
+            let (read, resealed_before) = (secrets.len() as u64, counts.resealed);
+            for secret in secrets {
+                self.reseal(&mut tx, secret, &mut counts).await?;
+            }
+            if counts.resealed > resealed_before {
+                tx.commit().await?;
+            } else {
+                tx.rollback().await;
+            }
+            on_progress(read);
         }
-        if batch.resealed > 0 {
-            tx.commit().await?;
-        } else {
-            tx.rollback().await;
-        }
-        Ok(batch)
     }
 
-    async fn reseal(self, tx: &mut Tx, secret: Stored, batch: &mut ResealedBatch) -> Result<()> {
+    async fn reseal(self, tx: &mut Tx, secret: Stored, counts: &mut ResealCounts) -> Result<()> {
         let Stored { slot, sealed: mut before } = secret;
         let [user, purpose, subject] = slot.params();
         loop {
             let Ok(opened) = self.open_secret(&slot, &before) else {
-                batch.unopenable += 1;
+                counts.unopenable += 1;
                 return Ok(());
             };
             if key_id_of(&before) == Some(self.sealing_key_id()) {
-                batch.already_current += 1;
+                counts.already_current += 1;
                 return Ok(());
             }
             let resealed = self.seal_secret(&slot, &opened)?;
             let values = params![user, purpose, subject, before.as_slice(), resealed.as_slice()];
             if tx.run(RESEAL, values).await? > 0 {
-                batch.resealed += 1;
+                counts.resealed += 1;
                 return Ok(());
             }
             // The secret changed meanwhile: retry with its new value, if it still exists.
@@ -214,7 +216,7 @@ impl<'s> Secrets<'s> {
     }
 
     /// Erases old sealed values from the database files, as far as Bellbird can. Call it after the last
-    /// [`Self::reseal_batch`], even if that changed nothing: an earlier rotation may have been interrupted before this
+    /// [`Self::reseal_all`], even if that changed nothing: an earlier rotation may have been interrupted before this
     /// step.
     ///
     /// # Errors
@@ -280,8 +282,8 @@ pub(crate) async fn delete_secret(tx: &mut Tx, slot: &SecretSlot) -> Result<()> 
 }
 
 /// The parameters of [`LIST`]. The empty text sorts before the first key.
-fn list_params(after: Option<&SecretCursor>, rows: i64) -> [Param<'_>; 4] {
-    let [user, purpose, subject] = after.map_or(["".into(); 3], |SecretCursor(slot)| slot.params());
+fn list_params(after: Option<&SecretSlot>, rows: i64) -> [Param<'_>; 4] {
+    let [user, purpose, subject] = after.map_or(["".into(); 3], SecretSlot::params);
     [user, purpose, subject, rows.into()]
 }
 

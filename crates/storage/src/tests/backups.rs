@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bellbird_domain::{ConnectionStatus, EventType, Plan};
 
+use crate::job_kinds::REMOVAL;
 use crate::tests::fixtures::{endpoint, new_link, register_provider_user, sealer_of, with_keys};
 use crate::tests::support::{TestDb, at, both, key, new_account, on_postgres, on_sqlite};
 use crate::{CarriedOver, LostSince, ServiceLock, StagedBackup, Storage, StorageError, UserChange};
@@ -304,7 +305,7 @@ fn restore_revives_nothing() {
         db.keys().expire(keys[2], at(200)).await.unwrap();
         assert!(db.remove(anna, connections[1], at(100)).await);
         db.removals().begin(ben, connections[2], at(100), at(100)).await.unwrap().expect("hidden");
-        let claim = db.claim_removal(ben, connections[3], at(100), at(200)).await.unwrap().expect("claimed");
+        let claim = db.claim(REMOVAL, ben, connections[3], at(100), at(200)).await.unwrap().expect("claimed");
         assert!(db.removals().finish(&claim, "removed", at(100)).await.unwrap());
         assert!(db.remove(gone, connections[4], at(100)).await);
         db.provider_users().delete(gone, "fiskil").await.unwrap();
@@ -346,7 +347,7 @@ fn restore_revives_nothing() {
         let mut left: Vec<_> = left.iter().map(|connection| (connection.id, connection.status)).collect();
         left.sort_by_key(|(id, _)| connections.iter().position(|other| other == id));
         assert_eq!(left, [(connections[0], ConnectionStatus::Active), (connections[2], ConnectionStatus::Deleting)]);
-        assert!(copy.claim_removal(ben, connections[2], at(300), at(400)).await.unwrap().is_some(), "due at once");
+        assert!(copy.claim(REMOVAL, ben, connections[2], at(300), at(400)).await.unwrap().is_some(), "due at once");
         let left = copy.endpoints().list(anna).await.unwrap();
         let left: Vec<_> = left.iter().map(|e| (e.id, e.url.as_str(), e.disabled_reason.as_deref())).collect();
         assert_eq!(

@@ -4,6 +4,7 @@ use bellbird_domain::{ApiKey, ConnectionStatus, Plan, UserId};
 use secrecy::SecretString;
 use tokio::task::JoinSet;
 
+use crate::job_kinds::REFRESH;
 use crate::tests::support::{at, both, credentials, new_account, new_connection};
 use crate::{NewConnection, Sealer, Storage, StorageError, UserChange};
 
@@ -65,7 +66,7 @@ both! {
         let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
         for round in 0..8 {
             let id = db.connection(user, &format!("c{round}"), &[]).await.id;
-            let claim = db.claim_refresh(user, id, at(1), at(9)).await.unwrap().expect("claimed");
+            let claim = db.claim(REFRESH, user, id, at(1), at(9)).await.unwrap().expect("claimed");
             let (first, second) = tokio::join!(
                 handles[0].refreshes().set_status(&claim, active, revoked, "refreshed", at(1), at(1)),
                 handles[1].refreshes().set_status(&claim, active, revoked, "refreshed", at(1), at(1)),

@@ -11,11 +11,12 @@ use bellbird_domain::{
 use jiff::Timestamp;
 use secrecy::SecretString;
 
+use crate::job_kinds::SYNC;
 use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
 use crate::{
     AttemptOutcome, ClaimedEndpoint, ClaimedJob, ClaimedLinkSession, ClaimedProviderUser, FinishedAttempt,
     FinishedSync, NewConnection, NewEndpoint, NewLink, NewLinkSession, NewSetupToken, NewWebhookEvent,
-    ProviderUserState, ResealedBatch, Sealer, Storage, SyncState,
+    ProviderUserState, Sealer, Storage, SyncState,
 };
 
 /// A link session that expires after a minute and is due after two.
@@ -100,7 +101,7 @@ pub(crate) async fn connection_to_sync(db: &Storage, user: UserId, consent: &str
 }
 
 pub(crate) async fn start_sync(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> ClaimedJob {
-    db.claim_sync(user, id, at(now), at(now + 30)).await.unwrap().expect("claimed")
+    db.claim(SYNC, user, id, at(now), at(now + 30)).await.unwrap().expect("claimed")
 }
 
 /// What is known after the first sync, which started at `now`. The next one is due 1,000 seconds later.
@@ -139,8 +140,8 @@ pub(crate) fn empty_sync(now: i64) -> FinishedSync<'static> {
 }
 
 /// An event of one new row.
-pub(crate) fn chunk(chunk: u32, total_chunks: u32) -> NewWebhookEvent<'static> {
-    NewWebhookEvent { id: EventId::new(), rows: &[], new_count: 1, updated_count: 0, chunk, total_chunks, hint: &[] }
+pub(crate) fn chunk(chunk: u32, total_chunks: u32) -> NewWebhookEvent {
+    NewWebhookEvent { new_count: 1, chunk, total_chunks, ..NewWebhookEvent::without_rows(EventId::new()) }
 }
 
 /// Runs a sync that ends with these events. Returns how many of them were stored.
@@ -148,7 +149,7 @@ pub(crate) async fn finish_sync_with(
     db: &Storage,
     (user, id): (UserId, ConnectionId),
     now: i64,
-    events: &[NewWebhookEvent<'_>],
+    events: &[NewWebhookEvent],
 ) -> (SyncRunId, u64) {
     let claim = start_sync(db, user, id, now).await;
     let finished = FinishedSync { events, ..empty_sync(now) };
@@ -170,7 +171,7 @@ pub(crate) async fn claimed_endpoint(db: &Storage, id: EndpointId, now: i64) -> 
 
 /// A first attempt. The endpoint responds to a failed one with 500.
 pub(crate) fn finished_attempt(
-    event: &NewWebhookEvent<'_>,
+    event: &NewWebhookEvent,
     run: SyncRunId,
     now: i64,
     outcome: AttemptOutcome,
@@ -218,19 +219,4 @@ pub(crate) fn sealer_of(numbers: &[u8]) -> Sealer {
 /// Opens the same database with these keys.
 pub(crate) async fn with_keys(db: &TestDb, numbers: &[u8]) -> Storage {
     Storage::open(&db.url, sealer_of(numbers)).await.expect("opens")
-}
-
-/// Reseals all secrets.
-pub(crate) async fn rotate(storage: &Storage) -> ResealedBatch {
-    let mut all = ResealedBatch::default();
-    loop {
-        let batch = storage.secrets().reseal_batch(all.next.take()).await.unwrap();
-        all.resealed += batch.resealed;
-        all.already_current += batch.already_current;
-        all.unopenable += batch.unopenable;
-        all.next = batch.next;
-        if all.next.is_none() {
-            return all;
-        }
-    }
 }

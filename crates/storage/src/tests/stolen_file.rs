@@ -8,8 +8,8 @@ use secrecy::ExposeSecret as _;
 
 use crate::digest::provider_user_digest;
 use crate::tests::fixtures::{
-    chunk, digest, empty_sync, endpoint, fingerprint, insert_setup_token, new_link, new_session,
-    register_provider_user, rotate, secret, session_with_callback, start_sync, with_keys,
+    chunk, empty_sync, endpoint, fingerprint, insert_setup_token, new_link, new_session, register_provider_user,
+    secret, session_with_callback, start_sync, with_keys,
 };
 use crate::tests::support::{CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite, setup_token};
 use crate::{FinishedSync, Leftovers, NewLinkSession, NewWebhookEvent, SealError, Storage, StorageError};
@@ -70,8 +70,8 @@ fn file_holds_no_plain_secrets() {
                 .unwrap()
         );
         let claim = start_sync(db, user.id, connection, 30).await;
-        let (fingerprints, rows, events) = ([fingerprint(0x6b, 0, 0x6a)], [digest(0x6b)], [chunk(1, 1)]);
-        let events = events.map(|event| NewWebhookEvent { rows: &rows, ..event });
+        let fingerprints = [fingerprint(0x6b, 0, 0x6a)];
+        let events = [NewWebhookEvent { row_digests: vec![0x6b; 16], ..chunk(1, 1) }];
         let finished = FinishedSync { fingerprints: Some(&fingerprints), events: &events, ..empty_sync(30) };
         assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), Some(1));
         let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
@@ -162,7 +162,7 @@ fn old_key_opens_nothing_after_rotation() {
         // A service with both keys keeps running beside the command.
         let (service, command) = (with_keys(db, &[2, 1]).await, with_keys(db, &[2, 1]).await);
         assert!(service.secrets().find_credentials(user, ids[0]).await.unwrap().is_some());
-        assert_eq!(rotate(&command).await.resealed, 62);
+        assert_eq!(command.secrets().reseal_all(|_| ()).await.unwrap().resealed, 62);
         assert_eq!(command.secrets().erase_leftovers().await.unwrap(), Leftovers::None);
         assert_eq!(count_present(&sealed, &bytes(folder)), 0, "no value of the old key is left");
         // The service writes again and closes.

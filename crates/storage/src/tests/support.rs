@@ -14,6 +14,7 @@ use secrecy::SecretString;
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
+use crate::job_kinds::REFRESH;
 use crate::{NewAccount, NewConnection, NewUser, Sealer, Storage};
 
 /// Declares tests that run on both databases, as `name::sqlite` and `name::postgres`.
@@ -125,7 +126,7 @@ impl TestDb {
         to: ConnectionStatus,
         now: Timestamp,
     ) -> bool {
-        let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
+        let claim = self.claim(REFRESH, user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
         let changed = self.refreshes().set_status(&claim, from, to, "refreshed", now, now).await.expect("set");
         assert!(self.jobs().finish(&claim, None).await.expect("finished"));
@@ -140,7 +141,7 @@ impl TestDb {
         is_complete: bool,
         now: Timestamp,
     ) -> bool {
-        let claim = self.claim_refresh(user, connection, now, now).await.expect("claims");
+        let claim = self.claim(REFRESH, user, connection, now, now).await.expect("claims");
         let Some(claim) = claim else { return false };
         assert!(self.refreshes().apply(&claim, accounts, is_complete, now).await.expect("refreshed"));
         self.jobs().finish(&claim, None).await.expect("finished")

@@ -111,9 +111,7 @@ impl Deliveries<'_> {
             tx.rollback().await;
             return Ok(false);
         }
-        let (chunk, total_chunks) = (1, 1);
-        let ping =
-            NewWebhookEvent { id: event, rows: &[], new_count: 0, updated_count: 0, chunk, total_chunks, hint: &[] };
+        let ping = NewWebhookEvent::without_rows(event);
         let event_type = EventType::Ping;
         let (connection, fence, date_range, status_change) = (None, None, (at, at), None);
         let origin = EventOrigin { user, connection, fence, run, event_type, date_range, status_change, now: at };
@@ -128,7 +126,7 @@ impl Deliveries<'_> {
             error = error,
             duration_ms = i64::from(duration_ms),
         ]);
-        tx.batch(&[webhook_events::insert(&origin, &ping, &[]), insert_delivery]).await?;
+        tx.batch(&[webhook_events::insert(&origin, &ping), insert_delivery]).await?;
         if !delivered {
             tx.run(KEEP_ATTEMPT, params![user, endpoint, event, Param::Id(Uuid::now_v7()), "failed"]).await?;
         }

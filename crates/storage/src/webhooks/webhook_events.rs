@@ -147,12 +147,12 @@ statements! {
 }
 
 /// An event to store.
-#[derive(Debug, Clone, Copy)]
-pub struct NewWebhookEvent<'a> {
+#[derive(Debug, Clone)]
+pub struct NewWebhookEvent {
     /// Never changes.
     pub id: EventId,
-    /// Row digests, new rows first.
-    pub rows: &'a [Digest],
+    /// The digests of its rows, one after the other, new rows first.
+    pub row_digests: Vec<u8>,
     /// New rows in this event.
     pub new_count: u32,
     /// Changed rows in this event.
@@ -162,7 +162,15 @@ pub struct NewWebhookEvent<'a> {
     /// The number of events of the run.
     pub total_chunks: u32,
     /// Where its rows lie, sealed by the caller. Empty: unknown.
-    pub hint: &'a [u8],
+    pub hint: Vec<u8>,
+}
+
+impl NewWebhookEvent {
+    /// The only event of its run.
+    pub(crate) fn without_rows(id: EventId) -> Self {
+        let (row_digests, hint) = (Vec::new(), Vec::new());
+        Self { id, row_digests, new_count: 0, updated_count: 0, chunk: 1, total_chunks: 1, hint }
+    }
 }
 
 /// An event as it is stored.
@@ -287,11 +295,6 @@ pub(crate) struct EventOrigin<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// The digests of each event's rows, as the column has them.
-pub(crate) fn row_digests(events: &[NewWebhookEvent<'_>]) -> Vec<Vec<u8>> {
-    events.iter().map(|event| event.rows.iter().flat_map(|row| row.0).collect()).collect()
-}
-
 /// Stores the events if an endpoint subscribes to their type, with their deliveries. The first chunk is due at
 /// `first_attempt_at`, and each later chunk waits for the one before it. For a disabled endpoint a delivery has failed
 /// already, so that it can be recovered later.
@@ -300,16 +303,14 @@ pub(crate) fn row_digests(events: &[NewWebhookEvent<'_>]) -> Vec<Vec<u8>> {
 /// transaction holds the lock on the user's row.
 pub(crate) fn insert_events<'a>(
     origin: &EventOrigin<'a>,
-    events: &[NewWebhookEvent<'a>],
-    row_digests: &'a [Vec<u8>],
+    events: &'a [NewWebhookEvent],
     first_attempt_at: Timestamp,
 ) -> Vec<Bound<'a>> {
     let Some(first) = events.first() else { return Vec::new() };
     let mut statements: Vec<Bound<'a>> = events
         .iter()
-        .zip(row_digests)
-        .map(|(new, row_digests)| {
-            let mut values = columns(origin, new, row_digests);
+        .map(|new| {
+            let mut values = columns(origin, new);
             values.push(("fence", origin.fence.into()));
             INSERT_FOR_SUBSCRIBERS.with(&values)
         })
@@ -325,15 +326,11 @@ pub(crate) fn insert_events<'a>(
 }
 
 /// Stores an event that no endpoint subscribes to.
-pub(crate) fn insert<'a>(origin: &EventOrigin<'a>, new: &NewWebhookEvent<'a>, row_digests: &'a [u8]) -> Bound<'a> {
-    INSERT.with(&columns(origin, new, row_digests))
+pub(crate) fn insert<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Bound<'a> {
+    INSERT.with(&columns(origin, new))
 }
 
-fn columns<'a>(
-    origin: &EventOrigin<'a>,
-    new: &NewWebhookEvent<'a>,
-    row_digests: &'a [u8],
-) -> Vec<(&'static str, Param<'a>)> {
+fn columns<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Vec<(&'static str, Param<'a>)> {
     let change = origin.status_change;
     named![
         user = origin.user,
@@ -344,12 +341,12 @@ fn columns<'a>(
         now = origin.now,
         date_range_from = origin.date_range.0,
         date_range_to = origin.date_range.1,
-        row_digests = row_digests,
+        row_digests = new.row_digests.as_slice(),
         new_count = i64::from(new.new_count),
         updated_count = i64::from(new.updated_count),
         chunk = i64::from(new.chunk),
         total_chunks = i64::from(new.total_chunks),
-        row_hint = new.hint,
+        row_hint = new.hint.as_slice(),
         connection_status = change.map(|change| change.status.as_str()),
         previous_status = change.map(|change| change.previous_status.as_str()),
         provider = change.map(|change| change.provider.as_str()),

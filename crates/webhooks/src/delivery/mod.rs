@@ -35,7 +35,7 @@ use crate::delivery::client::delivery_error::{NAME_NOT_RESOLVED, NOT_SIGNED};
 use crate::delivery::client::{ConnectTime, Exchange, Message};
 use crate::delivery::health::Health;
 use crate::delivery::ping::PingError;
-use crate::delivery::rebuild::{REBUILD_DEADLINE, RebuildError, has_rows};
+use crate::delivery::rebuild::{REBUILD_DEADLINE, has_rows};
 use crate::delivery::schedule::has_failed_too_long;
 use crate::delivery::sign::Signer;
 use crate::target::check_url;
@@ -383,9 +383,8 @@ impl Webhooks {
         };
         let body = match body {
             Ok(body) => body,
-            // Not an attempt. The delivery stays due.
-            Err(RebuildError::Storage | RebuildError::Busy | RebuildError::Gone) => return None,
-            Err(error) => return Some(self.finished_attempt(delivery, started_at, Err(error.message()))),
+            // Without a message, it was no attempt: the delivery stays due.
+            Err(error) => return Some(self.finished_attempt(delivery, started_at, Err(error.message()?))),
         };
         if Instant::now() >= slice.cutoff || is_rebuilt && !self.is_still_due(slice, delivery).await {
             return None;

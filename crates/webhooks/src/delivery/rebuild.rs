@@ -50,36 +50,31 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Why an event could not be rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RebuildError {
-    /// The connection was removed. Its events are about to be deleted.
-    Gone,
+    /// The delivery stays due: the connection was removed, the database failed, or other rebuilds took all the time.
+    Postponed,
     /// The consent is gone.
     Reconnect,
     /// The provider failed, or is not configured here.
     Provider,
-    Storage,
     /// The credentials, or the key of the digests, cannot be opened.
     Sealed,
     /// The database holds an invalid value.
     Corrupt,
     /// The provider does not return a row that may not be gone.
     Incomplete,
-    /// Other rebuilds took all the time until the deadline. The provider was not called.
-    Busy,
 }
 
 impl RebuildError {
-    /// The text in the delivery log.
-    pub(crate) fn message(self) -> &'static str {
-        match self {
-            Self::Gone => "connection removed",
+    /// The text in the delivery log. None: there was no attempt.
+    pub(crate) fn message(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Postponed => return None,
             Self::Reconnect => "rows not read: connection must be reconnected",
             Self::Provider => "rows not read: provider does not respond",
-            Self::Storage => "rows not read: database does not respond",
             Self::Sealed => "rows not read: credentials cannot be opened",
             Self::Corrupt => "rows not read: stored data is invalid",
             Self::Incomplete => "rows not read: provider does not return all of them",
-            Self::Busy => "rows not read: too many concurrent reads",
-        }
+        })
     }
 }
 
@@ -88,7 +83,7 @@ impl From<StorageError> for RebuildError {
         match error {
             StorageError::Sealed(_) => Self::Sealed,
             StorageError::Corrupt(_) => Self::Corrupt,
-            _ => Self::Storage,
+            _ => Self::Postponed,
         }
     }
 }
@@ -143,7 +138,7 @@ impl Webhooks {
         let waiting_since = Instant::now();
         let shared = self.inner.rebuilds.shared_read(event.sync_run_id, claim.is_failing);
         let Ok(mut last_failure) = tokio::time::timeout_at(deadline, shared.lock()).await else {
-            return Err(RebuildError::Busy);
+            return Err(RebuildError::Postponed);
         };
         // The read of another delivery may have found it, or may have failed.
         let now = self.inner.clock.now();
@@ -173,7 +168,7 @@ impl Webhooks {
         let source = self.row_source(claim, event, deadline).await?;
         let permits = self.inner.rebuilds.permits(source.provider.name(), claim.is_failing);
         let Ok(Ok(_permit)) = tokio::time::timeout_at(deadline, permits.acquire()).await else {
-            return Err(RebuildError::Busy);
+            return Err(RebuildError::Postponed);
         };
         let waiting = self.waiting_chunks(claim, delivery).await?;
         let batch: Vec<&WebhookEvent> = std::iter::once(event).chain(&waiting).collect();
@@ -245,18 +240,18 @@ impl Webhooks {
         deadline: Instant,
     ) -> Result<RowSource, RebuildError> {
         let (storage, user) = (&self.inner.storage, claim.user_id);
-        let id = event.connection_id.ok_or(RebuildError::Gone)?;
-        let connection = storage.connections().find(user, id).await?.ok_or(RebuildError::Gone)?;
-        let key = storage.syncs().fingerprint_key(user, id).await?.ok_or(RebuildError::Gone)?;
+        let id = event.connection_id.ok_or(RebuildError::Postponed)?;
+        let connection = storage.connections().find(user, id).await?.ok_or(RebuildError::Postponed)?;
+        let key = storage.syncs().fingerprint_key(user, id).await?.ok_or(RebuildError::Postponed)?;
         let provider = self.inner.providers.find(&connection.provider).ok_or(RebuildError::Provider)?;
-        let sync = storage.syncs().find(user, id).await?.ok_or(RebuildError::Gone)?;
+        let sync = storage.syncs().find(user, id).await?.ok_or(RebuildError::Postponed)?;
         Ok(RowSource {
             provider: Arc::clone(provider),
             has_all_accounts: sync.missing_since.is_none(),
-            credentials: storage.secrets().find_credentials(user, id).await?.ok_or(RebuildError::Gone)?,
+            credentials: storage.secrets().find_credentials(user, id).await?.ok_or(RebuildError::Postponed)?,
             hasher: RowHasher::new(key.expose_secret().as_bytes()),
             accounts: storage.accounts().list_of_connection(user, id).await?,
-            zone: storage.users().find_zone(user).await?.ok_or(RebuildError::Gone)?,
+            zone: storage.users().find_zone(user).await?.ok_or(RebuildError::Postponed)?,
             deadline,
         })
     }

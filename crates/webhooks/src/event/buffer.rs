@@ -46,35 +46,6 @@ pub struct ChangedRow {
     pub json: Option<Vec<u8>>,
 }
 
-/// An event that is ready to be stored, without its rows.
-pub struct PreparedWebhookEvent {
-    pub id: EventId,
-    /// Digests of its rows: the new ones, then the updated ones.
-    pub rows: Vec<Digest>,
-    pub new_count: u32,
-    pub updated_count: u32,
-    /// Number within the sync, from 1.
-    pub chunk: u32,
-    pub total_chunks: u32,
-    /// Where its rows lie, sealed.
-    hint: Vec<u8>,
-    body: Option<Bytes>,
-}
-
-impl PreparedWebhookEvent {
-    pub fn to_store(&self) -> NewWebhookEvent<'_> {
-        NewWebhookEvent {
-            id: self.id,
-            rows: &self.rows,
-            new_count: self.new_count,
-            updated_count: self.updated_count,
-            chunk: self.chunk,
-            total_chunks: self.total_chunks,
-            hint: &self.hint,
-        }
-    }
-}
-
 /// The body of an event in memory.
 #[derive(Clone)]
 struct HeldBody {
@@ -117,7 +88,8 @@ impl WebhookEventBuffer {
         now.plus(self.first_delay)
     }
 
-    /// Builds the events for these rows. Takes the JSON out of each row. `hasher` seals where the rows lie.
+    /// Builds the events for these rows, and the bodies of those whose rows are all in memory. Takes the JSON out of
+    /// each row. `hasher` seals where the rows lie.
     #[must_use]
     pub fn prepare(
         &self,
@@ -125,10 +97,10 @@ impl WebhookEventBuffer {
         new: &mut [ChangedRow],
         updated: &mut [ChangedRow],
         hasher: &RowHasher,
-    ) -> Vec<PreparedWebhookEvent> {
+    ) -> (Vec<NewWebhookEvent>, Vec<(EventId, Bytes)>) {
         let all = chunks(new.len(), updated.len(), self.rows_max);
         let total_chunks = count(all.len());
-        let mut prepared = Vec::with_capacity(all.len());
+        let (mut events, mut bodies) = (Vec::with_capacity(all.len()), Vec::new());
         for (number, chunk) in (1..).zip(all) {
             let (new, updated) = (&mut new[chunk.new], &mut updated[chunk.updated]);
             let envelope = Envelope {
@@ -142,28 +114,28 @@ impl WebhookEventBuffer {
                 total_chunks,
             };
             let hint = RowLocator::of_rows(new.iter().chain(&*updated).map(|row| (row.instant, row.account)));
-            prepared.push(PreparedWebhookEvent {
+            events.push(NewWebhookEvent {
                 id: envelope.id,
-                rows: new.iter().chain(&*updated).map(|row| row.row).collect(),
+                row_digests: new.iter().chain(&*updated).flat_map(|row| row.row.0).collect(),
                 new_count: count(new.len()),
                 updated_count: count(updated.len()),
                 chunk: number,
                 total_chunks,
                 hint: hint.map_or_else(Vec::new, |hint| hint.seal(hasher, envelope.id)),
-                body: take_json(new).zip(take_json(updated)).map(|(new, updated)| body(&envelope, &new, &updated)),
             });
+            if let Some((new, updated)) = take_json(new).zip(take_json(updated)) {
+                bodies.push((envelope.id, body(&envelope, &new, &updated)));
+            }
         }
-        prepared
+        (events, bodies)
     }
 
     /// Keeps the bodies of events for their first attempt. Call this before storing the events, because delivery may
     /// start as soon as they are stored.
-    pub fn hold_bodies(&self, prepared: &[PreparedWebhookEvent], now: Timestamp) {
-        for event in prepared {
-            if let Some(body) = &event.body {
-                let held = HeldBody { body: body.clone(), is_rebuilt: false };
-                self.bodies.insert((event.id, ApiVersion::CURRENT), held, now);
-            }
+    pub fn hold_bodies(&self, bodies: &[(EventId, Bytes)], now: Timestamp) {
+        for (id, body) in bodies {
+            let held = HeldBody { body: body.clone(), is_rebuilt: false };
+            self.bodies.insert((*id, ApiVersion::CURRENT), held, now);
         }
     }
 
@@ -182,9 +154,9 @@ impl WebhookEventBuffer {
     }
 
     /// Drops the bodies of events that were not stored.
-    pub fn evict_bodies(&self, prepared: &[PreparedWebhookEvent]) {
-        for event in prepared {
-            self.bodies.remove(&(event.id, ApiVersion::CURRENT));
+    pub fn evict_bodies(&self, bodies: &[(EventId, Bytes)]) {
+        for (id, _) in bodies {
+            self.bodies.remove(&(*id, ApiVersion::CURRENT));
         }
     }
 

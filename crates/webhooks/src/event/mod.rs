@@ -3,5 +3,7 @@
 pub mod buffer;
 pub mod chunk;
 pub mod digest;
+#[cfg(test)]
+mod fixtures;
 pub mod payload;
 pub mod row_locator;

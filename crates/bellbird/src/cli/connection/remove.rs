@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::super::arguments;
 use super::super::output::{self, ErrorView, JsonFlag};
-use super::super::removal::{RemovalArgs, dry_run_text};
+use super::super::removal::RemovalArgs;
 use super::{email_of, find};
 
 /// Remove a connection: withdraw its consent at the provider and delete its data.
@@ -72,18 +72,16 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Rem
     let user = email_of(storage, connection.user_id).await?;
     let accounts = storage.accounts().list_of_connection(connection.user_id, connection.id).await?;
     let description = describe(&connection, &user, &accounts, args.local_only);
-    if args.removal.dry_run {
-        let view = PlannedRemoval {
-            connection: ConnectionView::from(&connection),
-            user: &user,
-            accounts: accounts.iter().map(AccountView::from).collect(),
-            dry_run: true,
-            withdraws_consent: !args.local_only,
-        };
-        output::print(args.format, &view, |_| dry_run_text(&description))?;
+    let plan = PlannedRemoval {
+        connection: ConnectionView::from(&connection),
+        user: &user,
+        accounts: accounts.iter().map(AccountView::from).collect(),
+        dry_run: true,
+        withdraws_consent: !args.local_only,
+    };
+    if !args.removal.confirm(args.format, &plan, &description)? {
         return Ok(ExitCode::SUCCESS);
     }
-    args.removal.confirm(args.format, &description)?;
     remove(storage, connections, args, &connection).await
 }
 
@@ -120,27 +118,20 @@ async fn remove(
     } else {
         connections.removals().remove(args.id).await?
     };
-    let removed = outcome == Removal::Done;
-    let pending = match &outcome {
-        Removal::Done => None,
-        Removal::Waiting { .. } => {
-            storage.removals().list().await?.into_iter().find(|one| one.connection.id == args.id)
-        }
-    };
     let name = &connection.institution_name;
-    let error = match &outcome {
-        Removal::Done => None,
-        Removal::Waiting { reason, next_attempt_at } => {
-            let retry_at = match next_attempt_at {
-                Some(next) => format!("at {}", output::format_instant(Some(*next))),
-                None => "in a few minutes".to_owned(),
-            };
-            Some(format!(
-                "the connection to {name} is hidden, but its consent is not withdrawn yet: {reason}. A running \
-                 service retries {retry_at} and until it succeeds; `bellbird connection list` shows the pending removal"
-            ))
-        }
-    };
+    let (mut pending, mut error) = (None, None);
+    if let Removal::Waiting { reason, next_attempt_at } = &outcome {
+        pending = storage.removals().list().await?.into_iter().find(|one| one.connection.id == args.id);
+        let retry_at = match next_attempt_at {
+            Some(next) => format!("at {}", output::format_instant(Some(*next))),
+            None => "in a few minutes".to_owned(),
+        };
+        error = Some(format!(
+            "the connection to {name} is hidden, but its consent is not withdrawn yet: {reason}. A running service \
+             retries {retry_at} and until it succeeds; `bellbird connection list` shows the pending removal"
+        ));
+    }
+    let removed = outcome == Removal::Done;
     let view = RemovedConnection {
         connection: ConnectionView::from(pending.as_ref().map_or(connection, |pending| &pending.connection)),
         removed,

@@ -17,12 +17,10 @@ const ATTEMPTS_TOLERATED: u32 = 3;
 const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 pub(super) async fn check(checks: &mut Checks, settings: &Settings, storage: &Storage) {
-    if let Err(error) = check_jobs(checks, settings, storage).await {
-        checks.add("jobs", Verdict::Wrong, error.to_string());
-    }
-    if let Err(error) = check_unreadable_rows(checks, storage).await {
-        checks.add("rows", Verdict::Wrong, error.to_string());
-    }
+    let checked = check_jobs(checks, settings, storage).await;
+    checks.value("jobs", checked);
+    let checked = check_unreadable_rows(checks, storage).await;
+    checks.value("rows", checked);
     check_webhooks(checks, settings, storage).await;
 }
 
@@ -53,7 +51,7 @@ async fn check_jobs(checks: &mut Checks, settings: &Settings, storage: &Storage)
     for job in failing.iter().take(SHOWN_MAX as usize) {
         let FailingJob { kind, subject, provider, attempts, last_error, next_attempt_at } = job;
         let next = output::format_instant(*next_attempt_at);
-        let times = format_times(*attempts);
+        let times = output::times(*attempts);
         let detail = format!("{kind} {subject} at {provider}: {last_error}. Tried {times}; next attempt at {next}");
         checks.add(NAME, verdict_for(*attempts), detail);
     }
@@ -88,10 +86,7 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
         checks.add(NAME, Verdict::Note, detail);
     }
     let now = Timestamp::now();
-    let overview = match storage.deliveries().overview(now).await {
-        Ok(overview) => overview,
-        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
-    };
+    let Some(overview) = checks.value(NAME, storage.deliveries().overview(now).await) else { return };
     if overview.disabled > 0 {
         let detail = format!(
             "disabled endpoints: {}. See `bellbird webhook list`, and enable one with `bellbird webhook enable ID`",
@@ -125,8 +120,4 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
 
 fn verdict_for(attempts: u32) -> Verdict {
     if attempts < ATTEMPTS_TOLERATED { Verdict::Note } else { Verdict::Wrong }
-}
-
-fn format_times(attempts: u32) -> String {
-    if attempts == 1 { "once".to_owned() } else { format!("{attempts} times") }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
-use super::super::removal::{RemovalArgs, dry_run_text};
+use super::super::removal::RemovalArgs;
 use super::UserRef;
 use crate::config::Settings;
 use crate::wiring::Wiring;
@@ -58,11 +58,9 @@ pub(super) async fn run(settings: &Settings, storage: &Storage, args: &RemoveArg
         return Err(still_connected(&user));
     }
     let plan = plan(storage, &user, args.local_only).await?;
-    let description = describe(&plan);
-    if args.removal.dry_run {
-        return output::print(args.format, &plan, |_| dry_run_text(&description));
+    if !args.removal.confirm(args.format, &plan, &describe(&plan))? {
+        return Ok(());
     }
-    args.removal.confirm(args.format, &description)?;
     remove(settings, storage, args, &user).await?;
     output::print(args.format, &user, |user| format!("Removed {} with all keys and webhook endpoints.", user.email))
 }

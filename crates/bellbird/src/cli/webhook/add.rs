@@ -9,11 +9,11 @@ use bellbird_webhooks::delivery::sign::new_secret;
 use bellbird_webhooks::target::check_url;
 use bellbird_webhooks::target::resolver::{ResolveError, Resolver};
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
+use super::super::arguments;
 use super::super::output::{self, JsonFlag};
 use super::super::user::find_user;
 use super::{advice, names, warn_of_rejections};
@@ -43,17 +43,12 @@ pub(in super::super) struct AddArgs {
     url: String,
 
     /// Event types to send, separated by commas; connection.updated reports each change of a connection's status
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = event_parser())]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = arguments::one_of(EventType::SUBSCRIBABLE, EventType::as_str))]
     #[arg(default_value = "transactions.synced,trades.synced")]
     events: Vec<EventType>,
 
     #[command(flatten)]
     format: JsonFlag,
-}
-
-pub(super) fn event_parser() -> impl clap::builder::TypedValueParser<Value = EventType> {
-    PossibleValuesParser::new(EventType::SUBSCRIBABLE.iter().map(|event| event.as_str()))
-        .try_map(|text| text.parse::<EventType>())
 }
 
 /// What `--json` prints. This is the only time that the secret is shown.

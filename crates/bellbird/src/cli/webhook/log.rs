@@ -1,13 +1,12 @@
 //! `bellbird webhook deliveries`: shows the delivery log of an endpoint.
 
-use bellbird_domain::{DeliveryState, EndpointId, EventId};
+use bellbird_domain::{DeliveryState, EventId};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, Storage};
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use super::super::arguments;
 use super::super::output::{self, JsonFlag};
-use super::{advice, event_not_found, find};
+use super::{EndpointArgs, advice, event_not_found, find};
 
 const HEAD: [&str; 10] =
     ["created", "type", "chunk", "new", "updated", "state", "attempts", "response", "next attempt", "event id"];
@@ -19,12 +18,8 @@ const HEAD: [&str; 10] =
 #[command(after_long_help = "Example:
   bellbird webhook deliveries 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --state failed")]
 pub(in super::super) struct DeliveriesArgs {
-    /// Id of the endpoint, as `webhook list` shows it
-    #[arg(value_parser = arguments::endpoint_id)]
-    id: EndpointId,
-
     /// Show only deliveries in this state
-    #[arg(long, value_parser = state_parser())]
+    #[arg(long, value_parser = arguments::one_of(DeliveryState::ALL, DeliveryState::as_str))]
     state: Option<DeliveryState>,
 
     /// Show at most this many deliveries
@@ -36,12 +31,7 @@ pub(in super::super) struct DeliveriesArgs {
     event: Option<EventId>,
 
     #[command(flatten)]
-    format: JsonFlag,
-}
-
-fn state_parser() -> impl clap::builder::TypedValueParser<Value = DeliveryState> {
-    PossibleValuesParser::new(DeliveryState::ALL.iter().map(|state| state.as_str()))
-        .try_map(|text| text.parse::<DeliveryState>())
+    endpoint: EndpointArgs,
 }
 
 fn delivery_row(record: &DeliveryRecord) -> [String; 10] {
@@ -65,12 +55,12 @@ fn attempt_row(record: &AttemptRecord) -> [String; 4] {
 }
 
 pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyhow::Result<()> {
-    let endpoint = find(storage, args.id).await?;
+    let endpoint = find(storage, args.endpoint.id).await?;
     if let Some(event) = args.event {
-        return attempts(storage, args.format, &endpoint, event).await;
+        return attempts(storage, args.endpoint.format, &endpoint, event).await;
     }
     let records = storage.deliveries().list(endpoint.user_id, endpoint.id, args.state, args.limit).await?;
-    output::print(args.format, &records, |records| {
+    output::print(args.endpoint.format, &records, |records| {
         let text = match (records.is_empty(), args.state) {
             (true, None) => "No deliveries yet.".to_owned(),
             (true, Some(state)) => format!("No {state} deliveries."),

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use bellbird_domain::EventId;
 use bellbird_storage::Storage;
-use bellbird_webhooks::{PingError, PingOutcome};
+use bellbird_webhooks::PingError;
+use bellbird_webhooks::delivery::client::Exchange;
 use serde::Serialize;
 
 use super::super::output::{self, ErrorView};
@@ -22,33 +23,15 @@ struct PingView {
     duration_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorView>,
-    #[serde(skip)]
-    reason: Option<&'static str>,
 }
 
-impl From<&PingOutcome> for PingView {
-    fn from(pinged: &PingOutcome) -> Self {
-        let exchange = &pinged.exchange;
-        Self {
-            event_id: pinged.event_id,
-            delivered: exchange.is_success(),
-            status: exchange.status,
-            duration_ms: u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX),
-            error: ErrorView::of(exchange.error.map(str::to_owned).as_slice()),
-            reason: exchange.error,
-        }
-    }
-}
-
-impl PingView {
-    /// Describes the result, as a predicate of "the endpoint".
-    fn outcome(&self) -> String {
-        let Self { duration_ms, .. } = self;
-        match (self.status, self.reason) {
-            (Some(status), None) => format!("responded with {status} after {duration_ms} ms"),
-            (Some(status), Some(error)) => format!("responded with {status} after {duration_ms} ms ({error})"),
-            (None, error) => format!("did not respond: {} ({duration_ms} ms)", error.unwrap_or("unknown")),
-        }
+/// Describes the result, as a predicate of "the endpoint".
+fn outcome(Exchange { status, error, duration, .. }: &Exchange) -> String {
+    let duration_ms = duration.as_millis();
+    match (status, error) {
+        (Some(status), None) => format!("responded with {status} after {duration_ms} ms"),
+        (Some(status), Some(error)) => format!("responded with {status} after {duration_ms} ms ({error})"),
+        (None, error) => format!("did not respond: {} ({duration_ms} ms)", error.unwrap_or("unknown")),
     }
 }
 
@@ -60,14 +43,21 @@ pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &Endpoint
         other => other?,
     };
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await?;
-    let view = PingView::from(&pinged);
+    let exchange = &pinged.exchange;
+    let view = PingView {
+        event_id: pinged.event_id,
+        delivered: exchange.is_success(),
+        status: exchange.status,
+        duration_ms: u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX),
+        error: ErrorView::of(exchange.error.map(str::to_owned).as_slice()),
+    };
     if view.delivered {
-        output::print(args.format, &view, |view| format!("Delivered: the endpoint {}.", view.outcome()))?;
+        output::print(args.format, &view, |_| format!("Delivered: the endpoint {}.", outcome(exchange)))?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.format.json {
         output::print(args.format, &view, |_| String::new())?;
     }
-    output::note(&format!("error: not delivered: the endpoint {}", view.outcome()));
+    output::note(&format!("error: not delivered: the endpoint {}", outcome(exchange)));
     Ok(ExitCode::FAILURE)
 }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType};
+use bellbird_domain::{DeliveryState, EndpointStatus, EventId, EventType};
 use bellbird_storage::{Endpoint, Storage};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde_json::json;
 
 use super::super::arguments;
-use super::super::output::{self, JsonFlag};
+use super::super::output::{self, count};
 use super::state::SCANNED_MAX;
-use super::{count_deliveries, event_not_found, find};
+use super::{EndpointArgs, event_not_found, find};
 
 /// Deliver an event to an endpoint again, whether it failed or was delivered before.
 ///
@@ -22,16 +22,12 @@ use super::{count_deliveries, event_not_found, find};
 #[command(after_long_help = "Example:
   bellbird webhook redeliver 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f 0198c7e3-0f4f-7d53-a1b2-4c1d2e3f7b1c")]
 pub(in super::super) struct RedeliverArgs {
-    /// Id of the endpoint, as `webhook list` shows it
-    #[arg(value_parser = arguments::endpoint_id)]
-    id: EndpointId,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
 
     /// Id of the event, as `webhook deliveries` shows it
     #[arg(value_parser = arguments::event_id)]
     event: EventId,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Deliver all failed events of an endpoint again.
@@ -43,16 +39,12 @@ pub(in super::super) struct RedeliverArgs {
   bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 7d
   bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 2026-11-20T09:30:00Z")]
 pub(in super::super) struct RecoverArgs {
-    /// Id of the endpoint, as `webhook list` shows it
-    #[arg(value_parser = arguments::endpoint_id)]
-    id: EndpointId,
-
     /// Oldest event to deliver: an instant such as 2026-11-20T09:30:00Z, or an age such as 24h or 7d
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Since,
 
     #[command(flatten)]
-    format: JsonFlag,
+    endpoint: EndpointArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,25 +69,8 @@ fn since(text: &str) -> Result<Since, String> {
     })
 }
 
-/// What `redeliver --json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RedeliveryView {
-    event_id: EventId,
-    endpoint_id: EndpointId,
-    state: DeliveryState,
-}
-
-/// What `recover --json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RecoveryView {
-    endpoint_id: EndpointId,
-    recovered: u64,
-}
-
 pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
-    let endpoint = find(storage, args.id).await?;
+    let endpoint = find(storage, args.endpoint.id).await?;
     let (user, event) = (endpoint.user_id, args.event);
     let Some(found) = storage.webhook_events().find(user, event).await? else {
         return Err(event_not_found(endpoint.id, event));
@@ -106,7 +81,7 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
     check_enabled(&endpoint)?;
     if !storage.deliveries().redeliver(user, endpoint.id, event, Timestamp::now()).await? {
         // The endpoint may have been disabled meanwhile.
-        check_enabled(&find(storage, args.id).await?)?;
+        check_enabled(&find(storage, args.endpoint.id).await?)?;
         let waiting = Some(DeliveryState::Waiting);
         let waiting = storage.deliveries().list(user, endpoint.id, waiting, SCANNED_MAX).await?;
         if waiting.iter().any(|one| one.event_id == event) {
@@ -114,24 +89,27 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
         }
         return Err(event_not_found(endpoint.id, event));
     }
-    let view = RedeliveryView { event_id: event, endpoint_id: endpoint.id, state: DeliveryState::Pending };
-    output::print(args.format, &view, |_| "Queued for redelivery. A running service sends it now.".to_owned())
+    let view = json!({"eventId": event, "endpointId": endpoint.id, "state": DeliveryState::Pending});
+    output::print(args.endpoint.format, &view, |_| "Queued for redelivery. A running service sends it now.".to_owned())
 }
 
 pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Result<()> {
-    let endpoint = find(storage, args.id).await?;
+    let endpoint = find(storage, args.endpoint.id).await?;
     check_enabled(&endpoint)?;
     let now = Timestamp::now();
     let since = args.since.instant(now)?;
     let recovered = storage.deliveries().recover(endpoint.user_id, endpoint.id, since, now).await?;
     if recovered == 0 {
         // The endpoint may have been disabled meanwhile.
-        check_enabled(&find(storage, args.id).await?)?;
+        check_enabled(&find(storage, args.endpoint.id).await?)?;
     }
-    let view = RecoveryView { endpoint_id: endpoint.id, recovered };
-    output::print(args.format, &view, |view| match view.recovered {
+    let view = json!({"endpointId": endpoint.id, "recovered": recovered});
+    output::print(args.endpoint.format, &view, |_| match recovered {
         0 => format!("Nothing to recover since {}.", output::format_instant(Some(since))),
-        number => format!("Queued {} for redelivery. A running service sends them now.", count_deliveries(number)),
+        number => format!(
+            "Queued {} for redelivery. A running service sends them now.",
+            count(number, "delivery", "deliveries")
+        ),
     })
 }
 

@@ -1,15 +1,15 @@
 //! `bellbird webhook remove`: removes an endpoint with its deliveries.
 
-use bellbird_domain::{DeliveryState, EndpointId};
+use bellbird_domain::DeliveryState;
 use bellbird_storage::{Endpoint, Storage};
 use clap::Args;
 use serde::Serialize;
+use serde_json::json;
 
-use super::super::arguments;
-use super::super::output::{self, JsonFlag};
-use super::super::removal::{RemovalArgs, dry_run_text};
+use super::super::output;
+use super::super::removal::RemovalArgs;
 use super::state::SCANNED_MAX;
-use super::{details, endpoint_not_found, find};
+use super::{EndpointArgs, details, endpoint_not_found, find};
 
 /// Remove an endpoint with its secret and its delivery log.
 ///
@@ -18,15 +18,11 @@ use super::{details, endpoint_not_found, find};
 #[command(after_long_help = "Example:
   bellbird webhook remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
 pub(in super::super) struct RemoveArgs {
-    /// Id of the endpoint, as `webhook list` shows it
-    #[arg(value_parser = arguments::endpoint_id)]
-    id: EndpointId,
-
     #[command(flatten)]
     removal: RemovalArgs,
 
     #[command(flatten)]
-    format: JsonFlag,
+    endpoint: EndpointArgs,
 }
 
 /// What `remove --dry-run --json` prints.
@@ -39,15 +35,9 @@ struct PlannedRemoval<'a> {
     dry_run: bool,
 }
 
-/// What `remove --json` prints.
-#[derive(Serialize)]
-struct RemovedEndpoint {
-    id: EndpointId,
-    removed: bool,
-}
-
 pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
-    let endpoint = find(storage, args.id).await?;
+    let EndpointArgs { id, format } = args.endpoint;
+    let endpoint = find(storage, id).await?;
     let user = storage.users().find(endpoint.user_id).await?.map(|user| user.email);
     let mut cancelled_deliveries = 0;
     for state in [DeliveryState::Pending, DeliveryState::Waiting] {
@@ -56,14 +46,12 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
     }
     let cancels = output::details(&[("cancels", format!("pending deliveries: {cancelled_deliveries}"))]);
     let description = format!("{}\n{cancels}", details(&endpoint, user.as_deref()));
-    if args.removal.dry_run {
-        let view = PlannedRemoval { endpoint: &endpoint, cancelled_deliveries, dry_run: true };
-        return output::print(args.format, &view, |_| dry_run_text(&description));
+    let plan = PlannedRemoval { endpoint: &endpoint, cancelled_deliveries, dry_run: true };
+    if !args.removal.confirm(format, &plan, &description)? {
+        return Ok(());
     }
-    args.removal.confirm(args.format, &description)?;
     if !storage.endpoints().delete(endpoint.user_id, endpoint.id).await? {
-        return Err(endpoint_not_found(args.id));
+        return Err(endpoint_not_found(id));
     }
-    let view = RemovedEndpoint { id: args.id, removed: true };
-    output::print(args.format, &view, |_| format!("Removed the endpoint {}.", endpoint.url))
+    output::print(format, &json!({"id": id, "removed": true}), |_| format!("Removed the endpoint {}.", endpoint.url))
 }

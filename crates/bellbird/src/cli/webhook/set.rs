@@ -1,13 +1,12 @@
 //! `bellbird webhook set`: changes the URL or the event types of an endpoint.
 
-use bellbird_domain::{EndpointId, EventType};
+use bellbird_domain::EventType;
 use bellbird_storage::Storage;
 use clap::{ArgGroup, Args};
 
-use super::super::arguments;
-use super::super::output::{self, JsonFlag};
-use super::add::{checked_url, event_parser, in_order};
-use super::{details, endpoint_not_found, find, warn_of_rejections};
+use super::super::{arguments, output};
+use super::add::{checked_url, in_order};
+use super::{EndpointArgs, details, endpoint_not_found, find, warn_of_rejections};
 use crate::config::Settings;
 
 /// Change the URL or the event types of an endpoint. It keeps its id, its secret and its log.
@@ -19,35 +18,33 @@ use crate::config::Settings;
 #[command(after_long_help = "Example:
   bellbird webhook set 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --url https://hooks.example.com/new")]
 pub(in super::super) struct SetArgs {
-    /// Id of the endpoint, as `webhook list` shows it
-    #[arg(value_parser = arguments::endpoint_id)]
-    id: EndpointId,
-
     /// New URL; the rules of `webhook add` apply
     #[arg(long)]
     url: Option<String>,
 
     /// New event types, separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = event_parser())]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = arguments::one_of(EventType::SUBSCRIBABLE, EventType::as_str))]
     events: Option<Vec<EventType>>,
 
     #[command(flatten)]
-    format: JsonFlag,
+    endpoint: EndpointArgs,
 }
 
 pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
-    let before = find(storage, args.id).await?;
+    let before = find(storage, args.endpoint.id).await?;
     let (url, unresolved) = match &args.url {
         Some(url) => checked_url(settings, url).await?,
         None => (before.url.clone(), None),
     };
     let events = args.events.as_deref().map_or_else(|| before.event_types.clone(), in_order);
     if !storage.endpoints().update(before.user_id, before.id, &url, &events).await? {
-        return Err(endpoint_not_found(args.id));
+        return Err(endpoint_not_found(args.endpoint.id));
     }
     let user = storage.users().find(before.user_id).await?.map(|user| user.email);
-    let endpoint = find(storage, args.id).await?;
-    output::print(args.format, &endpoint, |endpoint| format!("Changed.\n\n{}", details(endpoint, user.as_deref())))?;
+    let endpoint = find(storage, args.endpoint.id).await?;
+    output::print(args.endpoint.format, &endpoint, |endpoint| {
+        format!("Changed.\n\n{}", details(endpoint, user.as_deref()))
+    })?;
     if let Some(unresolved) = unresolved {
         output::note(&format!("{unresolved}. The endpoint was changed; each delivery resolves the name again"));
     }

@@ -4,8 +4,8 @@ use bellbird_domain::{DeliveryState, EndpointStatus, EventType};
 use bellbird_storage::{DeliveryRecord, Endpoint, Storage};
 use jiff::Timestamp;
 
-use super::super::output::{self, JsonFlag};
-use super::{EndpointArgs, count_deliveries, endpoint_not_found, find, warn_of_rejections};
+use super::super::output::{self, JsonFlag, count};
+use super::{EndpointArgs, endpoint_not_found, find, warn_of_rejections};
 
 /// Disabled reason of an endpoint that this command disabled.
 const BY_COMMAND: &str = "by command";
@@ -45,7 +45,7 @@ fn missed_remark(before: &Endpoint, failed: &[DeliveryRecord]) -> Option<String>
     let number = u64::try_from(missed.len()).unwrap_or(u64::MAX);
     Some(format!(
         "{} failed meanwhile. To recover them, run `bellbird webhook recover {id} --since {}`",
-        count_deliveries(number),
+        count(number, "delivery", "deliveries"),
         output::format_instant(Some(first))
     ))
 }
@@ -61,7 +61,7 @@ pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::R
     if cancelled > 0 {
         output::note(&format!(
             "{} cancelled: `bellbird webhook enable {}` shows how to recover them",
-            count_deliveries(cancelled),
+            count(cancelled, "delivery", "deliveries"),
             args.id
         ));
     }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::harness::App;
+use crate::support::harness::{App, Database, Person, Setup};
 
 #[derive(Clone)]
 pub(crate) enum Reply {
@@ -239,6 +239,15 @@ impl App {
 
     pub(crate) async fn sync(&self, connection: &Connection) -> SyncReport {
         self.connections.syncs().run(connection.user_id, connection.id).await.unwrap()
+    }
+
+    /// A service, and a person at the provider whose first connection has had its initial sync.
+    pub(crate) async fn synced_at(provider: &str, database: Database) -> (Self, Person, Hook) {
+        let app = Self::start(Setup { database, ..Setup::default() }).await;
+        let person = app.person_at(provider).await;
+        let hook = app.hook(&person.user).await;
+        app.complete_initial_sync(&person.connections[0], &hook).await;
+        (app, person, hook)
     }
 
     /// Runs the first sync of the connection and takes its events from the endpoint.

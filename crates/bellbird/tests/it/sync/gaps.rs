@@ -35,11 +35,8 @@ impl App {
 on_both_databases! {
     async fn rows_that_load_late_after_a_repair_are_announced(database: Database) {
         for provider in simulated_providers() {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let person = app.person_at(provider).await;
+            let (app, person, hook) = App::synced_at(provider, database).await;
             let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
             app.advance_clock(2 * HOUR).await;
             app.sync(connection).await;
             app.set_consent(connection, "expired").await;
@@ -96,11 +93,8 @@ on_both_databases! {
 on_both_databases! {
     async fn rows_after_a_silence_are_announced(database: Database) {
         for provider in simulated_providers() {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let person = app.person_at(provider).await;
+            let (app, person, hook) = App::synced_at(provider, database).await;
             let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
             for days in [9, 30] {
                 let silent_since = app.clock.now();
                 for _ in 0..days {

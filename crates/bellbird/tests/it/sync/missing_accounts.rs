@@ -75,11 +75,8 @@ on_both_databases! {
 on_both_databases! {
     async fn missing_account_is_hidden_and_returns_with_its_rows(database: Database) {
         for provider in simulated_providers() {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let person = app.person_at(provider).await;
+            let (app, person, hook) = App::synced_at(provider, database).await;
             let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
             app.advance_clock(HOUR).await;
             let before = app.shown_accounts(&person).await;
             let missing = app.account_at(connection).await;

@@ -28,11 +28,8 @@ fn amount(connection: &Connection, is_readable: bool) -> Value {
 on_both_databases! {
     async fn unreadable_row_is_announced_once_it_can_be_read(database: Database) {
         for provider in simulated_providers() {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let person = app.person_at(provider).await;
+            let (app, person, hook) = App::synced_at(provider, database).await;
             let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
             let at = app.clock.now() - HOUR;
             let row = app.add_row(connection, "UNREADABLE", at).await;
             app.change_row(connection, &row, amount(connection, false)).await;
@@ -77,11 +74,8 @@ on_both_databases! {
     /// A member of another type makes the whole page unparsable.
     async fn row_of_another_form_is_announced_once_it_can_be_read(database: Database) {
         for provider in simulated_providers() {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let person = app.person_at(provider).await;
+            let (app, person, hook) = App::synced_at(provider, database).await;
             let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
             let row = app.add_row(connection, "UNREADABLE", app.clock.now() - HOUR).await;
             app.change_row(connection, &row, json!({"description": {"text": "UNREADABLE"}})).await;
             app.add_row(connection, "READABLE", app.clock.now() - HOUR).await;
@@ -122,11 +116,8 @@ async fn row_of_another_form_degrades_its_own_connection_only() {
 on_both_databases! {
     async fn known_row_that_becomes_unreadable_is_not_announced_again(database: Database) {
         for provider in simulated_providers() {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let person = app.person_at(provider).await;
+            let (app, person, _hook) = App::synced_at(provider, database).await;
             let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
             let row = app.add_row(connection, "KNOWN", app.clock.now() - HOUR).await;
             assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
             app.change_row(connection, &row, amount(connection, false)).await;
@@ -144,11 +135,8 @@ on_both_databases! {
 on_both_databases! {
     async fn events_of_other_rows_are_delivered_again(database: Database) {
         for provider in simulated_providers() {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let person = app.person_at(provider).await;
+            let (app, person, hook) = App::synced_at(provider, database).await;
             let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
             let row = app.add_row(connection, "UNREADABLE", app.clock.now() - HOUR).await;
             app.change_row(connection, &row, amount(connection, false)).await;
             app.add_row(connection, "READABLE", app.clock.now() - HOUR).await;

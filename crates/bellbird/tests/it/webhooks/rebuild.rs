@@ -215,11 +215,8 @@ on_both_databases! {
     /// A row that is missing now may be returned later, so no attempt but the last goes without it.
     async fn rows_of_a_missing_account_are_waited_for(database: Database) {
         for provider in simulated_providers() {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let person = app.person_at(provider).await;
+            let (app, person, hook) = App::synced_at(provider, database).await;
             let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
             app.advance_clock(HOUR).await;
             let accounts = app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap();
             let missing = app.account_at(connection).await;

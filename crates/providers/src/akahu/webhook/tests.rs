@@ -13,13 +13,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::Provider;
+use crate::akahu::NAME;
 use crate::akahu::api::Api;
 use crate::akahu::keys::Keys;
-use crate::akahu::{NAME, open};
+use crate::akahu::tests::akahu;
 use crate::http::Client;
-use crate::peer::{MockResponse, Peer, context, mock_response};
-use crate::settings::Values;
+use crate::test_support::{MockResponse, Peer, context, mock_response};
 
 const BODY: &[u8] =
     br#"{"webhook_type": "ACCOUNT", "webhook_code": "UPDATE", "state": "u1:ACCOUNT", "item_id": "acc_1"}"#;
@@ -204,19 +203,10 @@ async fn pkcs1_and_spki_keys_are_parsed() {
     }
 }
 
-fn adapter(peer: &Peer) -> Arc<dyn Provider> {
-    let mut values = Values::default();
-    values.set("base_url", format!("{}/v1", peer.base_url).into());
-    values.set("oauth_url", "https://oauth.akahu.nz".into());
-    values.set("app_token", "app_token_1".into());
-    values.set("app_secret", "s".into());
-    open(&values, Duration::from_secs(20)).unwrap()
-}
-
 #[tokio::test]
 async fn event_headers_are_checked() {
     let peer = Peer::new(|_, _| key_response(&FIRST)).await;
-    let akahu = adapter(&peer);
+    let akahu = akahu(&peer.base_url, Some("s"));
     let read = async |headers: &[(&'static str, &str)], body: &[u8]| {
         let pairs = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
         akahu.webhook_verifier().unwrap().verify(&context(), &pairs.collect(), body).await
@@ -298,7 +288,10 @@ async fn missing_subscriptions_are_created() {
         _ => mock_response(200, r#"{"success": true, "item_id": "hook_3"}"#),
     })
     .await;
-    assert_eq!(adapter(&peer).webhook_verifier().unwrap().subscribe(&context(), &credentials, "u1").await, Ok(()));
+    assert_eq!(
+        akahu(&peer.base_url, Some("s")).webhook_verifier().unwrap().subscribe(&context(), &credentials, "u1").await,
+        Ok(())
+    );
     let recorded = peer.recorded();
     assert!(recorded.iter().all(|recorded| recorded.header("authorization") == Some("Bearer user_token_1")));
     assert!(recorded.iter().all(|recorded| recorded.header("x-akahu-id") == Some("app_token_1")));
@@ -324,7 +317,11 @@ async fn failed_subscriptions_are_mapped_to_errors() {
             _ => response.clone(),
         })
         .await;
-        let outcome = adapter(&peer).webhook_verifier().unwrap().subscribe(&context(), &credentials, "u1").await;
+        let outcome = akahu(&peer.base_url, Some("s"))
+            .webhook_verifier()
+            .unwrap()
+            .subscribe(&context(), &credentials, "u1")
+            .await;
         assert_eq!(outcome, expected, "{shown}");
         assert_eq!(peer.lines().len(), 1 + posts, "{shown}");
     }

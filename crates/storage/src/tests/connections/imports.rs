@@ -4,6 +4,7 @@ use bellbird_domain::{Account, AccountId, ConnectionId, ConnectionStatus, UserId
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::digest::provider_user_digest;
+use crate::job_kinds::{REFRESH, REMOVAL};
 use crate::tests::support::{CREDENTIALS, TestDb, at, both, credentials, masked, new_account, new_connection};
 use crate::{ClaimedJob, NewAccount, NewConnection, Sealer, Storage, StorageError};
 
@@ -37,7 +38,7 @@ async fn steps(db: &TestDb, id: ConnectionId) -> Vec<(Option<ConnectionStatus>, 
 }
 
 async fn due_removal(db: &TestDb) -> ClaimedJob {
-    let mut claims = db.claim_due_removals(at(50), at(80), 8).await.unwrap();
+    let mut claims = db.claim_due(REMOVAL, at(50), at(80), 8).await.unwrap();
     assert_eq!(claims.len(), 1);
     claims.remove(0)
 }
@@ -91,7 +92,7 @@ both! {
         let user = db.user("a@x").await.id;
         let id = broken(db, user, "c", &[]).await;
         assert_eq!(repair(db, (user, id), "c", &[]).await.unwrap(), id);
-        assert_eq!(db.claim_due_removals(at(50), at(80), 8).await.unwrap(), []);
+        assert_eq!(db.claim_due(REMOVAL, at(50), at(80), 8).await.unwrap(), []);
         assert_eq!(db.secrets().find_credentials(user, id).await.unwrap().unwrap().expose_secret(), NEW_CREDENTIALS);
         assert_eq!(steps(db, id).await.len(), 3);
         assert_eq!(repair(db, (user, id), "c", &[]).await.unwrap(), id);
@@ -161,7 +162,7 @@ both! {
             ..new_connection(user, "c", &credentials)
         };
         let id = db.connections().import(&new, &[new_account("acc_1", "One")], at(10)).await.unwrap().id;
-        let refresh = db.claim_refresh(user, id, at(20), at(999)).await.unwrap().expect("claimed");
+        let refresh = db.claim(REFRESH, user, id, at(20), at(999)).await.unwrap().expect("claimed");
         let again = NewConnection { next_refresh_at: None, backfill_ends_at: None, ..new };
         db.connections().import(&again, &[], at(25)).await.unwrap();
         assert_eq!(db.column(id, "backfill_ends_at").await, "");
@@ -172,7 +173,7 @@ both! {
             assert!(!db.refreshes().finish_backfill(refresh, None).await.unwrap());
         };
         stale(&refresh).await;
-        let refresh = db.claim_refresh(user, id, at(30), at(999)).await.unwrap().expect("claimed");
+        let refresh = db.claim(REFRESH, user, id, at(30), at(999)).await.unwrap().expect("claimed");
         assert_eq!(refresh.attempts, 0);
         let repaired =
             NewConnection { repairs: Some(id), provider_connection_id: "after", next_refresh_at: Some(at(40)), ..new };
@@ -180,7 +181,7 @@ both! {
         stale(&refresh).await;
         assert_eq!(ids(db, user).await.len(), 1);
         assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Active);
-        let refresh = db.claim_due_refreshes(at(40), at(99), 8).await.unwrap().remove(0);
+        let refresh = db.claim_due(REFRESH, at(40), at(99), 8).await.unwrap().remove(0);
         assert_eq!((refresh.connection_id(), refresh.attempts), (id, 0));
         assert_eq!(db.refreshes().find_backfill_end(user, id).await.unwrap(), Some(at(90)));
     }
@@ -196,7 +197,7 @@ both! {
         );
         assert_eq!((one.unwrap(), other.unwrap()), (id, id));
         assert_eq!(
-            db.claim_due_removals(at(50), at(80), 8).await.unwrap().len(),
+            db.claim_due(REMOVAL, at(50), at(80), 8).await.unwrap().len(),
             2,
             "both former consents are withdrawn"
         );

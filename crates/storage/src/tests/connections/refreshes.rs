@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use bellbird_domain::{AccountId, ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{empty_sync, start_sync, state_after};
 use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
-use crate::{ClaimedJob, FinishedSync, NewAccount, NewConnection, Storage, SyncState};
+use crate::{ClaimedJob, FinishedSync, JobKey, NewAccount, NewConnection, Storage, SyncState};
 
 /// A connection with this next refresh, whose backfill ends at 500.
 async fn connection_to_refresh(
@@ -27,12 +28,12 @@ async fn connection_to_refresh(
 }
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
-    db.claim_due_refreshes(at(now), at(now + 30), 8).await.unwrap()
+    db.claim_due(REFRESH, at(now), at(now + 30), 8).await.unwrap()
 }
 
 /// Requests a refresh without a minimum interval.
 async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> bool {
-    db.request_refresh(user, id, at(now), SignedDuration::ZERO).await.unwrap()
+    db.jobs().request(&JobKey::new(REFRESH, user, id), at(now), SignedDuration::ZERO).await.unwrap()
 }
 
 both! {
@@ -59,7 +60,7 @@ both! {
         assert_eq!((claim.attempts, db.refreshes().find_backfill_end(user, id).await.unwrap()), (1, Some(at(500))));
         assert!(db.refreshes().finish_backfill(&claim, None).await.unwrap());
         assert_eq!(due(db, 9999).await, [], "only on request");
-        let claim = db.claim_refresh(user, id, at(70), at(100)).await.unwrap().expect("claimed before it is due");
+        let claim = db.claim(REFRESH, user, id, at(70), at(100)).await.unwrap().expect("claimed before it is due");
         assert_eq!((claim.attempts, db.refreshes().find_backfill_end(user, id).await.unwrap()), (0, None));
         assert_eq!(db.revision(user).await, 2, "two imports: refreshes do not change it");
     }
@@ -71,13 +72,13 @@ both! {
         for round in 0..6 {
             let (now, until) = (at(round * 100), at(round * 100 + 30));
             let (one, other) = tokio::join!(
-                handles[0].claim_refresh(user, id, now, until),
-                handles[1].claim_refresh(user, id, now, until)
+                handles[0].claim(REFRESH, user, id, now, until),
+                handles[1].claim(REFRESH, user, id, now, until)
             );
             assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "after the earlier lease expired");
         }
-        assert_eq!(db.claim_refresh(UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
-        assert_eq!(db.claim_refresh(user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
+        assert_eq!(db.claim(REFRESH, UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
+        assert_eq!(db.claim(REFRESH, user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
     }
 
     async fn expired_lease_is_claimed_again(db) {
@@ -115,7 +116,7 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", None).await;
         let request_throttled = async |now| {
-            assert!(db.request_refresh(user, id, at(now), SignedDuration::from_secs(100)).await.unwrap());
+            assert!(db.jobs().request(&JobKey::new(REFRESH, user, id), at(now), SignedDuration::from_secs(100)).await.unwrap());
             db.job_column("refresh", id, "run_at").await
         };
         let time = |seconds| at(seconds).as_microsecond().to_string();
@@ -130,12 +131,12 @@ both! {
         assert_eq!(request_throttled(130).await, time(225), "not the planned time");
         assert!(request(db, user, id, 131).await);
         assert_eq!(db.job_column("refresh", id, "run_at").await, time(131));
-        let claim = db.claim_refresh(user, id, at(140), at(170)).await.unwrap().expect("claimed");
+        let claim = db.claim(REFRESH, user, id, at(140), at(170)).await.unwrap().expect("claimed");
         assert!(db.jobs().finish(&claim, None).await.unwrap());
         assert_eq!(request_throttled(150).await, time(240), "also after a direct claim");
         assert_eq!((request_throttled(239).await, ids(&due(db, 240).await)), (time(240), vec![id]));
         assert_eq!(request_throttled(340).await, time(340), "the last one was long ago");
-        let always = db.request_refresh(user, id, at(345), SignedDuration::MAX).await;
+        let always = db.jobs().request(&JobKey::new(REFRESH, user, id), at(345), SignedDuration::MAX).await;
         assert!(always.is_err() || always.unwrap(), "any interval");
     }
 
@@ -152,7 +153,7 @@ both! {
         let claim = due(db, 40).await.remove(0);
         assert_eq!(claim.attempts, 2);
         assert!(db.jobs().finish(&claim, None).await.unwrap());
-        assert_eq!(db.claim_refresh(user, id, at(50), at(60)).await.unwrap().unwrap().attempts, 0, "a success");
+        assert_eq!(db.claim(REFRESH, user, id, at(50), at(60)).await.unwrap().unwrap().attempts, 0, "a success");
     }
 
     async fn refresh_changes_the_status(db) {
@@ -172,7 +173,7 @@ both! {
         assert_eq!((db.revision(user).await, db.connections().list_audit(id).await.unwrap().len()), (2, 2));
         assert!(db.jobs().finish(&claim, None).await.unwrap());
         assert!(!set(&claim, mfa, revoked).await, "released");
-        let claim = db.claim_refresh(user, id, at(60), at(90)).await.unwrap().expect("claimed");
+        let claim = db.claim(REFRESH, user, id, at(60), at(90)).await.unwrap().expect("claimed");
         db.removals().begin(user, id, at(61), at(90)).await.unwrap().expect("hidden");
         assert!(!set(&claim, mfa, active).await, "it is being deleted");
         assert_eq!(db.connections().find_any(id).await.unwrap().unwrap().status, ConnectionStatus::Deleting);
@@ -186,7 +187,7 @@ both! {
         assert!(!db.jobs().finish(&claim, Some(at(40))).await.unwrap());
         assert!(!db.refreshes().apply(&claim, &[], true, at(40)).await.unwrap());
         assert!(!request(db, user, id, 40).await);
-        assert_eq!(db.claim_refresh(user, id, at(99), at(200)).await.unwrap(), None);
+        assert_eq!(db.claim(REFRESH, user, id, at(99), at(200)).await.unwrap(), None);
         assert_eq!(due(db, 999).await, []);
         assert!(!request(db, UserId::new(), id, 40).await);
         assert!(!request(db, user, ConnectionId::new(), 40).await);
@@ -197,10 +198,10 @@ both! {
         let late = connection_to_refresh(db, user, "late", Some(at(30))).await;
         let early = connection_to_refresh(db, user, "early", Some(at(10))).await;
         let killed = connection_to_refresh(db, user, "killed", None).await;
-        db.claim_refresh(user, killed, at(0), at(20)).await.unwrap().expect("claimed");
+        db.claim(REFRESH, user, killed, at(0), at(20)).await.unwrap().expect("claimed");
         let mut order = Vec::new();
         for _ in 0..3 {
-            order.extend(ids(&db.claim_due_refreshes(at(40), at(90), 1).await.unwrap()));
+            order.extend(ids(&db.claim_due(REFRESH, at(40), at(90), 1).await.unwrap()));
         }
         assert_eq!(order, [early, killed, late]);
     }
@@ -215,8 +216,8 @@ both! {
         let mut seen = Vec::new();
         while seen.len() < all.len() {
             let (one, other) = tokio::join!(
-                handles[0].claim_due_refreshes(at(100), at(200), 3),
-                handles[1].claim_due_refreshes(at(100), at(200), 3),
+                handles[0].claim_due(REFRESH, at(100), at(200), 3),
+                handles[1].claim_due(REFRESH, at(100), at(200), 3),
             );
             let claims = [one.unwrap(), other.unwrap()].concat();
             assert!(!claims.is_empty());

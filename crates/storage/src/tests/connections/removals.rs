@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{ConnectionId, ConnectionStatus, Digest, EventType, UserId};
+use bellbird_domain::{ConnectionId, ConnectionStatus, EventType, UserId};
 
 use crate::digest::provider_user_digest;
+use crate::job_kinds::REMOVAL;
 use crate::tests::fixtures::{
     chunk, empty_sync, endpoint, fingerprint, finish_sync_with, new_link, new_session, session_with_callback,
     start_sync, wait_for_lock_waiters,
@@ -45,12 +46,12 @@ both! {
         assert_eq!(db.removals().begin(UserId::new(), id, at(20), at(50)).await.unwrap(), None);
         assert_eq!(db.revision(user).await, 2);
         for now in [20, 49] {
-            assert_eq!(db.claim_removal(user, id, at(now), at(90)).await.unwrap(), None, "leased");
-            assert_eq!(db.claim_due_removals(at(now), at(90), 8).await.unwrap(), []);
+            assert_eq!(db.claim(REMOVAL, user, id, at(now), at(90)).await.unwrap(), None, "leased");
+            assert_eq!(db.claim_due(REMOVAL, at(now), at(90), 8).await.unwrap(), []);
         }
-        let other = db.claim_due_removals(at(50), at(90), 8).await.unwrap();
+        let other = db.claim_due(REMOVAL, at(50), at(90), 8).await.unwrap();
         assert_eq!(ids(&other), BTreeSet::from([id]));
-        assert_eq!(db.claim_removal(user, id, at(60), at(90)).await.unwrap(), None);
+        assert_eq!(db.claim(REMOVAL, user, id, at(60), at(90)).await.unwrap(), None);
         // A claim that lost its lease changes nothing.
         assert!(!db.jobs().fail(&claim, "late", at(99)).await.unwrap());
         assert!(!db.removals().finish(&claim, "deleted", at(60)).await.unwrap());
@@ -75,7 +76,7 @@ both! {
         assert_eq!(count("webhook_events").await, 4);
         assert_eq!(db.removals().delete_webhook_events(&claim, 2).await.unwrap(), Some(1));
         assert_eq!(db.removals().delete_webhook_events(&claim, 2).await.unwrap(), Some(0));
-        let next = db.claim_removal(user, id, at(60), at(90)).await.unwrap().expect("the lease has expired");
+        let next = db.claim(REMOVAL, user, id, at(60), at(90)).await.unwrap().expect("the lease has expired");
         assert_eq!(db.removals().delete_webhook_events(&claim, 2).await.unwrap(), None, "lease lost");
         assert!(db.removals().finish(&next, "deleted", at(61)).await.unwrap());
         assert_eq!(count("webhook_events").await, 3);
@@ -90,11 +91,11 @@ both! {
         assert_eq!((waiting[0].connection.id, waiting[0].connection.status), (id, ConnectionStatus::Deleting));
         assert_eq!((waiting[0].attempts, waiting[0].next_attempt_at), (1, at(30)));
         assert_eq!(waiting[0].last_error.as_deref(), Some("the provider is not available"));
-        assert_eq!(db.claim_due_removals(at(29), at(90), 8).await.unwrap(), [], "not due");
-        let claim = db.claim_removal(user, id, at(29), at(90)).await.unwrap().expect("claimed before it is due");
+        assert_eq!(db.claim_due(REMOVAL, at(29), at(90), 8).await.unwrap(), [], "not due");
+        let claim = db.claim(REMOVAL, user, id, at(29), at(90)).await.unwrap().expect("claimed before it is due");
         assert_eq!(claim.attempts, 1);
         assert!(db.jobs().fail(&claim, "still", at(40)).await.unwrap());
-        assert_eq!(db.claim_due_removals(at(40), at(90), 8).await.unwrap()[0].attempts, 2);
+        assert_eq!(db.claim_due(REMOVAL, at(40), at(90), 8).await.unwrap()[0].attempts, 2);
         assert_eq!(db.revision(user).await, 2, "retries do not change it");
     }
 
@@ -106,15 +107,15 @@ both! {
         let mut seen = Vec::new();
         while seen.len() < all.len() {
             let (one, other) = tokio::join!(
-                handles[0].claim_due_removals(at(100), at(200), 4),
-                handles[1].claim_due_removals(at(100), at(200), 4),
+                handles[0].claim_due(REMOVAL, at(100), at(200), 4),
+                handles[1].claim_due(REMOVAL, at(100), at(200), 4),
             );
             let (one, other) = (one.unwrap(), other.unwrap());
             assert!(one.len() <= 4 && other.len() <= 4 && one.len() + other.len() > 0);
             seen.extend(one.into_iter().chain(other));
         }
         assert_eq!((seen.len(), ids(&seen)), (all.len(), all), "each is claimed once");
-        assert_eq!(db.claim_due_removals(at(100), at(200), 4).await.unwrap(), []);
+        assert_eq!(db.claim_due(REMOVAL, at(100), at(200), 4).await.unwrap(), []);
         let (one, other) = tokio::join!(
             handles[0].removals().finish(&seen[0], "deleted", at(101)),
             handles[1].removals().finish(&seen[1], "deleted", at(101)),
@@ -126,8 +127,8 @@ both! {
     async fn longest_due_job_is_claimed_first(db) {
         let user = db.user("a@x").await.id;
         let all = hidden(db, user, 3).await;
-        assert_eq!(ids(&db.claim_due_removals(at(0), at(9), 8).await.unwrap()), BTreeSet::from([all[0]]));
-        assert_eq!(ids(&db.claim_due_removals(at(2), at(9), 1).await.unwrap()), BTreeSet::from([all[1]]));
+        assert_eq!(ids(&db.claim_due(REMOVAL, at(0), at(9), 8).await.unwrap()), BTreeSet::from([all[0]]));
+        assert_eq!(ids(&db.claim_due(REMOVAL, at(2), at(9), 1).await.unwrap()), BTreeSet::from([all[1]]));
     }
 
     async fn ended_connections_are_listed(db) {
@@ -157,7 +158,7 @@ both! {
         let made = db.connections().import(&new, &[], at(10)).await.unwrap();
         let new = NewConnection { repairs: Some(made.id), ..new_connection(user, "consent_gone", &credentials) };
         db.connections().import(&new, &[account], at(12)).await.unwrap();
-        let replaced = db.claim_due_removals(at(12), at(50), 9).await.unwrap().remove(0);
+        let replaced = db.claim_due(REMOVAL, at(12), at(50), 9).await.unwrap().remove(0);
         let kept = db.connection(user, "consent_kept", &[new_account("acc_provider_kept", "Kept")]).await;
         let accounts = db.accounts().list_of_connection(user, made.id).await.unwrap();
         for connection in [made.id, kept.id] {
@@ -173,8 +174,8 @@ both! {
         db.syncs().fingerprint_key(user, made.id).await.unwrap().expect("made");
         let sync = start_sync(db, user, made.id, 14).await;
         let digest = [0x6b; 16];
-        let (fingerprints, rows) = ([fingerprint(0x6b, 0, 0x6b)], [Digest(digest)]);
-        let events = [NewWebhookEvent { rows: &rows, ..chunk(1, 1) }];
+        let fingerprints = [fingerprint(0x6b, 0, 0x6b)];
+        let events = [NewWebhookEvent { row_digests: digest.to_vec(), ..chunk(1, 1) }];
         let finished = FinishedSync { fingerprints: Some(&fingerprints), events: &events, ..empty_sync(14) };
         assert_eq!(db.syncs().finish(&sync, &finished).await.unwrap(), Some(1));
         let names = [
@@ -198,7 +199,7 @@ both! {
         assert_eq!(db.removals().delete_webhook_events(&claim, 9).await.unwrap(), Some(1));
         assert!(db.jobs().fail(&claim, "the provider is not available", at(30)).await.unwrap());
         assert_eq!(columns_containing(db, &events[0].id.to_string()).await, [""; 0], "its events are deleted");
-        let claim = db.claim_removal(user, made.id, at(30), at(50)).await.unwrap().expect("claimed");
+        let claim = db.claim(REMOVAL, user, made.id, at(30), at(50)).await.unwrap().expect("claimed");
         let columns_with_its_id = [
             "accounts.connection_id",
             "connection_audit.connection_id",

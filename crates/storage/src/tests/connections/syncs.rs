@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bellbird_domain::{AccountId, ConnectionId, EventType, UserId};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{
     chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync, state_after,
     wait_for_lock_waiters,
@@ -12,16 +13,16 @@ use crate::tests::fixtures::{
 use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, connect, credentials, new_connection, on_postgres};
 use crate::{
-    ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, NewConnection, NewWebhookEvent, Storage,
-    StorageError, SyncState, UnreadRange, UnreadableRows,
+    ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, JobKey, NewConnection, NewWebhookEvent,
+    Storage, StorageError, SyncState, UnreadRange, UnreadableRows,
 };
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
-    db.claim_due_syncs(at(now), at(now + 30), 8).await.unwrap()
+    db.claim_due(SYNC, at(now), at(now + 30), 8).await.unwrap()
 }
 
 async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64, every: i64) -> bool {
-    db.request_sync(user, id, at(now), SignedDuration::from_secs(every)).await.unwrap()
+    db.jobs().request(&JobKey::new(SYNC, user, id), at(now), SignedDuration::from_secs(every)).await.unwrap()
 }
 
 async fn range_of(db: &Storage, user: UserId, id: ConnectionId) -> (Option<Timestamp>, Option<Timestamp>) {
@@ -42,7 +43,7 @@ both! {
         assert_eq!((first.user_id(), first.connection_id(), first.attempts), (user, id, 0));
         assert_eq!(range_of(db, user, id).await, (None, None));
         assert_eq!(due(db, 49).await, [], "leased");
-        assert_eq!(db.claim_sync(user, id, at(49), at(99)).await.unwrap(), None);
+        assert_eq!(db.claim(SYNC, user, id, at(49), at(99)).await.unwrap(), None);
         assert_eq!(db.syncs().finish(&first, &empty_sync(20)).await.unwrap(), Some(0));
         assert_eq!(db.syncs().finish(&first, &empty_sync(21)).await.unwrap(), None, "released");
         assert!(!db.jobs().fail(&first, "late", at(1)).await.unwrap());
@@ -105,11 +106,11 @@ both! {
         for round in 0..6 {
             let (now, until) = (at(round * 100), at(round * 100 + 30));
             let (one, other) =
-                tokio::join!(handles[0].claim_sync(user, id, now, until), handles[1].claim_sync(user, id, now, until));
+                tokio::join!(handles[0].claim(SYNC, user, id, now, until), handles[1].claim(SYNC, user, id, now, until));
             assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "after the earlier lease expired");
         }
-        assert_eq!(db.claim_sync(UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
-        assert_eq!(db.claim_sync(user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
+        assert_eq!(db.claim(SYNC, UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
+        assert_eq!(db.claim(SYNC, user, ConnectionId::new(), at(999), at(1000)).await.unwrap(), None);
     }
 
     async fn expired_lease_is_claimed_again(db) {
@@ -140,7 +141,7 @@ both! {
         let id = connection_to_sync(db, user, "c", 20).await;
         let event = chunk(1, 2);
         let claim = start_sync(db, user, id, 20).await;
-        let twice = FinishedSync { events: &[event, event], ..empty_sync(20) };
+        let twice = FinishedSync { events: &[event.clone(), event.clone()], ..empty_sync(20) };
         assert!(matches!(db.syncs().finish(&claim, &twice).await, Err(StorageError::Conflict(_))));
         assert_eq!(db.webhook_events().find(user, event.id).await.unwrap(), None);
         assert_eq!(range_of(db, user, id).await, (None, None));
@@ -189,8 +190,8 @@ both! {
         let gone = connection_to_sync(db, user, "gone", 5).await;
         let removal = db.removals().begin(user, gone, at(6), at(999)).await.unwrap().expect("hidden");
         assert!(db.jobs().fail(&removal, "the provider is not available", at(60)).await.unwrap());
-        let running = db.claim_due_syncs(at(40), at(80), 1).await.unwrap().remove(0);
-        let killed = db.claim_due_syncs(at(40), at(45), 1).await.unwrap().remove(0);
+        let running = db.claim_due(SYNC, at(40), at(80), 1).await.unwrap().remove(0);
+        let killed = db.claim_due(SYNC, at(40), at(45), 1).await.unwrap().remove(0);
         assert_ne!(running, killed);
         let counts = |kind: &str, due, running, failing, next: Option<i64>| JobCounts {
             kind: kind.to_owned(),
@@ -285,7 +286,7 @@ both! {
         assert!(!db.jobs().fail(&claim, "late", at(40)).await.unwrap());
         assert!(!db.jobs().finish(&claim, Some(at(40))).await.unwrap());
         assert!(!request(db, user, id, 40, 0).await);
-        assert_eq!(db.claim_sync(user, id, at(99), at(200)).await.unwrap(), None);
+        assert_eq!(db.claim(SYNC, user, id, at(99), at(200)).await.unwrap(), None);
         assert_eq!((due(db, 999).await, db.syncs().find(user, id).await.unwrap()), (vec![], None));
     }
 
@@ -294,10 +295,10 @@ both! {
         let late = connection_to_sync(db, user, "late", 30).await;
         let early = connection_to_sync(db, user, "early", 10).await;
         let killed = connection_to_sync(db, user, "killed", 5000).await;
-        db.claim_sync(user, killed, at(0), at(20)).await.unwrap().expect("claimed");
+        db.claim(SYNC, user, killed, at(0), at(20)).await.unwrap().expect("claimed");
         let mut order = Vec::new();
         for _ in 0..3 {
-            order.extend(ids(&db.claim_due_syncs(at(40), at(90), 1).await.unwrap()));
+            order.extend(ids(&db.claim_due(SYNC, at(40), at(90), 1).await.unwrap()));
         }
         assert_eq!(order, [early, killed, late]);
     }
@@ -312,8 +313,8 @@ both! {
         let mut seen = Vec::new();
         while seen.len() < all.len() {
             let (one, other) = tokio::join!(
-                handles[0].claim_due_syncs(at(100), at(200), 3),
-                handles[1].claim_due_syncs(at(100), at(200), 3),
+                handles[0].claim_due(SYNC, at(100), at(200), 3),
+                handles[1].claim_due(SYNC, at(100), at(200), 3),
             );
             let claims = [one.unwrap(), other.unwrap()].concat();
             assert!(!claims.is_empty());
@@ -362,8 +363,8 @@ both! {
         let id = connection_to_sync(db, user, "c", 20).await;
         let digests = [digest(1), digest(2), digest(3)];
         let events = [
-            NewWebhookEvent { rows: &digests, new_count: 2, updated_count: 1, ..chunk(1, 2) },
-            NewWebhookEvent { rows: &digests[..1], ..chunk(2, 2) },
+            NewWebhookEvent { row_digests: digests.iter().flat_map(|row| row.0).collect(), new_count: 2, updated_count: 1, ..chunk(1, 2) },
+            NewWebhookEvent { row_digests: digests[0].0.to_vec(), ..chunk(2, 2) },
         ];
         let (_, written) = finish_sync_with(db, (user, id), 20, &events).await;
         assert_eq!((written, db.webhook_events().find(user, events[0].id).await.unwrap()), (0, None), "no endpoint");

@@ -1,7 +1,7 @@
 //! Refreshes, syncs, removals and link sessions as the jobs that they are, in short.
 
 use bellbird_domain::{ConnectionId, UserId};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::error::Result;
 use crate::{ClaimedJob, ClaimedLinkSession, JobKey, Storage, job_kinds};
@@ -33,33 +33,6 @@ impl Storage {
         Ok(claims)
     }
 
-    pub(crate) async fn claim_due_refreshes(
-        &self,
-        now: Timestamp,
-        lease_until: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<ClaimedJob>> {
-        self.claim_due(job_kinds::REFRESH, now, lease_until, limit).await
-    }
-
-    pub(crate) async fn claim_due_syncs(
-        &self,
-        now: Timestamp,
-        lease_until: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<ClaimedJob>> {
-        self.claim_due(job_kinds::SYNC, now, lease_until, limit).await
-    }
-
-    pub(crate) async fn claim_due_removals(
-        &self,
-        now: Timestamp,
-        lease_until: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<ClaimedJob>> {
-        self.claim_due(job_kinds::REMOVAL, now, lease_until, limit).await
-    }
-
     /// Claims up to `limit` due link sessions at any provider.
     pub(crate) async fn claim_due_link_sessions(
         &self,
@@ -78,57 +51,15 @@ impl Storage {
         Ok(claims)
     }
 
-    pub(crate) async fn postpone_link_session(&self, claim: &ClaimedLinkSession, until: Timestamp) -> Result<bool> {
-        self.jobs().postpone(&claim.job, until).await
-    }
-
-    pub(crate) async fn claim_refresh(
+    /// Claims a job of a connection, due or not.
+    pub(crate) async fn claim(
         &self,
+        kind: &'static str,
         user: UserId,
         id: ConnectionId,
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        self.jobs().claim(&JobKey::new(job_kinds::REFRESH, user, id), now, lease_until).await
-    }
-
-    pub(crate) async fn claim_sync(
-        &self,
-        user: UserId,
-        id: ConnectionId,
-        now: Timestamp,
-        lease_until: Timestamp,
-    ) -> Result<Option<ClaimedJob>> {
-        self.jobs().claim(&JobKey::new(job_kinds::SYNC, user, id), now, lease_until).await
-    }
-
-    pub(crate) async fn claim_removal(
-        &self,
-        user: UserId,
-        id: ConnectionId,
-        now: Timestamp,
-        lease_until: Timestamp,
-    ) -> Result<Option<ClaimedJob>> {
-        self.jobs().claim(&JobKey::new(job_kinds::REMOVAL, user, id), now, lease_until).await
-    }
-
-    pub(crate) async fn request_refresh(
-        &self,
-        user: UserId,
-        id: ConnectionId,
-        now: Timestamp,
-        at_most_every: SignedDuration,
-    ) -> Result<bool> {
-        self.jobs().request(&JobKey::new(job_kinds::REFRESH, user, id), now, at_most_every).await
-    }
-
-    pub(crate) async fn request_sync(
-        &self,
-        user: UserId,
-        id: ConnectionId,
-        now: Timestamp,
-        at_most_every: SignedDuration,
-    ) -> Result<bool> {
-        self.jobs().request(&JobKey::new(job_kinds::SYNC, user, id), now, at_most_every).await
+        self.jobs().claim(&JobKey::new(kind, user, id), now, lease_until).await
     }
 }

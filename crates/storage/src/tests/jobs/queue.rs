@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{claimed_registration, new_session, secret, session_with_callback};
 use crate::tests::support::{TestDb, at, both, credentials, new_connection, on_postgres, on_sqlite};
 use crate::{ClaimedJob, JobKey, NewConnection};
@@ -241,7 +242,7 @@ both! {
         let repair = NewConnection { repairs: Some(id), ..new_connection(user, "after", &credentials) };
         db.connections().import(&repair, &[], at(20)).await.unwrap();
         consistent().await;
-        let sync = db.claim_sync(user, id, at(21), at(90)).await.unwrap().expect("claimed");
+        let sync = db.claim(SYNC, user, id, at(21), at(90)).await.unwrap().expect("claimed");
         let removal = db.removals().begin(user, id, at(30), at(60)).await.unwrap().expect("hidden");
         consistent().await;
         assert!(!db.jobs().finish(&sync, Some(at(40))).await.unwrap());

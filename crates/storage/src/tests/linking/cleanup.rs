@@ -44,7 +44,7 @@ both! {
         let now = at(60 + DAY);
         let claim = db.claim_due_link_sessions(now, at(90 + DAY), 1).await.unwrap().remove(0);
         assert_eq!(db.link_sessions().delete_outdated(now).await.unwrap(), 0);
-        assert!(db.postpone_link_session(&claim, at(99 + DAY)).await.unwrap());
+        assert!(db.jobs().postpone(&claim.job, at(99 + DAY)).await.unwrap());
         assert_eq!(db.link_sessions().delete_outdated(now).await.unwrap(), 1);
     }
 

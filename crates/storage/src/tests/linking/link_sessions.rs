@@ -73,7 +73,7 @@ both! {
         assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("linked".to_owned())));
         assert_eq!((db.secrets_for("link_session").await, due(db, 999).await.len()), (0, 0));
         assert!(!db.link_sessions().end(&claim, "failed").await.unwrap());
-        assert!(!db.postpone_link_session(&claim, at(70)).await.unwrap());
+        assert!(!db.jobs().postpone(&claim.job, at(70)).await.unwrap());
         assert_eq!(db.revision(user).await, 1, "link sessions do not change it");
     }
 
@@ -206,7 +206,7 @@ both! {
         assert_eq!((next.session.phase, secret_text(&next)), (LinkPhase::CallbackReceived, Some("code=answer")));
         assert!(!db.link_sessions().store_credentials(&killed, &secret("late"), at(20), at(99)).await.unwrap());
         assert!(!db.link_sessions().end(&killed, "late").await.unwrap());
-        assert!(!db.postpone_link_session(&killed, at(999)).await.unwrap());
+        assert!(!db.jobs().postpone(&killed.job, at(999)).await.unwrap());
         assert!(db.link_sessions().store_credentials(&next, &secret("credentials"), at(20), at(80)).await.unwrap());
         let last = due(db, 80).await.remove(0);
         assert_eq!(
@@ -221,8 +221,8 @@ both! {
     async fn postponed_session_is_due_again(db) {
         let user = db.user("a@x").await.id;
         let claim = session_with_callback(db, user, "state").await;
-        assert!(db.postpone_link_session(&claim, at(50)).await.unwrap());
-        assert!(!db.postpone_link_session(&claim, at(20)).await.unwrap(), "released");
+        assert!(db.jobs().postpone(&claim.job, at(50)).await.unwrap());
+        assert!(!db.jobs().postpone(&claim.job, at(20)).await.unwrap(), "released");
         assert_eq!(due(db, 49).await.len(), 0);
         let claim = due(db, 50).await.remove(0);
         assert_eq!((claim.job.attempts, secret_text(&claim)), (1, Some("code=answer")));
@@ -250,7 +250,7 @@ both! {
         let callback =
             receive(db, "state", "answer", (10, 40)).await.expect("in time");
         assert!(!db.link_sessions().end(&earlier, "cancelled").await.unwrap());
-        assert!(!db.postpone_link_session(&earlier, at(999)).await.unwrap());
+        assert!(!db.jobs().postpone(&earlier.job, at(999)).await.unwrap());
         assert!(db.link_sessions().end(&callback, "linked").await.unwrap());
     }
 

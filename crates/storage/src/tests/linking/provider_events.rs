@@ -117,7 +117,7 @@ both! {
             let claims = db.claim_due_link_sessions(at(5), at(6), 9).await.unwrap();
             let woken = claims.iter().find(|claim| claim.session.provider == "akahu").expect("due");
             for claim in &claims {
-                assert!(db.postpone_link_session(claim, at(120)).await.unwrap());
+                assert!(db.jobs().postpone(&claim.job, at(120)).await.unwrap());
             }
             assert_eq!(woken.session.user_id, user, "{affected:?}");
         }
@@ -129,7 +129,7 @@ both! {
         let claim = db.claim_due_link_sessions(at(120), at(150), 9).await.unwrap().remove(0);
         db.provider_events().wake_link_sessions("akahu", &[AffectedRef::User(user)], at(125)).await.unwrap();
         assert_eq!(due(db, 126).await, 0, "leased");
-        assert!(db.postpone_link_session(&claim, at(900)).await.unwrap());
+        assert!(db.jobs().postpone(&claim.job, at(900)).await.unwrap());
         let claim = db.claim_due_link_sessions(at(126), at(150), 9).await.unwrap().remove(0);
         assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
         db.provider_events().wake_link_sessions("akahu", &[AffectedRef::User(user)], at(130)).await.unwrap();

@@ -4,11 +4,9 @@ use bellbird_domain::{ConnectionId, UserId};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::task::JoinSet;
 
-use crate::tests::fixtures::{
-    SECRET, endpoint, register_provider_user, rotate, secret, session_with_callback, with_keys,
-};
+use crate::tests::fixtures::{SECRET, endpoint, register_provider_user, secret, session_with_callback, with_keys};
 use crate::tests::support::{CREDENTIALS, at, both, cancel_after, credentials, new_connection};
-use crate::{Leftovers, ResealedBatch, SealError, Sealer, Storage, StorageError};
+use crate::{Leftovers, ResealCounts, SealError, Sealer, Storage, StorageError};
 
 async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<ConnectionId> {
     let mut ids = Vec::new();
@@ -22,7 +20,7 @@ async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<Conne
     ids
 }
 
-fn counts(batch: &ResealedBatch) -> (u64, u64, u64) {
+fn counts(batch: &ResealCounts) -> (u64, u64, u64) {
     (batch.resealed, batch.already_current, batch.unopenable)
 }
 
@@ -62,8 +60,8 @@ both! {
         let revision = db.revision(user).await;
         let both = with_keys(db, &[2, 1]).await;
         assert_eq!(both.secrets().sealing_key_id(), "k2");
-        assert_eq!(counts(&rotate(&both).await), (120, 0, 0));
-        assert_eq!(counts(&rotate(&both).await), (0, 120, 0), "already rotated");
+        assert_eq!(counts(&both.secrets().reseal_all(|_| ()).await.unwrap()), (120, 0, 0));
+        assert_eq!(counts(&both.secrets().reseal_all(|_| ()).await.unwrap()), (0, 120, 0), "already rotated");
         assert_eq!(both.secrets().count().await.unwrap(), 120);
         let secrets = both.secrets().sealed().await.unwrap();
         assert_eq!(secrets.by_key.into_iter().collect::<Vec<_>>(), [("k2".to_owned(), 120)]);
@@ -77,7 +75,7 @@ both! {
         assert_eq!(db.revision(user).await, revision, "cached responses stay valid");
         let leftovers = if db.kind() == "sqlite" { Leftovers::None } else { Leftovers::ServerManaged };
         assert_eq!(new.secrets().erase_leftovers().await.unwrap(), leftovers);
-        assert_eq!(counts(&rotate(&new).await), (0, 120, 0));
+        assert_eq!(counts(&new.secrets().reseal_all(|_| ()).await.unwrap()), (0, 120, 0));
     }
 
     async fn rotation_covers_every_purpose(db) {
@@ -100,7 +98,7 @@ both! {
             }
         }
         let both = with_keys(db, &[2, 1]).await;
-        assert_eq!(counts(&rotate(&both).await), (70, 0, 0));
+        assert_eq!(counts(&both.secrets().reseal_all(|_| ()).await.unwrap()), (70, 0, 0));
         let new = with_keys(db, &[2]).await;
         assert_eq!(
             new.secrets().sealed().await.unwrap().opened_by.into_iter().collect::<Vec<_>>(),
@@ -157,14 +155,14 @@ both! {
             .unwrap()
             .id;
         let both = with_keys(db, &[2, 1]).await;
-        assert_eq!(counts(&rotate(&both).await), (3, 0, 1));
+        assert_eq!(counts(&both.secrets().reseal_all(|_| ()).await.unwrap()), (3, 0, 1));
         let unopenable = both.secrets().sealed().await.unwrap().unopenable;
         assert_eq!(
             (&unopenable[0].subject, &unopenable[0].why),
             (&other_key.to_string(), &SealError::UnknownKeyId("k9".to_owned()))
         );
         // With the missing key, the rotation covers it.
-        assert_eq!(counts(&rotate(&with_keys(db, &[2, 1, 9]).await).await), (1, 3, 0));
+        assert_eq!(counts(&with_keys(db, &[2, 1, 9]).await.secrets().reseal_all(|_| ()).await.unwrap()), (1, 3, 0));
         assert_eq!(
             with_keys(db, &[2])
                 .await
@@ -183,13 +181,13 @@ both! {
         let ids = connections(&with_keys(db, &[1]).await, user, 8).await;
         for polls in 0..30 {
             let both = with_keys(db, &[2, 1]).await;
-            cancel_after(polls, both.secrets().reseal_batch(None)).await;
+            cancel_after(polls, both.secrets().reseal_all(|_| ())).await;
             for id in &ids {
                 assert!(both.secrets().find_credentials(user, *id).await.unwrap().is_some(), "{polls}");
             }
         }
         let both = with_keys(db, &[2, 1]).await;
-        let total = rotate(&both).await;
+        let total = both.secrets().reseal_all(|_| ()).await.unwrap();
         assert_eq!((total.resealed + total.already_current, total.unopenable), (8, 0));
         assert_eq!(both.secrets().sealed().await.unwrap().opened_by["k2"], 8);
     }
@@ -219,14 +217,14 @@ both! {
             let rotating = with_keys(db, &[2, 1]).await;
             tasks.spawn(async move {
                 for _ in 0..10 {
-                    rotate(&rotating).await;
+                    rotating.secrets().reseal_all(|_| ()).await.unwrap();
                 }
             });
         }
         while let Some(done) = tasks.join_next().await {
             done.unwrap();
         }
-        rotate(&with_keys(db, &[2, 1]).await).await;
+        with_keys(db, &[2, 1]).await.secrets().reseal_all(|_| ()).await.unwrap();
         let new = with_keys(db, &[2]).await;
         for (number, id) in ids.iter().enumerate() {
             let credentials = new.secrets().find_credentials(user, *id).await.unwrap().unwrap();

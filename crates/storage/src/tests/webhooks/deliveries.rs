@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
 
 use crate::tests::fixtures::{
-    chunk, claimed_endpoint, connection_to_sync, digest, endpoint, finish_sync_with, finished_attempt, states,
+    chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt, states,
     wait_for_lock_waiters,
 };
 use crate::tests::support::{at, both, connect, on_postgres};
@@ -35,7 +35,7 @@ both! {
         let connection = connection_to_sync(db, user, "c", 20).await;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         assert_eq!(due(db, 99, false).await, [], "nothing is due");
-        let events = [NewWebhookEvent { rows: &[digest(1), digest(2)], ..chunk(1, 1) }];
+        let events = [NewWebhookEvent { row_digests: [[1; 16], [2; 16]].concat(), ..chunk(1, 1) }];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         assert_eq!(due(db, 19, false).await, []);
         assert_eq!(due(db, 20, true).await, [], "it has not failed");

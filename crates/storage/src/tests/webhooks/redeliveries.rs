@@ -174,7 +174,7 @@ both! {
         for now in [20, 30, 40, 50] {
             for (user, connection) in [(user, connection), (other, elsewhere)] {
                 let event = chunk(1, 1);
-                finish_sync_with(db, (user, connection), now, &[event]).await;
+                finish_sync_with(db, (user, connection), now, std::slice::from_ref(&event)).await;
                 events.push((user, event.id));
             }
         }
@@ -223,7 +223,7 @@ both! {
     async fn digests_of_wrong_length_are_corrupt(db) {
         let (user, connection, _) = user_with_endpoint(db, "a@x").await;
         let event = chunk(1, 1);
-        finish_sync_with(db, (user, connection), 20, &[event]).await;
+        finish_sync_with(db, (user, connection), 20, std::slice::from_ref(&event)).await;
         db.raw(&format!("UPDATE webhook_events SET row_digests = {}", db.bytes(&[1; 17]))).await;
         assert!(matches!(
             db.webhook_events().find(user, event.id).await,

@@ -3,6 +3,7 @@
 use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked};
 use bellbird_domain::{ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventType, SyncRunId, UserId};
 
+use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{claimed_endpoint, endpoint, states};
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
 use crate::{BrokenConnection, ConnectionCount, ConnectionStatusChange, NewConnection, WebhookEvent};
@@ -40,7 +41,7 @@ both! {
         let default = endpoint(db, user, &[EventType::TransactionsSynced, EventType::TradesSynced]).await;
         let stranger = endpoint(db, other, SUBSCRIBED).await;
 
-        let claim = db.claim_refresh(user, id, at(50), at(90)).await.unwrap().expect("claimed");
+        let claim = db.claim(REFRESH, user, id, at(50), at(90)).await.unwrap().expect("claimed");
         assert!(db.refreshes().set_status(&claim, Active, PendingMfa, "refreshed", at(51), at(53)).await.unwrap());
         let set = async |from, to| {
             db.refreshes().set_status(&claim, from, to, "refreshed", at(52), at(52)).await.unwrap()
@@ -149,7 +150,7 @@ both! {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
         let subscriber = endpoint(db, user, SUBSCRIBED).await;
-        let claim = db.claim_refresh(user, id, at(50), at(90)).await.unwrap().expect("claimed");
+        let claim = db.claim(REFRESH, user, id, at(50), at(90)).await.unwrap().expect("claimed");
         let revoke = async |now| {
             db.refreshes().set_status(&claim, Active, Revoked, "refreshed", at(now), at(now)).await
         };

@@ -1,29 +1,11 @@
 //! Snapshots of event bodies, amounts by table, and texts that need escaping.
 
-use bellbird_domain::{Account, AccountType, ConnectionId, Currency, TradeTime, UserId};
+use bellbird_domain::{Account, ConnectionId, Currency};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::*;
-
-fn account(currency: &str) -> Account {
-    Account {
-        id: AccountId::from(Uuid::from_u128(1)),
-        user_id: UserId::from(Uuid::from_u128(2)),
-        connection_id: ConnectionId::from(Uuid::from_u128(3)),
-        provider: "simulated".to_owned(),
-        provider_account_id: "1".to_owned(),
-        name: "Everyday \"joint\"".to_owned(),
-        account_type: AccountType::Transaction,
-        institution_name: None,
-        number: None,
-        currency: Currency::parse(currency).unwrap(),
-    }
-}
-
-fn decimal(text: &str) -> Decimal<'_> {
-    Decimal::parse(text).unwrap()
-}
+use crate::event::fixtures::{self, account, decimal, instant};
 
 fn sydney() -> TimeZone {
     TimeZone::get("Australia/Sydney").unwrap()
@@ -32,21 +14,13 @@ fn sydney() -> TimeZone {
 fn full(account: &Account) -> Transaction<'_> {
     Transaction {
         id: "bank_tx_1".into(),
-        account,
-        instant: "2026-11-20T14:00:00Z".parse().unwrap(),
-        day: None,
-        seen_at: None,
+        instant: instant("2026-11-20T14:00:00Z"),
         datetime: "2026-11-20T14:00:00.000Z".into(),
         description: "CAFÉ \u{2014} \"lunch\"\n\\".into(),
-        amount: decimal("-15.90"),
-        category: Some(Category::FoodAndDrink),
-        merchant_name: Some("Example Cafe".into()),
-        merchant_category_code: Some("5812".into()),
         currency: Currency::parse("NZD"),
         provider_type: Some("TRANSFER_OUTGOING".into()),
         executed: Some("2026-11-19T21:15:00+11:00".into()),
-        reference: Some("LUNCH".into()),
-        extended_description: Some("Lunch with Kim".into()),
+        ..fixtures::transaction(account)
     }
 }
 
@@ -68,20 +42,12 @@ fn bare(account: &Account) -> Transaction<'_> {
 
 fn trades(account: &Account) -> [Trade<'_>; 2] {
     let full = Trade {
-        account,
-        symbol: "VAB.TO".into(),
-        name: Some("VANGUARD CDN AGGREGATE".into()),
         trade_type: TradeType::Dividend,
         provider_type: "DRIP".into(),
         quantity: Some(decimal("5.20000000000000000001")),
         price: Some(decimal("0.40")),
-        currency: "CAD".into(),
-        total_amount: Some(decimal("-2.08")),
-        fees: Some(decimal("0")),
-        trade_date: "2026-11-19T16:27:55Z".into(),
-        time: TradeTime::Instant("2026-11-19T16:27:55Z".parse().unwrap()),
-        settlement_date: Some("2026-11-21".into()),
         description: Some("BOUGHT \"VAB\"".into()),
+        ..fixtures::trade(account)
     };
     let bare = Trade {
         symbol: "".into(),
@@ -121,7 +87,7 @@ fn parsed(json: &[u8]) -> Value {
 
 #[test]
 fn transactions_synced() {
-    let account = account("AUD");
+    let account = account(1, "Everyday", "AUD");
     let row = |row| transaction(&row, &sydney());
     let body = body(&envelope(EventType::TransactionsSynced), &[row(full(&account))], &[row(bare(&account))]);
     insta::assert_snapshot!(text(&body));
@@ -133,7 +99,7 @@ fn transactions_synced() {
 
 #[test]
 fn trades_synced() {
-    let account = account("CAD");
+    let account = account(1, "Everyday", "CAD");
     let rows = trades(&account).map(|row| trade(&row));
     let body = body(&envelope(EventType::TradesSynced), &rows, &[]);
     insta::assert_snapshot!(text(&body));
@@ -177,13 +143,13 @@ fn amounts_are_exact_integers_of_any_size() {
         ("12345678901234567890123.456789", None, "AUD", "1234567890123456789012346", "aud"),
         ("-90071992547409.93", None, "AUD", "-9007199254740993", "aud"),
     ] {
-        let account = account(accounts);
+        let account = account(1, "Everyday", accounts);
         let own = own.and_then(Currency::parse);
         let row = transaction(&Transaction { amount: decimal(amount), currency: own, ..bare(&account) }, &sydney());
         let expected = format!(r#""amount":{expected},"currency":"{currency}","#);
         assert!(text(&row).contains(&expected), "{amount} {own:?}");
     }
-    let account = account("AUD");
+    let account = account(1, "Everyday", "AUD");
     let digits = "7".repeat(5_000);
     let row = transaction(&Transaction { amount: decimal(&digits), ..bare(&account) }, &sydney());
     assert!(text(&row).contains(&format!(r#""amount":{digits}00,"#)));
@@ -191,7 +157,7 @@ fn amounts_are_exact_integers_of_any_size() {
 
 #[test]
 fn classes_have_hyphens() {
-    let account = account("AUD");
+    let account = account(1, "Everyday", "AUD");
     for (sent, class) in [
         (None, "other"),
         (Some("PAYMENT"), "payment"),
@@ -206,7 +172,7 @@ fn classes_have_hyphens() {
 
 #[test]
 fn directions_follow_the_sign() {
-    let account = account("AUD");
+    let account = account(1, "Everyday", "AUD");
     for (amount, direction) in [("-0.001", "debit"), ("0", "credit"), ("3", "credit")] {
         let row = Transaction { amount: decimal(amount), ..full(&account) };
         assert_eq!(parsed(&transaction(&row, &sydney()))["direction"], direction, "{amount}");

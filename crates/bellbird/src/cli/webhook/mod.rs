@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
-use super::user::{UserFilter, find_user};
+use super::user::UserFilter;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::instances;
@@ -74,7 +74,7 @@ pub(super) enum WebhookCommand {
 }
 
 /// The endpoint that a command is about.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(super) struct EndpointArgs {
     /// Id of the endpoint, as `webhook list` shows it
     #[arg(value_parser = arguments::endpoint_id)]
@@ -149,8 +149,8 @@ async fn execute(settings: &Settings, storage: &Storage, command: WebhookCommand
 }
 
 async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
-    let endpoints = match &args.user {
-        Some(user) => storage.endpoints().list(find_user(storage, user).await?.id).await?,
+    let endpoints = match args.find(storage).await? {
+        Some(user) => storage.endpoints().list(user.id).await?,
         None => storage.endpoints().list_all().await?,
     };
     output::print(args.format, &endpoints, |endpoints| {
@@ -206,9 +206,4 @@ async fn warn_of_rejections(storage: &Storage, id: EndpointId, url: &str) -> any
         output::note(&warning);
     }
     Ok(())
-}
-
-/// Formats a number of deliveries: `1 delivery`, `2 deliveries`.
-fn count_deliveries(number: u64) -> String {
-    if number == 1 { "1 delivery".to_owned() } else { format!("{number} deliveries") }
 }

@@ -6,7 +6,6 @@ use anyhow::bail;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{Plan, User, UserId};
 use bellbird_storage::{NewUser, Storage, StorageError, UserChange};
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
@@ -39,7 +38,7 @@ pub(super) struct AddArgs {
     email: String,
 
     /// Plan: saver has no API access, developer has banks only, professional has banks and brokers
-    #[arg(long, default_value = "professional", value_parser = plan_parser())]
+    #[arg(long, default_value = "professional", value_parser = arguments::one_of(Plan::ALL, Plan::as_str))]
     plan: Plan,
 
     /// IANA timezone of the user, in which days begin and end; Australia/Sydney if not set
@@ -82,7 +81,7 @@ pub(super) struct SetArgs {
     email: Option<String>,
 
     /// New plan
-    #[arg(long, value_parser = plan_parser(), group = "change")]
+    #[arg(long, value_parser = arguments::one_of(Plan::ALL, Plan::as_str), group = "change")]
     plan: Option<Plan>,
 
     /// New IANA timezone
@@ -113,10 +112,20 @@ pub(super) struct UserRef {
 pub(super) struct UserFilter {
     /// Show only those of this user: e-mail address or id
     #[arg(long)]
-    pub(super) user: Option<String>,
+    user: Option<String>,
 
     #[command(flatten)]
     pub(super) format: JsonFlag,
+}
+
+impl UserFilter {
+    /// `None`: all users.
+    pub(super) async fn find(&self, storage: &Storage) -> anyhow::Result<Option<User>> {
+        match &self.user {
+            Some(user) => find_user(storage, user).await.map(Some),
+            None => Ok(None),
+        }
+    }
 }
 
 impl UserRef {
@@ -124,10 +133,6 @@ impl UserRef {
         let given = self.positional.as_deref().or(self.flag.as_deref()).unwrap_or_default();
         find_user(storage, given).await
     }
-}
-
-fn plan_parser() -> impl clap::builder::TypedValueParser<Value = Plan> {
-    PossibleValuesParser::new(Plan::ALL.iter().map(|plan| plan.as_str())).try_map(|text| text.parse::<Plan>())
 }
 
 fn details(user: &User) -> String {

@@ -4,7 +4,6 @@ mod remove;
 mod sync;
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
@@ -15,9 +14,9 @@ use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{AuditRow, PendingRemoval, Storage, SyncState, UnreadableRows};
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Subcommand};
-use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
+use serde_json::json;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
@@ -28,9 +27,6 @@ use crate::wiring::Wiring;
 use crate::{instances, service, wiring};
 use remove::RemoveArgs;
 use sync::SyncArgs;
-
-/// Longer input is cut off; no provider's credentials are this long.
-const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
 
 /// Link, import, list, show, sync and remove connections to institutions.
 #[derive(Debug, Subcommand)]
@@ -77,14 +73,6 @@ pub(super) struct LinkArgs {
 
     #[command(flatten)]
     format: JsonFlag,
-}
-
-/// What `link --json` prints.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct LinkView<'a> {
-    url: &'a str,
-    expires_at: Timestamp,
 }
 
 /// Import existing consents of a user from a provider.
@@ -202,8 +190,8 @@ async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> 
         }
     };
     let new_link = connections.links().create_link(user.id, to).await?;
-    let view = LinkView { url: new_link.url.expose_secret(), expires_at: new_link.expires_at };
-    output::print(args.format, &view, |view| view.url.to_owned())?;
+    let url = new_link.url.expose_secret();
+    output::print(args.format, &json!({"url": url, "expiresAt": new_link.expires_at}), |_| url.to_owned())?;
     if !args.format.json {
         output::note(&format!(
             "Open this URL in a browser within 30 minutes, while the service is running. It is for {}.",
@@ -214,7 +202,7 @@ async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> 
 }
 
 async fn import(storage: &Storage, connections: &Connections, args: &ImportArgs) -> anyhow::Result<()> {
-    let credentials = read_credentials(&args.credentials)?;
+    let credentials = arguments::read_secret(&args.credentials, "the credentials")?;
     let provider = provider_of(&credentials, args.provider.as_deref())?;
     let user = find_user(storage, &args.user).await?;
     let imported = connections.imports().import(user.id, &provider, &credentials).await?;
@@ -233,10 +221,7 @@ impl ListedConnection<'_> {
 }
 
 async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
-    let user = match &args.user {
-        Some(user) => Some(find_user(storage, user).await?.id),
-        None => None,
-    };
+    let user = args.find(storage).await?.map(|user| user.id);
     let mut removals = storage.removals().list().await?;
     removals.retain(|removal| user.is_none_or(|user| removal.connection.user_id == user));
     let mut listed = match user {
@@ -280,7 +265,7 @@ fn removal_status(removal: &PendingRemoval) -> String {
     match &removal.last_error {
         None => "its consent will be withdrawn shortly.".to_owned(),
         Some(last_error) => {
-            let times = if removal.attempts == 1 { "once".to_owned() } else { format!("{} times", removal.attempts) };
+            let times = output::times(removal.attempts);
             format!("{last_error}. Tried {times}; a running service retries at {next}.")
         }
     }
@@ -331,8 +316,8 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
 /// Describes the rows that the last sync could not read.
 pub(super) fn unreadable(rows: &UnreadableRows) -> String {
     let UnreadableRows { count, reason, since } = rows;
-    let noun = if *count == 1 { "row" } else { "rows" };
-    format!("{count} {noun} ({reason}), the oldest of {}", since.strftime("%Y-%m-%d"))
+    let rows = output::count((*count).into(), "row", "rows");
+    format!("{rows} ({reason}), the oldest of {}", since.strftime("%Y-%m-%d"))
 }
 
 async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection> {
@@ -359,21 +344,6 @@ fn row(view: &ConnectionView<'_>) -> [String; 5] {
         output::format_instant(view.last_refreshed_at),
         view.id.to_string(),
     ]
-}
-
-/// Reads the credentials. Errors never quote them.
-fn read_credentials(from: &str) -> anyhow::Result<SecretString> {
-    let mut text = String::new();
-    let read = if from == "-" {
-        std::io::stdin().lock().take(CREDENTIALS_BYTES_MAX).read_to_string(&mut text)
-    } else {
-        std::fs::File::open(from).and_then(|file| file.take(CREDENTIALS_BYTES_MAX).read_to_string(&mut text))
-    };
-    read.with_context(|| match from {
-        "-" => "the credentials cannot be read from standard input".to_owned(),
-        file => format!("the credentials cannot be read from {file}"),
-    })?;
-    Ok(SecretString::from(text))
 }
 
 /// Returns the requested provider, or the one in the credentials. If both are given, they must be equal.

@@ -16,7 +16,7 @@ use super::start::FIRST_POLL_AFTER;
 use crate::schedule;
 
 /// After this time without a new consent, the user's approval is treated as a renewal of an existing consent. The
-/// browser still waits. Measured as the limits of `decide.rs`.
+/// browser still waits. Measured as the limits of `decide/mod.rs`.
 pub(crate) const UNCHANGED_WAIT: Duration = Duration::from_secs(9);
 /// The same for a repair in which another, active connection got new credentials.
 pub(crate) const RENEWED_WAIT: Duration = Duration::from_secs(2);

@@ -184,8 +184,8 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
 }
 
 async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
-    let users = match &args.user {
-        Some(user) => vec![find_user(storage, user).await?],
+    let users = match args.find(storage).await? {
+        Some(user) => vec![user],
         None => storage.users().list().await?,
     };
     let now = Timestamp::now();

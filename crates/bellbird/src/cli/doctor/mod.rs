@@ -5,6 +5,7 @@ mod files;
 mod jobs;
 mod settings;
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use bellbird_providers::{CallContext, Provider, Registry};
@@ -69,6 +70,11 @@ impl Checks {
     fn add(&mut self, name: &str, verdict: Verdict, detail: impl Into<String>) {
         self.0.push(Check { name: name.to_owned(), verdict, detail: detail.into() });
     }
+
+    /// The value, or else a check that failed with this error.
+    fn value<T>(&mut self, name: &str, result: Result<T, impl Display>) -> Option<T> {
+        result.map_err(|error| self.add(name, Verdict::Wrong, format!("{error:#}"))).ok()
+    }
 }
 
 pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Result<ExitCode> {
@@ -96,8 +102,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
 }
 
 fn check_secrets(checks: &mut Checks, settings: &Settings) {
-    match wiring::sealer(settings) {
-        Ok(Some(sealer)) => {
+    match checks.value("secrets.key", wiring::sealer(settings)) {
+        Some(Some(sealer)) => {
             let ids: Vec<_> = sealer.key_ids().collect();
             checks.add(
                 "secrets.key",
@@ -105,12 +111,12 @@ fn check_secrets(checks: &mut Checks, settings: &Settings) {
                 format!("seals with key `{}`, opens with {}", ids[0], ids.join(", ")),
             );
         }
-        Ok(None) => checks.add(
+        Some(None) => checks.add(
             "secrets.key",
             Verdict::Wrong,
             "not set. Set BELLBIRD_SECRETS__KEY=\"main:$(head -c 32 /dev/urandom | base64)\" and keep a copy",
         ),
-        Err(error) => checks.add("secrets.key", Verdict::Wrong, format!("{error:#}")),
+        None => {}
     }
 }
 
@@ -124,10 +130,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         Ok(sealer) => wiring::open_existing(settings, sealer).await,
         Err(error) => Err(error),
     };
-    let storage = match opened {
-        Ok(storage) => storage,
-        Err(error) => return checks.add("database", Verdict::Wrong, format!("{error:#}")),
-    };
+    let Some(storage) = checks.value("database", opened) else { return };
     let location = wiring::database_location(settings);
     match wiring::check_ready(&storage).await {
         Err(NotReady::Unreadable(error) | NotReady::UnknownSchema(error)) => {
@@ -156,10 +159,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
     const NAME: &str = "secrets";
-    let secrets = match storage.secrets().sealed().await {
-        Ok(secrets) => secrets,
-        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
-    };
+    let Some(secrets) = checks.value(NAME, storage.secrets().sealed().await) else { return };
     let current = storage.secrets().sealing_key_id();
     let (all_open, detail) = secrets::summary(&secrets, current);
     let needs_rotation = secrets.by_key.keys().any(|key| key != current);
@@ -174,10 +174,7 @@ async fn check_sealed(checks: &mut Checks, storage: &Storage) {
 /// Reports the running instances, and what differs between them and these settings.
 async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Storage) {
     const NAME: &str = "instances";
-    let running = match instances::running(storage).await {
-        Ok(running) => running,
-        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
-    };
+    let Some(running) = checks.value(NAME, instances::running(storage).await) else { return };
     let names: Vec<_> = running.iter().map(|one| format!("{one} with version {}", one.version)).collect();
     let detail = match &names[..] {
         [] => "none is running".to_owned(),
@@ -190,19 +187,15 @@ async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Sto
 }
 
 async fn check_providers(checks: &mut Checks, settings: &Settings) {
-    let providers = match wiring::providers(settings) {
-        Ok(providers) => providers,
-        Err(error) => return checks.add("providers", Verdict::Wrong, format!("{error:#}")),
-    };
+    let Some(providers) = checks.value("providers", wiring::providers(settings)) else { return };
     if providers.iter().next().is_none() {
         return checks.add("providers", Verdict::Note, wiring::no_provider_hint());
     }
     for provider in providers.iter() {
         let call = CallContext::new(Instant::now() + settings.provider_timeout, Timestamp::now());
         let name = provider.name();
-        match provider.check(&call).await {
-            Ok(()) => checks.add(name.as_str(), Verdict::Ok, "reachable, and does not reject the credentials"),
-            Err(error) => checks.add(name.as_str(), Verdict::Wrong, error.to_string()),
+        if checks.value(name.as_str(), provider.check(&call).await).is_some() {
+            checks.add(name.as_str(), Verdict::Ok, "reachable, and does not reject the credentials");
         }
     }
     check_linking(checks, settings, &providers);

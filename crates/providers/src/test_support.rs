@@ -1,14 +1,17 @@
-//! Test support: a mock provider on loopback with scripted responses. It records all requests.
+//! Test support: accounts, and a mock provider on loopback with scripted responses that records all requests.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, UserId};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use crate::CallContext;
+use crate::linking::NoConsent;
+use crate::{CallContext, Linking};
 
 #[derive(Clone)]
 pub(crate) struct RecordedRequest {
@@ -44,6 +47,14 @@ pub(crate) struct Peer {
 impl Peer {
     /// `answer` gets the number of the request, from 0, and the request.
     pub(crate) async fn new(answer: impl Fn(usize, &RecordedRequest) -> MockResponse + Send + 'static) -> Self {
+        Self::with_headers("", answer).await
+    }
+
+    /// As [`Self::new`], with these header lines in every response.
+    pub(crate) async fn with_headers(
+        headers: &'static str,
+        answer: impl Fn(usize, &RecordedRequest) -> MockResponse + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap());
         let recorded = Arc::new(Mutex::new(Vec::new()));
@@ -59,7 +70,7 @@ impl Peer {
                     (if body.starts_with('<') { "text/html" } else { "application/json" }, body.len());
                 let answer = format!(
                     "HTTP/1.1 {status} x\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\
-                     connection: close\r\n\r\n{body}"
+                     {headers}connection: close\r\n\r\n{body}"
                 );
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
@@ -94,9 +105,35 @@ async fn read(stream: &mut TcpStream) -> RecordedRequest {
     recorded
 }
 
+/// An account at a bank, with the id of this number.
+pub(crate) fn account(number: u128, provider_account_id: &str) -> Account {
+    Account {
+        id: AccountId::from(Uuid::from_u128(number)),
+        user_id: UserId::from(Uuid::from_u128(1_000)),
+        connection_id: ConnectionId::from(Uuid::from_u128(2_000)),
+        provider: "simulated".to_owned(),
+        provider_account_id: provider_account_id.to_owned(),
+        name: "Everyday".to_owned(),
+        account_type: AccountType::Transaction,
+        institution_name: None,
+        number: None,
+        currency: Currency::UNKNOWN,
+    }
+}
+
 /// A call context on 21 November 2026.
 pub(crate) fn context() -> CallContext {
     CallContext::new(Instant::now() + Duration::from_secs(20), "2026-11-21T00:00:00Z".parse().unwrap())
+}
+
+/// Asserts what a callback with these parameters means: consent (None), or whether the user declined.
+pub(crate) fn assert_hint(linking: &dyn Linking, params: &[(&str, &str)], declined: Option<bool>) {
+    let hint = linking.hint(&parameters(params));
+    match declined {
+        None => assert_eq!(hint, Ok(()), "{params:?}"),
+        Some(true) => assert_eq!(hint, Err(NoConsent::Declined), "{params:?}"),
+        Some(false) => assert!(matches!(hint, Err(NoConsent::Failed(_))), "{params:?}"),
+    }
 }
 
 /// The parameters of a callback.
