@@ -20,7 +20,7 @@ use crate::wiring::{self, NotReady, Urls};
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// An instance counts as dead after three missed renewals.
-const RENEW_INTERVAL: Duration = Duration::from_secs(10);
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// Limit for deleting the row when the service stops, in case the database is lost.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -38,6 +38,7 @@ impl Presence {
     /// Stores that this instance runs. Call it before the first request, so that commands know of every instance that
     /// seals and opens secrets. Cancels `service` if a backup replaces the database while the instance runs.
     pub async fn start(
+        id: Uuid,
         storage: &Storage,
         settings: &Settings,
         sealer: &Sealer,
@@ -46,7 +47,7 @@ impl Presence {
     ) -> anyhow::Result<Self> {
         let now = storage.instances().database_time(Timestamp::now()).await?;
         let instance = Instance {
-            id: Uuid::now_v7(),
+            id,
             version: VERSION.to_owned(),
             host: host_name(),
             api_url: urls.api_url.clone(),
@@ -59,9 +60,11 @@ impl Presence {
         if storage.kind() == "sqlite" {
             // The lock of the file allows one service: others in the table were killed.
             storage.instances().delete_all().await?;
+        } else {
+            storage.instances().delete_at(&instance.host, &instance.api_url).await?;
         }
         storage.instances().renew(&instance, now).await.context("could not store that this instance runs")?;
-        let (id, stop) = (instance.id, CancellationToken::new());
+        let stop = CancellationToken::new();
         let renewal = tokio::spawn(renew_regularly(storage.clone(), instance, stop.clone(), service.clone()));
         Ok(Self { storage: storage.clone(), id, stop, renewal })
     }
@@ -115,7 +118,10 @@ async fn renew(storage: &Storage, instance: &Instance) -> Result<bool, StorageEr
     }
     let now = storage.instances().database_time(Timestamp::now()).await?;
     storage.instances().renew(instance, now).await?;
-    storage.instances().delete_dead(now).await?;
+    let dead = storage.instances().delete_dead(now).await?;
+    if dead > 0 {
+        tracing::warn!(count = dead, "instances were killed; what they held is free");
+    }
     Ok(false)
 }
 

@@ -1,4 +1,5 @@
-//! Stores which instances of the service run, so that commands can check them before a change.
+//! Stores which instances of the service run, so that commands can check them before a change, and so that nothing
+//! waits for the leases of an instance that is gone.
 //!
 //! Times come from `storage.instances().database_time`. So an instance whose own clock is wrong is not taken for a dead
 //! one.
@@ -9,12 +10,19 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::db::{Db, Param, Row, params, statements};
+use crate::db::{Db, Param, Row, Sql, params, statements};
 use crate::error::Result;
 use crate::{Instances, StorageError};
 
 /// An instance that has not renewed its row for this long is dead.
-pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
+pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
+
+/// Leases of instances that have no row.
+macro_rules! of_no_instance {
+    () => {
+        "lease_until > 0 AND holder IS NOT NULL AND holder NOT IN (SELECT id FROM instances)"
+    };
+}
 
 statements! {
     TIME_ON_POSTGRES = "", on_postgres = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
@@ -34,6 +42,13 @@ statements! {
     HAS_DEAD = "SELECT 1 FROM instances WHERE last_seen_at <= $1 LIMIT 1";
 
     DELETE_DEAD = "DELETE FROM instances WHERE last_seen_at <= $1";
+
+    DELETE_AT = "DELETE FROM instances WHERE host = $1 AND api_url = $2";
+
+    /// An instance that is not dead, but was cut off from the database, finds that its fences are lost.
+    FREE_JOBS = concat!("UPDATE jobs SET lease_until = 0 WHERE ", of_no_instance!());
+
+    FREE_ENDPOINTS = concat!("UPDATE webhook_endpoints SET lease_until = 0 WHERE ", of_no_instance!());
 }
 
 /// A running instance, as it describes itself. Serialized as `bellbird status --json` prints it.
@@ -112,26 +127,39 @@ impl Instances<'_> {
         self.0.db.all(LIST, params![dead_at(now)?], instance).await
     }
 
-    /// Deletes the row of an instance that stops. Idempotent.
+    /// Deletes the row of an instance that stops, and frees its leases. Idempotent.
     pub async fn delete(self, id: Uuid) -> Result<()> {
-        self.0.db.run(DELETE, params![Param::Id(id)]).await.map(|_| ())
+        self.delete_and_free(DELETE, params![Param::Id(id)]).await.map(|_| ())
     }
 
-    /// Deletes the rows of dead instances. Returns their number.
+    /// Deletes the rows of dead instances and frees their leases. Returns the number of rows.
     pub async fn delete_dead(self, now: Timestamp) -> Result<u64> {
-        self.delete_instances_seen_until(dead_at(now)?).await
+        let seen_until = params![dead_at(now)?];
+        if self.0.db.one(HAS_DEAD, seen_until, |_| Ok(())).await?.is_none() {
+            return Ok(0);
+        }
+        self.delete_and_free(DELETE_DEAD, seen_until).await
+    }
+
+    /// As `storage.instances().delete_dead`, for a caller that listens at this URL of this machine: whoever listened there
+    /// before was killed.
+    pub async fn delete_at(self, host: &str, api_url: &str) -> Result<u64> {
+        self.delete_and_free(DELETE_AT, params![host, api_url]).await
     }
 
     /// As `storage.instances().delete_dead`, for a caller that knows that no other instance runs.
     pub async fn delete_all(self) -> Result<u64> {
-        self.delete_instances_seen_until(Timestamp::MAX).await
+        self.delete_and_free(DELETE_DEAD, params![Timestamp::MAX]).await
     }
 
-    async fn delete_instances_seen_until(self, until: Timestamp) -> Result<u64> {
-        if self.0.db.one(HAS_DEAD, params![until], |_| Ok(())).await?.is_none() {
-            return Ok(0);
+    async fn delete_and_free(self, delete: Sql, values: &[Param<'_>]) -> Result<u64> {
+        let mut tx = self.0.db.begin().await?;
+        let deleted = tx.run(delete, values).await?;
+        for free in [FREE_JOBS, FREE_ENDPOINTS] {
+            tx.run(free, params![]).await?;
         }
-        self.0.db.run(DELETE_DEAD, params![until]).await
+        tx.commit().await?;
+        Ok(deleted)
     }
 }
 

@@ -50,7 +50,6 @@ pub use connections::syncs::{DegradedConnection, FinishedSync, SyncState, Unread
 pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
 pub use instances::{INSTANCE_TIMEOUT, Instance};
-pub use jobs::overlong_leases::LEASE_LEFT_MAX;
 pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
 pub use linking::link_session_claims::ClaimedLinkSession;
@@ -87,6 +86,8 @@ statements! {
 pub struct Storage {
     db: Db,
     sealer: Sealer,
+    /// The instance that takes leases. None: a command, whose leases end by themselves.
+    holder: Option<Uuid>,
     /// Keeps a SQLite file in its place. After the database: dropped last.
     _open_lock: Option<Arc<OpenLock>>,
 }
@@ -188,7 +189,13 @@ impl Storage {
                 "the database URL must be sqlite:PATH, postgres://... or postgresql://...".to_owned(),
             ));
         };
-        opened.map(|db| Self { db, sealer, _open_lock: open_lock }).map_err(|error| open_error::explain(url, error))
+        opened.map(|db| Self { db, sealer, holder: None, _open_lock: open_lock }).map_err(|error| open_error::explain(url, error))
+    }
+
+    /// The storage of an instance of the service. Its leases end with its row: see `storage.instances().renew`.
+    #[must_use]
+    pub fn held_by(self, instance: Uuid) -> Self {
+        Self { holder: Some(instance), ..self }
     }
 
     /// The path of the file at a `sqlite:` URL.
