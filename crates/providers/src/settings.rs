@@ -87,7 +87,8 @@ pub fn provider_url(text: &str) -> Option<Url> {
     is_safe.then_some(url)
 }
 
-fn is_this_machine(host: &str) -> bool {
+/// Whether a host of a URL is this machine, so that plain HTTP to it is safe.
+pub fn is_this_machine(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }

@@ -463,6 +463,8 @@ CREATE TABLE instances (
     allow_loopback INTEGER NOT NULL,
     started_at INTEGER NOT NULL,
     last_seen_at INTEGER NOT NULL,
+    -- By how much its clock is ahead of the database's.
+    clock_ahead_ms INTEGER NOT NULL,
     PRIMARY KEY (id)
 ) STRICT, WITHOUT ROWID;
 

@@ -29,11 +29,12 @@ statements! {
 
     /// Inserts the row again if it was deleted: the instance could not reach the database for some time.
     RENEW = "INSERT INTO instances (id, version, host, api_url, console_url, key_ids, allow_loopback, started_at,
-            last_seen_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-        ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at";
+            last_seen_at, clock_ahead_ms)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, clock_ahead_ms = excluded.clock_ahead_ms";
 
-    LIST = "SELECT id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, last_seen_at
+    LIST = "SELECT id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, last_seen_at,
+            clock_ahead_ms
         FROM instances WHERE last_seen_at > $1 ORDER BY started_at, id";
 
     DELETE = "DELETE FROM instances WHERE id = $1";
@@ -70,6 +71,8 @@ pub struct Instance {
     pub allow_loopback: bool,
     pub started_at: Timestamp,
     pub last_seen_at: Timestamp,
+    /// By how much its clock is ahead of the database's, in milliseconds.
+    pub clock_ahead_ms: i64,
 }
 
 impl Instance {
@@ -106,7 +109,8 @@ impl Instances<'_> {
 
     /// Stores that an instance runs. It stays alive for [`INSTANCE_TIMEOUT`] after `now`.
     pub async fn renew(self, instance: &Instance, now: Timestamp) -> Result<()> {
-        let Instance { id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, .. } = instance;
+        let Instance { id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, clock_ahead_ms, .. } =
+            instance;
         let key_ids = key_ids.join(",");
         let values = params![
             Param::Id(*id),
@@ -117,7 +121,8 @@ impl Instances<'_> {
             key_ids.as_str(),
             i64::from(*allow_loopback),
             *started_at,
-            now
+            now,
+            *clock_ahead_ms
         ];
         self.0.db.run(RENEW, values).await.map(|_| ())
     }
@@ -179,5 +184,6 @@ fn instance(row: &Row<'_>) -> Result<Instance> {
         allow_loopback: row.int(6)? == 1,
         started_at: row.time(7)?,
         last_seen_at: row.time(8)?,
+        clock_ahead_ms: row.int(9)?,
     })
 }

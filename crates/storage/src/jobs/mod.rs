@@ -200,6 +200,9 @@ impl Jobs<'_> {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
+        if self.0.claims_nothing() {
+            return Ok(None);
+        }
         let is_sqlite = matches!(self.0.db, Db::Sqlite(_));
         if is_sqlite && self.0.db.one(IS_DUE, params![kind, provider, now], |_| Ok(())).await?.is_none() {
             return Ok(None);

@@ -19,6 +19,7 @@ fn new_instance(number: u128) -> Instance {
         allow_loopback: number == 1,
         started_at: at(0),
         last_seen_at: at(0),
+        clock_ahead_ms: -12,
     }
 }
 

@@ -231,6 +231,9 @@ impl Deliveries<'_> {
         limit: u32,
         failing: bool,
     ) -> Result<Vec<ClaimedEndpoint>> {
+        if self.0.claims_nothing() {
+            return Ok(Vec::new());
+        }
         let statements: (Sql, Sql) =
             if failing { (IS_FAILING_DUE, CLAIM_FAILING) } else { (IS_HEALTHY_DUE, CLAIM_HEALTHY) };
         let values = params![now, lease_until, i64::from(limit), self.0.holder];
