@@ -137,14 +137,14 @@ async fn record() -> anyhow::Result<(Vec<u8>, Account)> {
     let credentials = json!({ "client_id": fiskil.client_id, "client_secret": fiskil.client_secret });
     let token = http.post(format!("{}/v1/token", fiskil.base_url)).json(&credentials).send().await?;
     let token: Value = token.error_for_status()?.json().await?;
-    let token = token["token"].as_str().context("the token answer has no token")?;
+    let token = token["token"].as_str().context("the token response has no token")?;
     let ask = async |path: &str, more: &[(&str, &str)]| {
         let request = http.get(format!("{}{path}", fiskil.base_url)).bearer_auth(token);
         let request = request.header("X-Fiskil-Version", "v3").query(&[("end_user_id", end_user_id)]).query(more);
         anyhow::Ok(request.send().await?.error_for_status()?.bytes().await?)
     };
     let accounts: Value = serde_json::from_slice(&ask("/v1/banking/accounts", &[]).await?)?;
-    let accounts = accounts["accounts"].as_array().context("the answer has no accounts")?.iter();
+    let accounts = accounts["accounts"].as_array().context("the response has no accounts")?.iter();
     for account in accounts.filter(|account| account["arrangement_id"] == arrangement_id.as_str()) {
         let id = account["account_id"].as_str().context("an account has no id")?;
         let size = ROWS.to_string();

@@ -1,5 +1,5 @@
-//! The bare handler: the service's own accept loop and HTTP library, which answer each path with prepared bytes.
-//! It has no log, metrics, database or authentication.
+//! The bare handler: the service's own accept loop and HTTP library, which respond to each path with prepared bytes. It
+//! has no log, metrics, database or authentication.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::provider::print_address_until_stdin_closes;
 
 const LIST: &str = "bare.json";
 
-/// The fixed answer of a path.
+/// The fixed response of a path.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Fixed {
     pub(crate) path: String,
@@ -35,7 +35,7 @@ pub(crate) fn start(folder: &Path, answers: &[Fixed]) -> anyhow::Result<Server> 
 
 pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     let answers: Vec<Fixed> =
-        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the fixed answers")?)?;
+        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the fixed responses")?)?;
     let mut router = Router::new();
     for Fixed { path, content_type, body } in answers {
         let (content_type, body) = (HeaderValue::from_str(&content_type)?, Bytes::from(body));

@@ -15,7 +15,7 @@ pub(crate) struct Connection {
     buffer: Vec<u8>,
 }
 
-/// An answer that borrows the connection's buffer.
+/// A response that borrows the connection's buffer.
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) head: &'a str,
@@ -29,7 +29,7 @@ impl Connection {
         Ok(Self { stream, buffer: vec![0; 16 * 1024] })
     }
 
-    /// Sends a request and reads its answer, which must have a `Content-Length` unless it is a 204.
+    /// Sends a request and reads its response, which must have a `Content-Length` unless it is a 204.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
         self.stream.write_all(request).await?;
         let mut filled = 0;
@@ -41,7 +41,7 @@ impl Connection {
         };
         let status = status(&self.buffer[..head_end]).context("no status line")?;
         let length = content_length(&self.buffer[..head_end]).or((status == 204).then_some(0));
-        let length = length.context("the answer has no Content-Length")?;
+        let length = length.context("the response has no Content-Length")?;
         let end = head_end + length;
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
@@ -49,13 +49,13 @@ impl Connection {
         while filled < end {
             filled += self.read(filled).await?;
         }
-        ensure!(filled == end, "the server sent more than the answer");
+        ensure!(filled == end, "the server sent more than the response");
         let head = std::str::from_utf8(&self.buffer[..head_end])?;
         Ok(Answer { status, head, body: &self.buffer[head_end..end] })
     }
 
     async fn read(&mut self, filled: usize) -> anyhow::Result<usize> {
-        ensure!(filled < self.buffer.len(), "the head of the answer is too large");
+        ensure!(filled < self.buffer.len(), "the head of the response is too large");
         let count = self.stream.read(&mut self.buffer[filled..]).await?;
         ensure!(count > 0, "the server closed the connection");
         Ok(count)
@@ -105,7 +105,7 @@ pub(crate) async fn text(address: SocketAddr, request: &[u8]) -> anyhow::Result<
     let answer = connection.ask(request).await?;
     let body = String::from_utf8_lossy(answer.body).into_owned();
     let first_line = String::from_utf8_lossy(request.split(|byte| *byte == b'\r').next().unwrap_or_default());
-    ensure!((200..300).contains(&answer.status), "{first_line} was answered {} {body}", answer.status);
+    ensure!((200..300).contains(&answer.status), "{first_line} got {} {body}", answer.status);
     Ok(body)
 }
 
@@ -128,13 +128,13 @@ impl ClientPool {
         Ok(Self { clients })
     }
 
-    /// Sends two requests per client. The second must be answered 200, with `header` in its head if one is given.
+    /// Sends two requests per client. The second must get 200, with `header` in its head if one is given.
     pub(crate) async fn warm_up(&mut self, header: Option<&str>) -> anyhow::Result<()> {
         for (connection, request) in &mut self.clients {
             connection.ask(request).await?;
             let answer = connection.ask(request).await?;
             let body = String::from_utf8_lossy(answer.body);
-            ensure!(answer.status == 200, "answered {}: {body}", answer.status);
+            ensure!(answer.status == 200, "got {}: {body}", answer.status);
             if let Some(header) = header {
                 ensure!(answer.head.to_ascii_lowercase().contains(header), "no {header} in {}", answer.head);
             }
@@ -168,7 +168,7 @@ async fn repeat((mut connection, request): Client, count: usize) -> anyhow::Resu
         let started = Instant::now();
         let answer = connection.ask(&request).await?;
         if answer.status != 200 {
-            bail!("answered {}: {}", answer.status, String::from_utf8_lossy(answer.body));
+            bail!("got {}: {}", answer.status, String::from_utf8_lossy(answer.body));
         }
         times.push(started.elapsed().as_secs_f64() * 1e6);
     }

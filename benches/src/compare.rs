@@ -34,7 +34,7 @@ const BALANCES: usize = 20;
 pub(crate) struct Endpoint {
     pub(crate) name: &'static str,
     pub(crate) path: String,
-    /// A header that the service's answers must have.
+    /// A header that the service's responses must have.
     pub(crate) header: Option<&'static str>,
     target: Option<f64>,
 }
@@ -81,7 +81,7 @@ impl Setup {
         Ok(client_pool)
     }
 
-    /// The service's answers, which the bare handler repeats.
+    /// The service's responses, which the bare handler repeats.
     async fn fixed(&self) -> anyhow::Result<Vec<Fixed>> {
         let mut fixed = Vec::new();
         for endpoint in &self.endpoints {

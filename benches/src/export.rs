@@ -29,7 +29,7 @@ const GROWTH_MB: f64 = 5.0;
 /// Wait after a round: the service buffers log lines this long, and writing them belongs to the round.
 const LOG_FLUSH_WAIT: Duration = Duration::from_millis(30);
 
-/// The end of a whole answer.
+/// The end of a whole response.
 const END: &[u8] = b"\r\n0\r\n\r\n";
 
 /// A format, and the bytes that each row of it has once.
@@ -108,7 +108,7 @@ async fn walk(service: &Server, key: &str, query: &str) -> anyhow::Result<()> {
     loop {
         let path = format!("/v1/transactions?{query}&limit=500&offset={offset}");
         let answer = connection.ask(&client::get(&path, Some(key))).await?;
-        ensure!(answer.status == 200, "a window was answered {}", answer.status);
+        ensure!(answer.status == 200, "a window got {}", answer.status);
         let page: Value = serde_json::from_slice(answer.body)?;
         offset += page["data"].as_array().map_or(0, Vec::len);
         if page["pagination"]["hasMore"] != Value::Bool(true) {
@@ -159,7 +159,7 @@ async fn export(service: &Server, key: &str, path: &str, mark: &[u8]) -> anyhow:
         }
     }
     memory.end = resident_mb(service.id())?;
-    ensure!(head.starts_with(b"HTTP/1.1 200"), "answered {}", String::from_utf8_lossy(&head));
+    ensure!(head.starts_with(b"HTTP/1.1 200"), "got {}", String::from_utf8_lossy(&head));
     ensure!(end == END, "the file was cut off");
     // The sizes of chunks are lines too, and one may lie within what marks a row.
     ensure!(rows.abs_diff(ROWS as usize) < ROWS as usize / 50, "{rows} rows of {ROWS} were seen");

@@ -108,13 +108,13 @@ impl Setup {
         Ok((subject, baseline))
     }
 
-    /// Checks that an answer is uncached and has all 100 balances.
+    /// Checks that a response is uncached and has all 100 balances.
     async fn check(&self, service: &mut Connection) -> anyhow::Result<()> {
         let answer = service.ask(&self.request).await?;
         let head = answer.head.to_ascii_lowercase();
-        ensure!(answer.status == 200 && head.contains("x-cache: bypass"), "balances were answered with {head}");
+        ensure!(answer.status == 200 && head.contains("x-cache: bypass"), "balances got {head}");
         let body: Value = serde_json::from_slice(answer.body)?;
-        let balances = body["data"].as_array().context("the answer has no balances")?;
+        let balances = body["data"].as_array().context("the response has no balances")?;
         let known = balances.iter().filter(|balance| !balance["currentBalance"].is_null()).count();
         ensure!(known == ACCOUNTS, "only {known} of {ACCOUNTS} balances have an amount");
         Ok(())
@@ -126,7 +126,7 @@ async fn timed(connection: &mut Connection, request: &[u8]) -> anyhow::Result<f6
     let started = Instant::now();
     let answer = connection.ask(request).await?;
     let took = started.elapsed().as_secs_f64() * 1e3;
-    ensure!(answer.status == 200, "answered {}: {}", answer.status, String::from_utf8_lossy(answer.body));
+    ensure!(answer.status == 200, "got {}: {}", answer.status, String::from_utf8_lossy(answer.body));
     Ok(took)
 }
 
@@ -187,7 +187,7 @@ impl Site {
         Ok(())
     }
 
-    /// Makes the provider wait before each answer from now on.
+    /// Makes the provider wait before each response from now on.
     async fn delay(&self, ms: u64) -> anyhow::Result<()> {
         client::text(self.address, &client::delete("/__control/faults")).await?;
         let fault = json!({ "match": "", "kind": "delay", "delayMs": ms });

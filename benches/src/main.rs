@@ -50,13 +50,13 @@ enum Command {
     /// Serve fixed bytes with the service's HTTP library (started by `http`)
     #[command(hide = true)]
     Bare {
-        /// Folder of the recorded answers
+        /// Folder of the recorded responses
         folder: PathBuf,
     },
     /// Serve fixed bytes as a provider (started by `http`)
     #[command(hide = true)]
     Provider {
-        /// Folder of the recorded answers
+        /// Folder of the recorded responses
         folder: PathBuf,
     },
 }

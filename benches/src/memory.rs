@@ -1,4 +1,4 @@
-//! Figures without a baseline: time to the first answer, memory, and provider calls.
+//! Figures without a baseline: time to the first response, memory, and provider calls.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::provider;
 use crate::recording::{self, Access};
 use crate::service::{self, Workdir};
 
-const START: &str = "first answer after start, ms";
+const START: &str = "first response after start, ms";
 const MEMORY: &str = "memory, MB";
 /// Wait before memory at rest is read.
 const IDLE_TIME: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ const FLAT_MB: f64 = 3.0;
 /// Rows of the walk whose provider calls are counted.
 const FEW_ROWS: u32 = 5_000;
 
-/// Measures the time from process start to the first answer, and memory at rest.
+/// Measures the time from process start to the first response, and memory at rest.
 pub(crate) async fn start(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let names = ["start, new database", "start", "memory at rest"];
     if !names.iter().any(|name| args.is_selected(name)) {
@@ -106,7 +106,7 @@ impl Walk {
         loop {
             let request = client::get(&format!("{path}&offset={offset}"), Some(walker));
             let answer = connection.ask(&request).await?;
-            ensure!(answer.status == 200, "a window was answered {}", answer.status);
+            ensure!(answer.status == 200, "a window got {}", answer.status);
             let page: Value = serde_json::from_slice(answer.body)?;
             let given = page["data"].as_array().map_or(0, Vec::len);
             offset += u32::try_from(given)?;

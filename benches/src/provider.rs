@@ -1,4 +1,4 @@
-//! A provider that costs as little processor time as possible. It answers a few paths with bytes recorded from the
+//! A provider that costs as little processor time as possible. It serves a few paths with bytes recorded from the
 //! sandbox, on one thread and without an HTTP library.
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ pub(crate) fn start(folder: &Path, answers: &Answers) -> anyhow::Result<Server> 
     Server::start_subcommand("provider", Some(folder))
 }
 
-/// Delays the answers to [`TRANSACTIONS`] from now on.
+/// Delays the responses to [`TRANSACTIONS`] from now on.
 pub(crate) async fn set_delay(address: SocketAddr, delay: Duration) -> anyhow::Result<()> {
     client::json(address, &client::get(&format!("{DELAY}{}", delay.as_millis()), None)).await.map(drop)
 }
@@ -47,7 +47,7 @@ struct State {
 
 pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     let answers: Answers =
-        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the recorded answers")?)?;
+        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the recorded responses")?)?;
     let answers = answers.0.into_iter().map(|(path, body)| (path, answer("200 OK", &body))).collect();
     let state = Arc::new(State { answers, delay_ms: AtomicU64::new(0) });
     let listener = TcpListener::bind("127.0.0.1:0").await?;

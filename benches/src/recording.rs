@@ -1,4 +1,4 @@
-//! Runs the real sandbox, and records its answers for the provider of fixed bytes (`provider.rs`).
+//! Runs the real sandbox, and records its responses for the provider of fixed bytes (`provider.rs`).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ impl Access {
     pub(crate) async fn token(&self) -> anyhow::Result<String> {
         let body = json!({ "client_id": self.client_id, "client_secret": self.client_secret });
         let token = client::json(self.address, &client::post("/v1/token", &body)).await?;
-        token["token"].as_str().map(str::to_owned).context("the token answer has no token")
+        token["token"].as_str().map(str::to_owned).context("the token response has no token")
     }
 
     /// The request for a page of the user's data, with the API version that the adapter sends.
@@ -77,7 +77,7 @@ pub(crate) fn start_with_description(binary: &Path, rows: u32) -> anyhow::Result
     Ok((server, description))
 }
 
-/// Sends the sandbox every request that the service will send, and keeps the answers.
+/// Sends the sandbox every request that the service will send, and keeps the responses.
 pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
     let (_sandbox, access) = start_sandbox(binary, PAGE_ROWS)?;
     let id = |name: &str| access.credentials[name].as_str().context("the credentials lack an id");
@@ -106,7 +106,7 @@ pub(crate) async fn record(binary: &Path) -> anyhow::Result<(Answers, Access)> {
 /// The account ids of one consent.
 fn account_ids(page: &str, arrangement_id: &str) -> anyhow::Result<Vec<String>> {
     let page: Value = serde_json::from_str(page)?;
-    let accounts = page["accounts"].as_array().context("the answer has no accounts")?.iter();
+    let accounts = page["accounts"].as_array().context("the response has no accounts")?.iter();
     let matching = accounts.filter(|account| account["arrangement_id"] == arrangement_id);
     Ok(matching.filter_map(|account| account["account_id"].as_str().map(str::to_owned)).collect())
 }

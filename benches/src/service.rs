@@ -123,7 +123,7 @@ impl Workdir {
         Ok(OpenOptions::new().create(true).append(true).open(self.folder.join("log"))?)
     }
 
-    /// Starts the service and waits for its first answer. Also returns that time in milliseconds.
+    /// Starts the service and waits for its first response. Also returns that time in milliseconds.
     pub(crate) async fn serve(&self) -> anyhow::Result<(Server, f64)> {
         let address = unused_address()?;
         let mut command = self.command();
@@ -136,7 +136,7 @@ impl Workdir {
         loop {
             if let Ok(mut connection) = Connection::open(address).await {
                 let status = connection.ask(&request).await?.status;
-                ensure!(status == 200, "/health was answered {status}");
+                ensure!(status == 200, "/health got {status}");
                 return Ok((server, started.elapsed().as_secs_f64() * 1e3));
             }
             ensure!(
@@ -156,7 +156,7 @@ impl Workdir {
 /// Ids of the user's accounts, at most 100.
 pub(crate) async fn account_ids(address: SocketAddr, key: &str) -> anyhow::Result<Vec<String>> {
     let page = client::json(address, &client::get("/v1/accounts?limit=100", Some(key))).await?;
-    let ids = page["data"].as_array().context("the answer has no accounts")?.iter();
+    let ids = page["data"].as_array().context("the response has no accounts")?.iter();
     Ok(ids.filter_map(|account| account["id"].as_str().map(str::to_owned)).collect())
 }
 

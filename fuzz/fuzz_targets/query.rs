@@ -7,7 +7,7 @@
 #[path = "../../crates/api/src/front/parameters/mod.rs"]
 mod parameters;
 
-/// Replaces the module that `parameters.rs` uses from its own crate.
+/// Replaces the module that `parameters/mod.rs` uses from its own crate.
 mod problem {
     use std::borrow::Cow;
 

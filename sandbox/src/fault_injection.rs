@@ -129,7 +129,7 @@ async fn drip(response: Response, fault: &Fault) -> Response {
     Response::from_parts(head, Body::from_stream(drops))
 }
 
-/// Puts a padding member (or element) in front of the real answer. The result is valid JSON of the right shape, only
+/// Puts a padding member (or element) in front of the real response. The result is valid JSON of the right shape, only
 /// far too long.
 async fn huge(response: Response) -> Response {
     let (mut head, body) = collected(response).await;

@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
-    /// Answers with the error `status`, without making the call.
+    /// Responds with the error `status`, without making the call.
     Status,
-    /// Answers as usual, after a delay.
+    /// Responds as usual, after a delay.
     Delay,
-    /// Sends `afterBytes` of the real body and closes the connection, although `Content-Length` announced more.
+    /// Sends `afterBytes` of the real body and closes the connection, although `Content-Length` declared more.
     Cut,
-    /// Answers 200 with half a JSON text.
+    /// Responds with 200 and half a JSON text.
     Malformed,
-    /// Answers 200 with a page of HTML, without making the call.
+    /// Responds with 200 and a page of HTML, without making the call.
     ContentType,
     /// Sends the real body one byte every `delayMs`.
     Drip,

@@ -41,7 +41,7 @@ pub(crate) struct ProviderControls {
     pub(crate) clock: Clock,
     pub(crate) faults: Faults,
     pub(crate) calls: Calls,
-    /// Accounts that lists leave out. All other answers have them.
+    /// Accounts that lists leave out. All other responses have them.
     pub(crate) unlisted: Mutex<HashSet<String>>,
     /// Returns content type and body of the provider's error for a path and status.
     pub(crate) error_body: fn(&str, StatusCode) -> (&'static str, Vec<u8>),
@@ -222,9 +222,9 @@ async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Recei
     let inner = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Arc::clone(&connection_control));
-        let answer = inner.call(request);
+        let response = inner.call(request);
         async move {
-            let Ok(response) = answer.await;
+            let Ok(response) = response.await;
             if response.extensions().get::<Abort>().is_some() {
                 return Err(io::Error::other("aborted by a fault"));
             }

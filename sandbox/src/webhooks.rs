@@ -332,7 +332,7 @@ async fn make_attempt<N: WebhookSource>(source: Arc<N>, destination: Destination
     // Drop the reference, so that a sandbox can stop while a receiver hangs.
     drop(source);
     let status = tokio::select! {
-        answer = post(&destination, &sent) => answer.ok(),
+        response = post(&destination, &sent) => response.ok(),
         () = receiver_timeout(&provider, at) => None,
     };
     let Some(source) = provider.upgrade() else { return };

@@ -1,4 +1,4 @@
-//! Measures delivery to good receivers, alone and beside three bad ones: one never answers, two drip bytes forever.
+//! Measures delivery to good receivers, alone and beside three bad ones: one never responds, two drip bytes forever.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

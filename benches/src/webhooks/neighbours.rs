@@ -256,7 +256,7 @@ fn find<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     }
 }
 
-/// Makes a provider of the sandbox answer nothing.
+/// Makes a provider of the sandbox send no responses.
 async fn hang(description: &Value) -> anyhow::Result<()> {
     let base = recording::text(&description[HANGING_PROVIDER]["baseUrl"])?;
     let address = base.trim_start_matches("http://").split('/').next().unwrap_or_default().parse()?;
@@ -265,7 +265,7 @@ async fn hang(description: &Value) -> anyhow::Result<()> {
 }
 
 /// Adds users with dead endpoints, which have been failing for an hour and have due deliveries. A third resolves to no
-/// address, a third has a closed port, a third accepts connections and never answers.
+/// address, a third has a closed port, a third accepts connections and never responds.
 async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Result<()> {
     let closed_port = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let mut number = 0;

@@ -1,4 +1,4 @@
-//! A webhook receiver that costs as little processor time as possible. It counts ids and answers at once, on one
+//! A webhook receiver that costs as little processor time as possible. It counts ids and responds at once, on one
 //! thread, without an HTTP library and without verification. Other paths behave badly on purpose.
 
 use std::collections::HashSet;
@@ -17,9 +17,9 @@ use crate::provider::print_address_until_stdin_closes;
 
 /// Loopback addresses with a shared port. To a sender each is a different host.
 pub(super) const LOOPBACK_ADDRESSES: u8 = 24;
-/// Path that answers at once.
+/// Path that responds at once.
 pub(super) const QUICK: &str = "/quick";
-/// Path that never answers.
+/// Path that never responds.
 pub(super) const SILENT: &str = "/silent";
 /// Path that sends a header one byte at a time, forever.
 pub(super) const DRIPPING_HEAD: &str = "/dripping-head";

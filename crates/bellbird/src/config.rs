@@ -195,7 +195,7 @@ impl Settings {
             interval: from.seconds("sync.interval_seconds", sync.interval, 1..=2_592_000),
             overlap: from.days("sync.overlap_days", sync.overlap, 1..=90),
             first: from.days("sync.first_days", sync.first, 1..=3_650),
-            announce_first: from.switch("sync.announce_first", sync.announce_first),
+            notify_initial: from.switch("sync.notify_initial", sync.notify_initial),
             ..sync
         };
         let webhooks = WebhookSettings {

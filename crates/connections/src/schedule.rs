@@ -18,7 +18,7 @@ const PERMANENT_BACKOFF_MIN: Duration = Duration::from_secs(3_600);
 pub enum Failure {
     /// The same call may succeed soon, but not before the provider's `Retry-After` if it sent one.
     Transient(Option<Duration>),
-    /// Something must change first: the provider's credentials here, the master key, or the provider's answer.
+    /// Something must change first: the provider's credentials here, the master key, or the provider's response.
     Permanent,
 }
 

@@ -14,7 +14,7 @@ pub struct SyncSettings {
     /// How far back the first sync reads.
     pub first: Duration,
     /// Whether the rows of the first sync become webhook events. Otherwise only their fingerprints are stored.
-    pub announce_first: bool,
+    pub notify_initial: bool,
     /// A run begins no further page or account after this time. The next run continues.
     pub run_time: Duration,
 }
@@ -27,7 +27,7 @@ impl Default for SyncSettings {
             interval: Duration::from_secs(DAY / 4),
             overlap: Duration::from_secs(7 * DAY),
             first: Duration::from_secs(30 * DAY),
-            announce_first: true,
+            notify_initial: true,
             run_time: Duration::from_secs(480),
         }
     }

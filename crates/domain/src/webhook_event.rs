@@ -15,7 +15,7 @@ string_enum! {
         TradesSynced "trades.synced",
         /// The status of a connection changed.
         ConnectionUpdated "connection.updated",
-        /// A user tests whether the endpoint answers.
+        /// A user tests whether the endpoint responds.
         Ping "endpoint.ping",
     }
 }

@@ -32,7 +32,7 @@ impl Limit {
     }
 }
 
-/// The answer of a bucket to one call.
+/// What a bucket decides about one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     pub allowed: bool,

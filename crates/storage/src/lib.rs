@@ -250,7 +250,7 @@ impl Storage {
         }
     }
 
-    /// Checks that the database answers and has its tables.
+    /// Checks that the database responds and has its tables.
     pub async fn ping(&self) -> Result<(), StorageError> {
         self.db.one(PING, params![""], |_| Ok(())).await.map(|_| ())
     }

@@ -65,7 +65,7 @@ struct Authorisation<'a> {
     connection: ConnectionView,
 }
 
-/// Shows a login. Only its `DELETE` is documented (docs/providers/akahu.md#unlinking), so this answer is invented.
+/// Shows a login. Only its `DELETE` is documented (docs/providers/akahu.md#unlinking), so this response is invented.
 pub(super) async fn show_authorisation(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     let login = find_login(&call, &id)?;
     let store = call.akahu.store.read();

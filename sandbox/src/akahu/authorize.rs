@@ -108,7 +108,7 @@ impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         match self {
             Self::Page(text) => {
-                consent_page::error_page::<Akahu>(StatusCode::BAD_REQUEST, "This request cannot be answered", &text)
+                consent_page::error_page::<Akahu>(StatusCode::BAD_REQUEST, "This request cannot be served", &text)
             }
             Self::Redirect(location) => see_other(&location),
         }
@@ -199,7 +199,7 @@ pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> 
     };
     let form = match consent_page::read_form::<Akahu>(request).await {
         Ok(form) => form,
-        Err(answer) => return answer,
+        Err(response) => return response,
     };
     let token = form.get("session").unwrap_or_default();
     if akahu.app_registration.is_first_page_token(token, &text) && !akahu.consent_sessions.has(token) {

@@ -74,9 +74,9 @@ async fn set_redirects(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<R
     if let Some(bad) = request.uris.iter().find(|uri| !is_redirect_uri(uri)) {
         return Err(format!("{bad:?} is not an absolute URL").into());
     }
-    let answer = Json(json!({"uris": request.uris})).into_response();
+    let response = Json(json!({"uris": request.uris})).into_response();
     akahu.app_registration.set_redirect_uris(request.uris);
-    Ok(answer)
+    Ok(response)
 }
 
 async fn set_relink(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, BadRequest> {

@@ -29,12 +29,12 @@ impl Failure {
         Self::new(status, message)
     }
 
-    /// Answers 400.
+    /// Responds with 400.
     pub(super) fn invalid(message: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// Answers 404: the id is well formed, but nothing of the user has it.
+    /// Responds with 404: the id is well formed, but nothing of the user has it.
     pub(super) fn not_found() -> Self {
         Self::of_status(StatusCode::NOT_FOUND)
     }
@@ -43,7 +43,7 @@ impl Failure {
 /// Returns content type and body of the error that a fault forces on a path.
 pub(super) fn body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
     let body = match (status.as_u16(), path) {
-        // Gateways in front of Akahu do not answer in JSON (docs/providers/akahu.md#errors). The page is invented.
+        // Gateways in front of Akahu do not respond in JSON (docs/providers/akahu.md#errors). The page is invented.
         (502..=504, _) => return ("text/html", format!("<html><h1>{status}</h1></html>").into_bytes()),
         // A flat OAuth error (docs/providers/akahu.md#token-exchange).
         (_, paths::TOKEN) => json!({"success": false, "error": "server_error"}),

@@ -154,7 +154,7 @@ impl Akahu {
     }
 }
 
-/// The answer to an unknown path or method (a sandbox choice).
+/// The response to an unknown path or method (a sandbox choice).
 async fn reject_route(status: StatusCode) -> Failure {
     Failure::of_status(status)
 }

@@ -10,8 +10,8 @@ use super::errors::Failure;
 use super::respond::done;
 use super::store::{State, Store, refresh_completion_time};
 
-/// How soon after a refresh the next gets 429: the default of full apps. The documented answer suggests an error rather
-/// than a silent no-op (docs/providers/akahu.md#refresh, #open-questions).
+/// How soon after a refresh the next gets 429: the default of full apps. The documented response suggests an error
+/// rather than a silent no-op (docs/providers/akahu.md#refresh, #open-questions).
 const REFRESH_INTERVAL_MIN: SignedDuration = SignedDuration::from_mins(15);
 /// Akahu refreshes every login once a day on its own.
 const DAY_SECONDS: i64 = 86_400;
@@ -38,8 +38,8 @@ pub(super) async fn one(Path(id): Path<String>, call: UserCall) -> Result<Respon
     if logins.is_empty() { Err(Failure::not_found()) } else { start(&call, &logins) }
 }
 
-/// Starts a refresh of the logins outside the rest period, or answers 429 if there are none. For an INACTIVE login it
-/// has no effect.
+/// Starts a refresh of the logins outside the rest period, or responds with 429 if there are none. For an INACTIVE
+/// login it has no effect.
 fn start(call: &UserCall, logins: &[usize]) -> Result<Response, Failure> {
     let mut store = call.akahu.store.write();
     let mut started = false;

@@ -1,4 +1,4 @@
-//! Answers in Akahu's envelope, and its format of instants.
+//! Responses in Akahu's envelope, and its format of instants.
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct Answer<T, U> {
+struct Envelope<T, U> {
     success: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     item: Option<T>,
@@ -17,25 +17,25 @@ struct Answer<T, U> {
 
 /// Wraps one object in the envelope.
 pub(super) fn item(value: impl Serialize) -> Response {
-    json(&Answer { success: true, item: Some(value), items: None::<()> })
+    json(&Envelope { success: true, item: Some(value), items: None::<()> })
 }
 
 /// Wraps a list in the envelope, without a cursor.
 pub(super) fn items(values: impl Serialize) -> Response {
-    json(&Answer { success: true, item: None::<()>, items: Some(values) })
+    json(&Envelope { success: true, item: None::<()>, items: Some(values) })
 }
 
-/// Answers success without content.
+/// Responds with success and no content.
 pub(super) fn done() -> Response {
     ready(br#"{"success":true}"#.to_vec())
 }
 
-/// Answers 200 with a value as JSON.
+/// Responds with 200 and a value as JSON.
 pub(super) fn json(value: &impl Serialize) -> Response {
     ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
 }
 
-/// Answers 200 with JSON that is already serialized.
+/// Responds with 200 and JSON that is already serialized.
 pub(super) fn ready(body: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
 }

@@ -212,7 +212,7 @@ fn write_enriched(out: &mut Vec<u8>, enriched: &Enriched) -> String {
     merchant_id
 }
 
-/// Writes `meta`, which is `{}` when empty, as in recorded answers (docs/providers/akahu.md#transactions).
+/// Writes `meta`, which is `{}` when empty, as in recorded responses (docs/providers/akahu.md#transactions).
 fn write_meta(out: &mut Vec<u8>, template: &Template, cents: i64, card: &str, merchant_id: Option<&str>) {
     out.extend_from_slice(b",\"meta\":{");
     let start = out.len();

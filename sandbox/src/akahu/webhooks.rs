@@ -83,9 +83,9 @@ pub(super) async fn subscribe(call: UserCall) -> Result<Response, Failure> {
         state: request.state,
         created_at: call.now,
     };
-    let answer = json(&SubscribeResponse { success: true, item_id: &subscription.id });
+    let response = json(&SubscribeResponse { success: true, item_id: &subscription.id });
     call.akahu.store.write().users[call.user].subscriptions.push(subscription);
-    Ok(answer)
+    Ok(response)
 }
 
 /// Lists a user's subscriptions. `last_called_at` is absent before the first call, which is a sandbox choice.

@@ -21,7 +21,7 @@ pub(crate) use session::{ConsentOutcome, ConsentResult, ConsentSession, ConsentS
 const PATH: &str = "/consent";
 /// Limit for a form, in bytes.
 const FORM_BYTES_MAX: usize = 16 * 1024;
-/// The app that asks for consent. Other answers of the providers use the same name.
+/// The app that asks for consent. Other responses of the providers use the same name.
 pub(crate) const APP: &str = "Sandbox App";
 /// A user that exists at every provider.
 const EXAMPLE_USERNAME: &str = "olivia.nguyen@example.com";

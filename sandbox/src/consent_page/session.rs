@@ -47,7 +47,7 @@ pub(crate) enum ConsentOutcome {
     /// The user pressed the close button.
     Closed,
     WrongCode,
-    /// The institution does not answer.
+    /// The institution does not respond.
     Unavailable,
     /// The institution rejects the login.
     LoginRejected,

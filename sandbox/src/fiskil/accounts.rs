@@ -11,11 +11,11 @@ use crate::members::Members;
 /// Lists the end user's accounts in pages. An unknown end user has none.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let unlisted = call.fiskil.controls.unlisted.lock().clone();
-    answer(&call, "accounts", |account| !unlisted.iter().any(|id| account.has_id(id)), |account| &account.members)
+    respond(&call, "accounts", |account| !unlisted.iter().any(|id| account.has_id(id)), |account| &account.members)
 }
 
-/// Answers a page of one member set per account.
-pub(super) fn answer(
+/// Responds with a page of one member set per account.
+pub(super) fn respond(
     call: &Call,
     name: &str,
     is_listed: impl Fn(&Account) -> bool,

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 
-use super::accounts::answer;
+use super::accounts::respond;
 use super::call::Call;
 use super::errors::Failure;
 
@@ -14,5 +14,5 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     if call.flag("fetch")? == Some(true) && account_id.is_none() {
         return Err(call.invalid("fetch=true needs an account_id"));
     }
-    answer(&call, "balances", |account| account_id.is_none_or(|id| account.has_id(id)), |account| &account.balance)
+    respond(&call, "balances", |account| account_id.is_none_or(|id| account.has_id(id)), |account| &account.balance)
 }

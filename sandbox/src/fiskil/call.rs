@@ -52,7 +52,7 @@ impl Version {
     }
 }
 
-/// Adds the version header to every answer, errors included.
+/// Adds the version header to every response, errors included.
 pub(super) async fn set_version_header(request: Request, next: Next) -> Response {
     let version = Version::of(request.headers()).unwrap_or(Version::PINNED);
     let mut response = next.run(request).await;
@@ -115,12 +115,12 @@ impl Call {
         self.fail(StatusCode::BAD_REQUEST, message)
     }
 
-    /// Answers 503 with the text seen live (docs/providers/fiskil.md#pages).
+    /// Responds with 503 and the text seen live (docs/providers/fiskil.md#pages).
     pub(super) fn unavailable(&self) -> Failure {
         Failure::of_status(self.family, StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// Answers 404 for an unknown end user (docs/providers/fiskil.md#end-users).
+    /// Responds with 404 for an unknown end user (docs/providers/fiskil.md#end-users).
     pub(super) fn end_user_not_found(&self) -> Failure {
         Failure { name: "end_user_not_found", ..self.fail(StatusCode::NOT_FOUND, "end user not found") }
     }
@@ -147,12 +147,12 @@ impl Call {
     }
 }
 
-/// Answers 200 with JSON that is already serialized.
+/// Responds with 200 and JSON that is already serialized.
 pub(super) fn ready(body: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
 }
 
-/// Answers 200 with a value as JSON.
+/// Responds with 200 and a value as JSON.
 pub(super) fn json(value: &impl Serialize) -> Response {
     ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
 }

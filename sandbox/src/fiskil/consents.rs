@@ -93,7 +93,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     })
 }
 
-/// Revokes a consent. Answers 204 for an unknown id too, as seen live.
+/// Revokes a consent. Responds with 204 for an unknown id too, as seen live.
 pub(super) async fn revoke(Path(id): Path<String>, call: Call) -> StatusCode {
     let mut store = call.fiskil.store.write();
     // An expired consent stays expired.

@@ -77,7 +77,7 @@ pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response,
     Ok(ready(out))
 }
 
-/// Changes the given members. The answer is the changed end user, which is a sandbox choice.
+/// Changes the given members. Responds with the changed end user, which is a sandbox choice.
 pub(super) async fn update(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
     let members = known_members(&call)?;
     let mut store = call.fiskil.store.write();
@@ -88,7 +88,7 @@ pub(super) async fn update(Path(id): Path<String>, call: Call) -> Result<Respons
     Ok(ready(out))
 }
 
-/// Answers 204, and 404 when repeated. That the consents end with the end user is a sandbox choice
+/// Responds with 204, and with 404 when repeated. That the consents end with the end user is a sandbox choice
 /// (docs/providers/fiskil.md#end-users).
 pub(super) async fn delete(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
     let mut store = call.fiskil.store.write();

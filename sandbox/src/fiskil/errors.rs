@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Serialize;
 
-/// The part of Fiskil that answers, which decides the shape of errors.
+/// The part of Fiskil that responds, which decides the shape of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     /// Token, end users, sessions, consents and institutions.

@@ -168,7 +168,7 @@ impl Fiskil {
     }
 }
 
-/// The answer to an unknown path or method (a sandbox choice).
+/// The response to an unknown path or method (a sandbox choice).
 async fn reject_route(request: Request, status: StatusCode) -> Failure {
     Failure::of_status(Family::of(request.uri().path()), status)
 }

@@ -296,7 +296,7 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
     }
     let detail = matches!(row.template.extra, Extra::Npp(_));
     let _ = write!(out, ",\"is_detail_available\":{detail}");
-    // Unannounced members may appear at any time (docs/providers/fiskil.md#versions); these two are invented.
+    // Undocumented members may appear at any time (docs/providers/fiskil.md#versions); these two are invented.
     if draw.is_multiple_of(37) {
         out.extend_from_slice(b",\"enrichment_version\":3,\"x_tags\":[\"new\",null]");
     }

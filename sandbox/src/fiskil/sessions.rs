@@ -98,7 +98,7 @@ fn institution(id: &str) -> Option<&'static Institution> {
     INSTITUTIONS.iter().find(|institution| institution.id == id)
 }
 
-/// Opens a session in the browser. With `sandbox_auto`, which the sandbox adds, it answers at once without pages.
+/// Opens a session in the browser. With `sandbox_auto`, which the sandbox adds, it responds at once without pages.
 pub(super) async fn enter(State(fiskil): State<Arc<Fiskil>>, request: Request) -> Response {
     let query = Query::parse(request.uri().query());
     let id = query.get("sess_id").unwrap_or_default();

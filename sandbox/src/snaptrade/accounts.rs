@@ -153,7 +153,7 @@ struct Freshness {
     as_of: String,
 }
 
-/// Lists all positions in one answer.
+/// Lists all positions in one response.
 pub(super) async fn positions(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
     let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
@@ -162,7 +162,8 @@ pub(super) async fn positions(Path(id): Path<String>, UserCall { call, user }: U
     Ok(json(&Positions { results, data_freshness: Freshness { as_of } }))
 }
 
-/// Answers 410: new customers of SnapTrade no longer get these endpoints (docs/providers/snaptrade.md#api-generations).
+/// Responds with 410: new customers of SnapTrade no longer get these endpoints
+/// (docs/providers/snaptrade.md#api-generations).
 pub(super) async fn retired(_: UserCall) -> Failure {
     Failure::of_status(StatusCode::GONE)
 }

@@ -116,12 +116,12 @@ fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
     user.map(|user| user.number).ok_or_else(Failure::user)
 }
 
-/// Answers 200 with JSON that is already serialized.
+/// Responds with 200 and JSON that is already serialized.
 pub(super) fn ready(body: impl Into<Body>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
 }
 
-/// Answers 200 with a value as JSON.
+/// Responds with 200 and a value as JSON.
 pub(super) fn json(value: &impl Serialize) -> Response {
     ready(serde_json::to_vec(value).expect("plain values have a JSON text"))
 }

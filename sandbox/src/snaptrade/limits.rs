@@ -155,7 +155,7 @@ pub(super) async fn throttle(State(snaptrade): State<Arc<SnapTrade>>, request: R
     }
 }
 
-/// Adds the headers of every answer: a request id, the rate limits, and a deprecation below the old prefix
+/// Adds the headers of every response: a request id, the rate limits, and a deprecation below the old prefix
 /// (docs/providers/snaptrade.md#transport and #rate-limits).
 pub(super) async fn add_headers(State(snaptrade): State<Arc<SnapTrade>>, request: Request, next: Next) -> Response {
     let caller = Caller::of(&request, &snaptrade);

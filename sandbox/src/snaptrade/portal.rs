@@ -19,7 +19,7 @@ use crate::consent_page::{
 use crate::query::Query;
 use crate::world::brokerage::{BROKERS, Broker, SANDBOX};
 
-/// Opens a link in the browser. With `sandbox_auto`, which the sandbox adds, it answers at once without pages.
+/// Opens a link in the browser. With `sandbox_auto`, which the sandbox adds, it responds at once without pages.
 pub(super) async fn enter(State(snaptrade): State<Arc<SnapTrade>>, request: Request) -> Result<Response, Failure> {
     let query = Query::parse(request.uri().query());
     let token = query.get("token").unwrap_or_default();

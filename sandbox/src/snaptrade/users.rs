@@ -15,7 +15,7 @@ pub(super) async fn list(call: ClientCall) -> Response {
     json(&store.users(call.key, call.now).map(|user| user.id.as_str()).collect::<Vec<_>>())
 }
 
-/// Registers a user. Only this answer contains the secret. The error for a personal key is a sandbox choice.
+/// Registers a user. Only this response contains the secret. The error for a personal key is a sandbox choice.
 pub(super) async fn register(call: ClientCall) -> Result<Response, Failure> {
     if call.key == Key::Personal {
         return Err(Failure::not_enabled());

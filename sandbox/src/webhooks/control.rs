@@ -72,10 +72,10 @@ async fn list<N: WebhookSource>(State(source): State<Arc<N>>) -> Response {
     let queue = source.webhook_queue().state.lock();
     let deliveries: Vec<Value> = queue.deliveries.iter().map(delivery_json).collect();
     let url = queue.destination.as_ref().map(|destination| &destination.url);
-    let answer = json!({
+    let body = json!({
         "url": url, "copies": queue.copies, "lose": queue.lose, "sign": queue.sign, "deliveries": deliveries,
     });
-    Json(answer).into_response()
+    Json(body).into_response()
 }
 
 fn delivery_json(delivery: &Delivery) -> Value {
@@ -118,12 +118,12 @@ async fn resend<N: WebhookSource>(State(source): State<Arc<N>>, body: Bytes) -> 
         queue.push(known.event, DeliveryState::Waiting, Some(request.id), known.sent, now)
     };
     source.webhook_queue().wake.notify_one();
-    answer(id)
+    created(id)
 }
 
 const NO_DESTINATION: &str = "there is no destination: POST /__control/webhooks {\"url\"}";
 
-fn answer(id: Option<u64>) -> Result<Response, BadRequest> {
+fn created(id: Option<u64>) -> Result<Response, BadRequest> {
     let id = id.ok_or("the queue is full")?;
     Ok((StatusCode::CREATED, Json(json!({"id": id}))).into_response())
 }
@@ -136,5 +136,5 @@ async fn send<N: WebhookSource>(State(source): State<Arc<N>>, body: Bytes) -> Re
     }
     let now = source.clock().now();
     let event = source.build_event(&name, given, now)?;
-    answer(source.webhook_queue().add(event, now))
+    created(source.webhook_queue().add(event, now))
 }

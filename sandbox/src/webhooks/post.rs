@@ -49,7 +49,7 @@ impl Destination {
     }
 }
 
-/// Posts a request and returns the status of the answer. Redirects are not followed.
+/// Posts a request and returns the status of the response. Redirects are not followed.
 pub(super) async fn post(to: &Destination, sent: &SignedRequest) -> io::Result<u16> {
     let stream = TcpStream::connect((to.host.as_str(), to.port)).await?;
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;

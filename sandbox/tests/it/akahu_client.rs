@@ -145,14 +145,14 @@ impl Akahu {
         })
     }
 
-    /// Status and body of the token answer.
+    /// Status and body of the token response.
     pub(crate) async fn token(&self, body: &Value) -> (u16, Value) {
         let response = self.http.post(format!("{}/token", self.access.base_url)).json(body).send().await.unwrap();
         (response.status().as_u16(), response.json().await.unwrap())
     }
 }
 
-/// The JSON body of an answer that must be 200 and successful.
+/// The JSON body of a response that must be 200 and successful.
 pub(crate) async fn answer(request: reqwest::RequestBuilder) -> Value {
     let response = request.send().await.unwrap();
     let url = response.url().to_string();
@@ -163,7 +163,7 @@ pub(crate) async fn answer(request: reqwest::RequestBuilder) -> Value {
     body
 }
 
-/// Status and message of an answer that must be an error in Akahu's shape.
+/// Status and message of a response that must be an error in Akahu's shape.
 pub(crate) async fn error_of(request: reqwest::RequestBuilder) -> (u16, String) {
     let response = request.send().await.unwrap();
     let status = response.status().as_u16();

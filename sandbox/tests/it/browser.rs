@@ -15,7 +15,7 @@ pub(crate) struct Page {
     pub(crate) html: String,
 }
 
-/// The answer to a form.
+/// The response to a form.
 #[derive(Debug)]
 pub(crate) enum Next {
     Page(Page),
@@ -91,7 +91,7 @@ impl Browser {
         Page { url: url.to_owned(), status, headers, html: response.text().await.unwrap() }
     }
 
-    /// The target of the redirect that `url` must answer with.
+    /// The target of the redirect that `url` must respond with.
     pub(crate) async fn redirect_location(&self, url: &str) -> String {
         let page = self.open(url).await;
         assert_eq!(page.status, 303, "{}", page.html);

@@ -17,7 +17,7 @@ async fn fault(client: &Client, body: Value) {
     client.control(Method::POST, "/faults", body).await;
 }
 
-/// The body of an answer without a fault.
+/// The body of a response without a fault.
 async fn answer_body(client: &Client) -> String {
     client.get(&path(client).await).await.text().await.unwrap()
 }

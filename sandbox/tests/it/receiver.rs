@@ -1,4 +1,4 @@
-//! A webhook receiver that records requests and answers with the statuses that a test sets.
+//! A webhook receiver that records requests and responds with the statuses that a test sets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl ReceivedRequest {
     }
 }
 
-/// Statuses of the next answers; 0 never answers.
+/// Statuses of the next responses; 0 never responds.
 type Answers = Arc<Mutex<VecDeque<u16>>>;
 
 pub(crate) struct Receiver {
@@ -64,7 +64,7 @@ impl Receiver {
         Self { url, answers, got }
     }
 
-    /// Sets the statuses of the next answers. After them the answer is 200.
+    /// Sets the statuses of the next responses. After them the status is 200.
     pub(crate) fn answer(&self, statuses: &[u16]) {
         self.answers.lock().extend(statuses);
     }

@@ -202,7 +202,7 @@ async fn retired_endpoints_answer_410() {
     }
 }
 
-/// The JSON text of an answer without blanks between members.
+/// The JSON text of a response without blanks between members.
 async fn compact(client: &Client, path: &str) -> String {
     client.get(path).await.text.replace(": ", ":").replace(", ", ",")
 }

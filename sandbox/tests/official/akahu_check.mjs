@@ -1,5 +1,5 @@
-// Runs Akahu's own client against the sandbox. The client validates nothing itself, so each answer is also written as a
-// literal, which the TypeScript compiler compares with the client's declared types.
+// Runs Akahu's own client against the sandbox. The client validates nothing itself, so each response is also written as
+// a literal, which the TypeScript compiler compares with the client's declared types.
 
 import { readFileSync } from "node:fs";
 import assert from "node:assert/strict";
@@ -40,7 +40,7 @@ const walk = async (list) => {
   return { rows, pages };
 };
 
-/** Removes members that real answers have but the client's types lack (docs/providers/akahu.md#transactions). */
+/** Removes members that real responses have but the client's types lack (docs/providers/akahu.md#transactions). */
 const typed = (row) => {
   if (row.merchant === undefined) return row;
   const { nzbn, ...merchant } = row.merchant;

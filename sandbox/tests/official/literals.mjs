@@ -1,4 +1,4 @@
-// Writes answers as literals of the client's own types, and runs the TypeScript compiler over them.
+// Writes responses as literals of the client's own types, and runs the TypeScript compiler over them.
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ export class Literals {
     this.client = client;
   }
 
-  /** Adds an answer that should have a type that the client exports. */
+  /** Adds a response that should have a type that the client exports. */
   add(type, value) {
     const json = JSON.stringify(value, null, 1);
     this.#lines.push(`{ const value: client.${type} = ${json}; void value; }`);

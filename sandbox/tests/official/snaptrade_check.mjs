@@ -1,4 +1,4 @@
-// Runs SnapTrade's own TypeScript client against the sandbox. Each answer is also written as a literal, which the
+// Runs SnapTrade's own TypeScript client against the sandbox. Each response is also written as a literal, which the
 // TypeScript compiler compares with the client's declared types.
 
 import { readFileSync } from "node:fs";

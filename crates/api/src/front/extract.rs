@@ -18,7 +18,7 @@ use crate::front::problem::{Problem, problem_for_category};
 use crate::front::quota::{LivePermit, QuotaClass};
 use crate::front::route::Route;
 
-/// A request that passed the guard: its key is valid, its plan suffices, and its quota is not used up.
+/// A request that passed the guard: its key is valid, its plan is sufficient, and its quota is not used up.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Authorized {

@@ -1,4 +1,4 @@
-//! Headers that announce a deprecation: requests for transactions without `accountId`.
+//! Headers that declare a deprecation: requests for transactions without `accountId`.
 
 use http::header::HeaderName;
 

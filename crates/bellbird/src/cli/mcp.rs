@@ -1,7 +1,7 @@
 //! `bellbird mcp`: passes MCP messages between standard input and output and a running service.
 //!
-//! It answers nothing by itself, apart from failures of the transport. So it works in both eras of the protocol, as the
-//! service does.
+//! It writes no responses of its own, apart from failures of the transport, so it works in both eras of the protocol,
+//! as the service does.
 
 mod bridge;
 mod lines;
@@ -20,7 +20,7 @@ use crate::config::client::ServiceAccess;
 use bridge::Bridge;
 use lines::{Line, Output};
 
-/// Requests that are answered at the same time.
+/// Requests that run at the same time.
 const REQUESTS_MAX: usize = 32;
 
 pub(super) async fn run() -> anyhow::Result<()> {
@@ -43,7 +43,7 @@ pub(super) async fn run() -> anyhow::Result<()> {
             () = output.sender.closed() => return Ok(()),
         }
     }
-    // Answers to what was asked before the end of the input. Each request has a deadline.
+    // Waits for the requests that came before the end of the input. Each has a deadline.
     while let Some(ended) = requests.tasks.join_next().await {
         requests.remove(ended.ok());
     }
@@ -88,8 +88,8 @@ impl Requests {
         }
         let (bridge, output) = (Arc::clone(&self.bridge), self.output.clone());
         let task = self.tasks.spawn(async move {
-            let answer = bridge.call(&request, line).await;
-            let _ = output.send(answer).await;
+            let response = bridge.call(&request, line).await;
+            let _ = output.send(response).await;
             request.id
         });
         self.running.insert(id, task);

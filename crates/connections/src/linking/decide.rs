@@ -1,12 +1,12 @@
 //! Decides what becomes of each consent that a poll of a link session found. Pure: no I/O and no clock.
 //!
-//! [`decide`] needs no provider call. Where it answers [`Action::ReadAccounts`], the caller reads the accounts, and
+//! [`decide`] needs no provider call. Where it returns [`Action::ReadAccounts`], the caller reads the accounts, and
 //! [`place`] decides where the consent is stored.
 //!
 //! The limits are times in the session's phase after the callback, measured when the poll begins. So they say how long
 //! the provider has had to show the user's consent, however many polls that took: the first poll after a crash decides
-//! at once, and a slow answer is never older than its limit. Before the callback the time is zero, because the user may
-//! still be at the provider.
+//! at once, and a slow response is never older than its limit. Before the callback the time is zero, because the user
+//! may still be at the provider.
 
 #[cfg(test)]
 mod tests;

@@ -222,7 +222,7 @@ impl Syncs<'_> {
             after_account: state.unread.as_ref().and_then(|unread| unread.after_account).filter(|_| plan.continues),
             stop_at: Instant::now() + self.0.sync_settings.run_time,
             sequence: plan.sequence,
-            announce: plan.sequence > 1 || self.0.sync_settings.announce_first,
+            notify: plan.sequence > 1 || self.0.sync_settings.notify_initial,
         };
         let pulled = pull.run().await?;
         Ok((pulled, hasher))

@@ -19,7 +19,7 @@ const EMPTY_FIRST_SYNC_RETRY: Duration = Duration::from_secs(600);
 /// Backfill window of rows after linking: for this long, every sync reads the range of the first one, and a sync
 /// without any row does not count as the first. Accounts have a shorter one, [`schedule::BACKFILL_SECONDS`].
 ///
-/// With `announce_first` off, only the first sync reads that range, because a second one would report its late rows.
+/// With `notify_initial` off, only the first sync reads that range, because a second one would report its late rows.
 const LINKING_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 /// Backfill window after a gap: a renewal, or the first rows for long. The range starts where it did before.
 const GAP_WINDOW: SignedDuration = SignedDuration::from_hours(24);
@@ -119,7 +119,7 @@ impl SyncSettings {
         let held_from = synced_at.minus(HELD_MAX);
         let newest = match state.newest_row_at {
             Some(newest) => newest.min(synced_at),
-            None if self.announce_first => held_from,
+            None if self.notify_initial => held_from,
             None => state.linked_at.min(synced_at),
         };
         let mut from = newest.max(held_from).minus(self.overlap);
@@ -138,7 +138,7 @@ impl SyncSettings {
         let began = state.rows_backfill_began_at;
         let is_linking = began <= state.linked_at;
         let window = if is_linking { LINKING_WINDOW } else { GAP_WINDOW };
-        (self.announce_first || !is_linking) && now.duration_since(began) < window
+        (self.notify_initial || !is_linking) && now.duration_since(began) < window
     }
 
     /// When the present backfill began, after a sync at `now` that read rows up to `newest`. It begins again with the
@@ -148,7 +148,7 @@ impl SyncSettings {
         let (Some(_), Some(newest)) = (state.synced_at, newest) else { return began };
         let ends_gap = match state.newest_row_at {
             Some(before) => newest.duration_since(before) > self.overlap_duration(),
-            None => self.announce_first,
+            None => self.notify_initial,
         };
         if ends_gap { now } else { began }
     }
@@ -272,7 +272,7 @@ mod tests {
     fn range_is_held_by_what_is_missing() {
         let now = at("2026-11-20T00:00:00Z");
         let settings = SyncSettings::default();
-        let quiet = SyncSettings { announce_first: false, ..settings };
+        let quiet = SyncSettings { notify_initial: false, ..settings };
         let last = SyncState {
             newest_row_at: Some(at("2026-11-19T00:00:00Z")),
             ..state(Some("2026-11-19T12:00:00Z"), Some("2025-01-01T00:00:00Z"))
@@ -321,7 +321,7 @@ mod tests {
         let linked_at = at("2026-11-20T00:00:00Z");
         let later = |seconds: i64| seconds_after(linked_at, seconds);
         let settings = SyncSettings::default();
-        let quiet = SyncSettings { announce_first: false, ..settings };
+        let quiet = SyncSettings { notify_initial: false, ..settings };
         // Seconds after linking: now, the last sync, the start of the range, the next sync, the retry if empty.
         for (sentence, settings, now, last, from, next, retry) in [
             ("an early sync leaves the scheduled first one", settings, 60, None, 60 - 30 * DAY, 600, Some(600)),
@@ -469,10 +469,10 @@ mod tests {
         /// No sync starts before the last range did or leaves out what may be missing, and a connection is synced
         /// again in a bounded time.
         #[test]
-        fn plan_stays_in_bounds(state in states(), wait in 0..9_999_999_i64, jitter: u64, announce_first: bool) {
+        fn plan_stays_in_bounds(state in states(), wait in 0..9_999_999_i64, jitter: u64, notify_initial: bool) {
             let began = state.rows_backfill_began_at;
             let now = seconds_after(state.synced_at.map_or(began, |last| last.max(began)), wait);
-            let settings = SyncSettings { announce_first, ..SyncSettings::default() };
+            let settings = SyncSettings { notify_initial, ..SyncSettings::default() };
             let plan = settings.plan(now, &state, jitter);
             let covered_from = state.covered_from.unwrap_or(Timestamp::MIN);
             prop_assert!(plan.from <= now && plan.from >= covered_from && plan.to == now);

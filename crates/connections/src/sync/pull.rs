@@ -57,7 +57,7 @@ pub(super) struct Pull<'a> {
     /// The number of the sync among those of the connection.
     pub(super) sequence: u32,
     /// Whether new and changed rows become webhook events.
-    pub(super) announce: bool,
+    pub(super) notify: bool,
 }
 
 /// The result of [`Pull::run`].
@@ -67,7 +67,7 @@ pub(crate) struct Pulled {
     pub(super) is_empty: bool,
     pub(super) new_count: usize,
     pub(super) updated_count: usize,
-    /// Rows to report; empty unless [`Pull::announce`].
+    /// Rows to report; empty unless [`Pull::notify`].
     pub(super) new: Vec<ChangedRow>,
     /// As `new`.
     pub(super) updated: Vec<ChangedRow>,
@@ -124,7 +124,7 @@ impl Pull<'_> {
         let newest_row_at = times().filter(|at| *at <= self.now).max().map(day_of);
         let read_from = stopped_at.and(times().min()).map_or(self.date_range.0, day_of);
         let mut changed_rows = |indexes: Vec<usize>| -> Vec<ChangedRow> {
-            if !self.announce {
+            if !self.notify {
                 return Vec::new();
             }
             indexes
@@ -287,7 +287,7 @@ impl<'p> RowCollector<'p> {
             matches
         });
         let mut json = None;
-        if self.pull.announce && !is_known && self.json_bytes < JSON_BYTES_MAX {
+        if self.pull.notify && !is_known && self.json_bytes < JSON_BYTES_MAX {
             let written = write();
             self.json_bytes += written.len();
             json = Some(written);

@@ -29,7 +29,7 @@ pub(crate) struct Logo {
     origin: String,
 }
 
-/// The servers from which a page may load images, besides the console. An extension of its response.
+/// The servers, other than the console, from which a page may load images. An extension of its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ImageOrigins(pub(crate) BTreeSet<String>);
 

@@ -2,8 +2,8 @@
 //! (docs/providers/akahu.md#webhook-keys).
 //!
 //! Anyone can send events that name keys. So a number is fetched at most once in ten minutes, and numbers far above the
-//! one in use are rejected. A fetched key comes from the provider, whatever event named it, so it is cached: a stranger
-//! who names the next key only fetches it early.
+//! one in use are rejected. A fetched key comes from the provider, whatever event named it, so it is cached: an
+//! unauthenticated caller who names the next key only makes us fetch it early.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::{CallContext, Error};
 
 /// How long a key is cached (docs/providers/akahu.md#webhook-keys).
 const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-/// The shortest time between two answers about one number.
-const ANSWER_INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
-/// The shortest time between two attempts, if the provider did not answer. Nothing that an unauthenticated caller sends
-/// makes it fail.
+/// The shortest time between two responses about one number.
+const RESPONSE_INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
+/// The shortest time between two attempts, if the provider did not respond. Nothing that an unauthenticated caller
+/// sends makes it fail.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_secs(5);
 /// How far a number may be above the one in use. Numbers grow by one with each new key.
 const AHEAD_MAX: u64 = 8;
@@ -48,22 +48,23 @@ struct State {
     first: Option<u64>,
 }
 
-/// What the provider answered about a number. The holder of the lock asks.
+/// What the provider returned for a number. The holder of the lock fetches it.
 type Number = Arc<tokio::sync::Mutex<Fetched>>;
 
 #[derive(Default)]
 struct Fetched {
     key: Option<ParsedPublicKey>,
-    answered_at: Option<Instant>,
+    responded_at: Option<Instant>,
     failed_at: Option<Instant>,
 }
 
 impl Fetched {
     /// When the next fetch is allowed. None: now.
     fn next_fetch(&self, now: Instant) -> Option<Instant> {
-        let answered = self.answered_at.map(|at| at + if self.key.is_some() { KEY_TTL } else { ANSWER_INTERVAL_MIN });
+        let responded =
+            self.responded_at.map(|at| at + if self.key.is_some() { KEY_TTL } else { RESPONSE_INTERVAL_MIN });
         let failed = self.failed_at.map(|at| at + RETRY_INTERVAL_MIN);
-        answered.max(failed).filter(|next| now < *next)
+        responded.max(failed).filter(|next| now < *next)
     }
 
     /// Whether it keeps unauthenticated callers from fetching the number again.
@@ -89,7 +90,7 @@ impl Keys {
         let is_new = fetched.next_fetch(now).is_none();
         if is_new {
             let failed = fetch(&mut fetched, (api, context), now, id).await.err();
-            // A key that expired a moment ago still counts while the provider does not answer.
+            // A key that expired a moment ago still counts while the provider does not respond.
             if let Some(error) = failed.filter(|_| fetched.key.is_none()) {
                 return Err(Rejection::Unchecked(error));
             }
@@ -154,7 +155,7 @@ impl State {
     }
 }
 
-/// Asks the provider for a key. Keeps the former one if the provider does not answer.
+/// Fetches a key from the provider. Keeps the former one if the provider does not respond.
 async fn fetch(
     fetched: &mut Fetched,
     (api, context): (&Api, &CallContext),
@@ -167,7 +168,7 @@ async fn fetch(
         Some(pem) => Some(parse_public_key(&pem).ok_or(Error::Malformed("the signing key could not be parsed"))?),
         None => None,
     };
-    *fetched = Fetched { key, answered_at: Some(now), failed_at: None };
+    *fetched = Fetched { key, responded_at: Some(now), failed_at: None };
     Ok(())
 }
 

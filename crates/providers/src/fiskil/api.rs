@@ -179,7 +179,7 @@ impl Api {
         }
     }
 
-    /// Withdraws a consent. The provider also answers 204 for an unknown consent.
+    /// Withdraws a consent. The provider also returns 204 for an unknown consent.
     pub(super) async fn delete_consent(&self, context: &CallContext, arrangement_id: &str) -> Result<(), Error> {
         let url = self.url(&["v1", "consent", arrangement_id]);
         let deleted = |response: &Response| match response.status {

@@ -108,7 +108,7 @@ impl Fiskil {
         }))
     }
 
-    /// Checks the consent after an empty response. The provider answers 200 with an empty list if the consent is gone
+    /// Checks the consent after an empty response. The provider returns 200 with an empty list if the consent is gone
     /// (docs/providers/fiskil.md#end-users). The status is cached for a minute.
     async fn check_consent_is_active(&self, context: &CallContext, arrangement: &Arrangement) -> Result<(), Error> {
         match self

@@ -1,5 +1,5 @@
-//! The circuit breaker of a provider. It opens for a moment when nearly all calls fail, or when none is answered any
-//! more, so that requests fail fast instead of queueing.
+//! The circuit breaker of a provider. It opens for a moment when nearly all calls fail, or when none gets a response
+//! any more, so that requests fail fast instead of queueing.
 //!
 //! It uses no crate: the existing ones keep a clock of their own, and this code is short.
 
@@ -13,8 +13,8 @@ const SPAN: Duration = Duration::from_secs(10);
 const FAILURES_MIN: u32 = 40;
 /// The breaker opens if at least four of five calls in a span fail.
 const FAILED_OF_FIVE_MIN: u32 = 4;
-/// The breaker opens after this many calls in a row without an answer. A provider that hangs never has many failures in
-/// a span, because each takes as long as the timeout.
+/// The breaker opens after this many calls in a row without a response. A provider that hangs never has many failures
+/// in a span, because each takes as long as the timeout.
 const UNANSWERED_MAX: u32 = 8;
 /// How long the breaker stays open before it admits one trial call.
 const OPEN_FOR: Duration = Duration::from_secs(1);
@@ -22,18 +22,18 @@ const OPEN_FOR: Duration = Duration::from_secs(1);
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// With any answer but a server error.
+    /// With any response but a server error.
     Answered,
     /// At once: a connection error or a server error.
     Failed,
-    /// Without an answer within the timeout.
+    /// Without a response within the timeout.
     Unanswered,
 }
 
 #[derive(Debug)]
 pub(super) enum Breaker {
     /// Admits and counts all calls. `since` is the start of the current span. `unanswered` counts across spans, since
-    /// the last answer.
+    /// the last response.
     Closed { since: Option<Instant>, calls: u32, failures: u32, unanswered: u32 },
     /// Rejects all calls until the instant.
     Open { until: Instant },
@@ -163,7 +163,7 @@ mod tests {
         }
         breaker.record(Instant::now(), Outcome::Answered);
         for _ in 1..UNANSWERED_MAX {
-            assert!(!hang(&mut breaker).0, "an answer starts the count again");
+            assert!(!hang(&mut breaker).0, "a response starts the count again");
         }
         let (opened, now) = hang(&mut breaker);
         assert!(opened);

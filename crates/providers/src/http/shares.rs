@@ -55,7 +55,7 @@ impl UserBudgets {
         if decision.allowed {
             return Ok(());
         }
-        // A request that has used up its credit is told when the budget is full again.
+        // A request that has used up its credit may continue when the budget is full again.
         let wait_us = if is_first { decision.wait_us } else { decision.full_at_us - now_us };
         Err(Duration::from_micros(wait_us.unsigned_abs()))
     }

@@ -142,7 +142,7 @@ proptest! {
         prop_assert_eq!(seen, expected);
     }
 
-    /// Rows are posted and removed between two answers. No row comes twice and none is passed over, or the client has
+    /// Rows are posted and removed between two responses. No row comes twice and none is passed over, or the client has
     /// to begin again.
     #[test]
     fn changes_never_give_wrong_rows(

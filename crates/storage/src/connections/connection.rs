@@ -58,7 +58,7 @@ impl Connections<'_> {
         self.0.db.one(FIND_ANY, params![id], connection).await
     }
 
-    /// Records that the provider answered with data. Does nothing if the connection is gone.
+    /// Records that the provider returned data. Does nothing if the connection is gone.
     pub async fn set_last_refreshed_at(self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
         let mut tx = self.0.db.begin().await?;
         if bump_revision_if_exists(&mut tx, user).await?

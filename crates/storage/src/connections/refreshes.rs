@@ -1,7 +1,7 @@
 //! Stores what a refresh found: the accounts and the status of a connection.
 //!
-//! A refresh is a job (see `jobs/mod.rs`). `last_refreshed_at`, which users see, is when the provider last answered
-//! with data.
+//! A refresh is a job (see `jobs/mod.rs`). `last_refreshed_at`, which users see, is when the provider last returned
+//! data.
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
@@ -31,7 +31,7 @@ impl Refreshes<'_> {
         Ok(self.0.db.one(FIND_BACKFILL_END, params![user, id], |row| row.opt_time(0)).await?.flatten())
     }
 
-    /// Merges the accounts that a refresh read, and records that the provider answered. The list `is_complete` unless
+    /// Merges the accounts that a refresh read, and records that the provider responded. The list `is_complete` unless
     /// accounts may still appear: only a complete one makes an account missing, hides it or deletes it. The revision
     /// grows if users can see a change.
     ///

@@ -99,7 +99,7 @@ fn postgres_reason(source: &(dyn Error + Send + Sync + 'static)) -> (String, &'s
         }
         Some(ErrorKind::NotFound) => return ("no server has this socket".to_owned(), "start the server"),
         Some(ErrorKind::TimedOut) => {
-            return ("the server does not answer".to_owned(), "check the network and its firewalls");
+            return ("the server does not respond".to_owned(), "check the network and its firewalls");
         }
         Some(ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable) => {
             return ("the network does not reach the host".to_owned(), "check the network");
@@ -115,7 +115,7 @@ fn postgres_reason(source: &(dyn Error + Send + Sync + 'static)) -> (String, &'s
     } else if text.contains("lookup address") {
         "check the host name and the DNS"
     } else if text.contains("Timeout") {
-        return ("the server does not answer".to_owned(), "check the network and its firewalls");
+        return ("the server does not respond".to_owned(), "check the network and its firewalls");
     } else {
         "check the server"
     };

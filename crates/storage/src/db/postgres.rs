@@ -5,7 +5,7 @@
 //! # Time limits
 //!
 //! The server ends a statement, a lock wait and an idle transaction by itself ([`SESSION`]), because it may not notice
-//! for hours that a client is gone. The client's limit is a little longer, for a server that does not answer. A
+//! for hours that a client is gone. The client's limit is a little longer, for a server that does not respond. A
 //! statement that is given up, because of that limit or because its caller left, keeps its connection out of the pool
 //! until it has ended or is cancelled. So the server never has more sessions of this process than the pool allows.
 
@@ -40,7 +40,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait of a request for a free connection.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Far longer than any statement takes. A server that does not answer in this time counts as unavailable. Longer than
+/// Far longer than any statement takes. A server that does not respond in this time counts as unavailable. Longer than
 /// the server's own limit, which leaves the connection usable.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limits at the server, where a client that vanished is not noticed otherwise. docs/operating.md has the same
@@ -70,7 +70,8 @@ pub(crate) struct Postgres {
 struct Cancel(Option<MakeRustlsConnect>);
 
 impl Cancel {
-    /// Returns after the server has passed the request on. Without an answer the server's own limits end the statement.
+    /// Returns after the server has passed the request on. Without a response the server's own limits end the
+    /// statement.
     async fn send(&self, client: &Object) {
         let token = client.cancel_token();
         let sent = match &self.0 {
@@ -237,7 +238,8 @@ impl Drop for PooledClient {
 }
 
 /// Returns a connection to the pool once its statement has ended and its transaction is rolled back, or else cancels
-/// and closes it. Until then it counts as in use. `last` is sent after that statement, and the server answers in order.
+/// and closes it. Until then it counts as in use. `last` is sent after that statement, and the server responds in
+/// order.
 async fn settle(client: Object, last: &'static str, cancel: Cancel) {
     if !matches!(timeout(SETTLE_GRACE, client.batch_execute(last)).await, Ok(Ok(()))) {
         cancel.send(&client).await;
@@ -358,8 +360,8 @@ impl ToSql for Param<'_> {
 ///
 /// * Over TLS, the server's certificate is always checked against the system's roots and the host name. So `verify-ca`
 ///   and `verify-full` mean `require`.
-/// * Without `sslmode`, a connection to this machine uses no TLS, and any other requires it: with `prefer`, an
-///   attacker between the two could answer that the server has no TLS.
+/// * Without `sslmode`, a connection to this machine uses no TLS, and any other requires it: with `prefer`, an attacker
+///   between the two could claim that the server has no TLS.
 fn configure(url: &str) -> Result<Config> {
     let strict = ["sslmode=verify-full", "sslmode=verify-ca"];
     let plain_url = strict.iter().fold(url.to_owned(), |url, mode| url.replace(mode, "sslmode=require"));

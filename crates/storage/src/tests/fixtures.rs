@@ -168,7 +168,7 @@ pub(crate) async fn claimed_endpoint(db: &Storage, id: EndpointId, now: i64) -> 
     found.expect("something is due for it")
 }
 
-/// A first attempt. The endpoint answers a failed one with 500.
+/// A first attempt. The endpoint responds to a failed one with 500.
 pub(crate) fn finished_attempt(
     event: &NewWebhookEvent<'_>,
     run: SyncRunId,

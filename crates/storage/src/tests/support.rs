@@ -229,7 +229,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 pub(crate) async fn connect(url: &str) -> tokio_postgres::Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the test server answers");
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the test server responds");
     tokio::spawn(connection);
     client
 }

@@ -458,7 +458,7 @@ impl Webhooks {
     }
 }
 
-/// A dead endpoint shall not hold a permit for long, but a slow one has to be reached at last.
+/// A dead endpoint must not hold a permit for long, but a slow one has to be reached in the end.
 fn connect_time(claim: &ClaimedEndpoint, delivery: &DueDelivery) -> ConnectTime {
     let is_short = claim.is_failing && delivery.attempts.saturating_add(1) < LATE_ATTEMPT;
     if is_short { ConnectTime::Short } else { ConnectTime::Usual }

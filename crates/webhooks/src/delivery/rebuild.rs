@@ -3,8 +3,8 @@
 //! No row is stored, so every attempt but the first needs this. A first attempt needs it if its body is not in memory.
 //!
 //! One read serves the event that is due, the chunks that wait for it, and all endpoints that get these events. The
-//! events say where their rows lie (`hint.rs`), so it is a part of the provider's list. If a row of the event that is
-//! due is not there, the whole date range of the sync is read.
+//! events say where their rows lie (`row_locator.rs`), so it is a part of the provider's list. If a row of the event
+//! that is due is not there, the whole date range of the sync is read.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -73,8 +73,8 @@ impl RebuildError {
         match self {
             Self::Gone => "connection removed",
             Self::Reconnect => "rows not read: connection must be reconnected",
-            Self::Provider => "rows not read: provider does not answer",
-            Self::Storage => "rows not read: database does not answer",
+            Self::Provider => "rows not read: provider does not respond",
+            Self::Storage => "rows not read: database does not respond",
             Self::Sealed => "rows not read: credentials cannot be opened",
             Self::Corrupt => "rows not read: stored data is invalid",
             Self::Incomplete => "rows not read: provider does not return all of them",

@@ -19,7 +19,7 @@ use crate::config::client::{KEY, ServiceAccess, URL};
 
 /// Longer than a request takes at the service.
 const TIMEOUT: Duration = Duration::from_secs(120);
-const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+const RESPONSE_BYTES_MAX: usize = 1024 * 1024;
 const LIMITS: Limits = Limits {
     connect_timeout: TIMEOUT,
     tcp_timeout: None,
@@ -45,22 +45,22 @@ impl Bridge {
         Ok(Self { pool, url, authorization: bearer(&access.key)? })
     }
 
-    /// The answer to a request, in one line. A failure of the transport is an error of the request.
+    /// Returns the response to a request, in one line. A failure of the transport is an error of the request.
     pub(super) async fn call(&self, request: &Request, line: Vec<u8>) -> Vec<u8> {
-        let answer = match tokio::time::timeout(TIMEOUT, self.send(request, line)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(RpcError::of_status(StatusCode::GATEWAY_TIMEOUT, "The service did not answer in time")),
+        let response = match tokio::time::timeout(TIMEOUT, self.send(request, line)).await {
+            Ok(response) => response,
+            Err(_) => Err(RpcError::of_status(StatusCode::GATEWAY_TIMEOUT, "The service did not respond in time")),
         };
-        answer.unwrap_or_else(|error| error.body(Some(&request.id)))
+        response.unwrap_or_else(|error| error.body(Some(&request.id)))
     }
 
     async fn send(&self, request: &Request, line: Vec<u8>) -> Result<Vec<u8>, RpcError> {
         let unreachable =
-            || RpcError::of_status(StatusCode::BAD_GATEWAY, format!("The service does not answer: see {URL}"));
+            || RpcError::of_status(StatusCode::BAD_GATEWAY, format!("The service does not respond: see {URL}"));
         let http_request = self.http_request(request, line)?;
         let response = self.pool.send(http_request).await.map_err(|_| unreachable())?;
         let status = response.status();
-        let body = pool::read(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|_| unreachable())?;
+        let body = pool::read(response.into_body(), RESPONSE_BYTES_MAX).await.map_err(|_| unreachable())?;
         as_line(request, status, &body)
     }
 
@@ -89,11 +89,12 @@ fn bearer(key: &ApiKey) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-/// The service's answer as one line with the request's id. Anything else than a message becomes an error.
+/// Returns the service's response as one line with the request's id. Anything but a message becomes an error.
 fn as_line(request: &Request, status: StatusCode, body: &[u8]) -> Result<Vec<u8>, RpcError> {
     let message: Option<Value> = serde_json::from_slice(body).ok();
     let Some(Value::Object(mut message)) = message.filter(|message| message["jsonrpc"] == "2.0") else {
-        return Err(RpcError::of_status(status, format!("The service answered {status}, which is not MCP: see {URL}")));
+        let text = format!("The service responded with {status}, which is not MCP: see {URL}");
+        return Err(RpcError::of_status(status, text));
     };
     if status == StatusCode::UNAUTHORIZED {
         return Err(RpcError::of_status(status, format!("The service does not accept the key: see {KEY}")));
@@ -104,5 +105,5 @@ fn as_line(request: &Request, status: StatusCode, body: &[u8]) -> Result<Vec<u8>
     // An error of the layers around the service has no id.
     let id = serde_json::to_value(&request.id).unwrap_or_default();
     message.insert("id".to_owned(), id);
-    serde_json::to_vec(&message).map_err(|_| RpcError::of_status(status, "The service's answer is no message"))
+    serde_json::to_vec(&message).map_err(|_| RpcError::of_status(status, "The service's response is not a message"))
 }

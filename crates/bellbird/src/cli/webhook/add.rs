@@ -151,7 +151,7 @@ mod tests {
         let resolver = |allow_loopback| Resolver::from_system(Rules { allow_loopback }).unwrap();
         assert!(resolve(&resolver(false), "localhost").await.is_err());
         assert_eq!(resolve(&resolver(true), "localhost").await.unwrap(), None);
-        // The socket is closed again, so nothing answers on its port.
+        // The socket is closed again, so nothing responds on its port.
         let no_server = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let resolver = Resolver::with_name_servers(&[no_server], Rules::default()).unwrap();
         assert_eq!(resolve(&resolver, "hooks.example.com").await.unwrap(), Some(ResolveError::Unavailable));

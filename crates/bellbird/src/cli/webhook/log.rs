@@ -10,7 +10,7 @@ use super::super::output::{self, JsonFlag};
 use super::{advice, event_not_found, find};
 
 const HEAD: [&str; 10] =
-    ["created", "type", "chunk", "new", "updated", "state", "attempts", "answer", "next attempt", "event id"];
+    ["created", "type", "chunk", "new", "updated", "state", "attempts", "response", "next attempt", "event id"];
 
 /// Show the delivery log of an endpoint, newest event first, including pending deliveries.
 ///
@@ -53,7 +53,7 @@ fn delivery_row(record: &DeliveryRecord) -> [String; 10] {
         record.updated_count.to_string(),
         record.state.to_string(),
         record.attempts.to_string(),
-        answer(record.last_status, record.last_error.as_deref()),
+        response(record.last_status, record.last_error.as_deref()),
         output::format_instant(record.next_attempt_at),
         record.event_id.to_string(),
     ]
@@ -61,7 +61,7 @@ fn delivery_row(record: &DeliveryRecord) -> [String; 10] {
 
 fn attempt_row(record: &AttemptRecord) -> [String; 4] {
     let (at, duration) = (output::format_instant(Some(record.at)), format!("{} ms", record.duration_ms));
-    [record.attempt.to_string(), at, duration, answer(record.status, record.error.as_deref())]
+    [record.attempt.to_string(), at, duration, response(record.status, record.error.as_deref())]
 }
 
 pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyhow::Result<()> {
@@ -89,12 +89,12 @@ async fn attempts(storage: &Storage, format: JsonFlag, endpoint: &Endpoint, even
         if records.is_empty() {
             return "No attempts yet.".to_owned();
         }
-        output::table(["attempt", "at", "duration", "answer"], records.iter().map(attempt_row))
+        output::table(["attempt", "at", "duration", "response"], records.iter().map(attempt_row))
     })
 }
 
 /// Describes an endpoint's response: its status, the error, or both.
-fn answer(status: Option<u16>, error: Option<&str>) -> String {
+fn response(status: Option<u16>, error: Option<&str>) -> String {
     match (status, error) {
         (Some(status), Some(error)) => format!("{status} ({error})"),
         (Some(status), None) => status.to_string(),

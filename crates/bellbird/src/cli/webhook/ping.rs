@@ -45,9 +45,9 @@ impl PingView {
     fn outcome(&self) -> String {
         let Self { duration_ms, .. } = self;
         match (self.status, self.reason) {
-            (Some(status), None) => format!("answered {status} after {duration_ms} ms"),
-            (Some(status), Some(error)) => format!("answered {status} after {duration_ms} ms ({error})"),
-            (None, error) => format!("did not answer: {} ({duration_ms} ms)", error.unwrap_or("unknown")),
+            (Some(status), None) => format!("responded with {status} after {duration_ms} ms"),
+            (Some(status), Some(error)) => format!("responded with {status} after {duration_ms} ms ({error})"),
+            (None, error) => format!("did not respond: {} ({duration_ms} ms)", error.unwrap_or("unknown")),
         }
     }
 }

@@ -264,12 +264,12 @@ mod postgres {
         let locked = locker.transaction().await.unwrap();
         locked.batch_execute("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE").await.unwrap();
         let keys: Vec<String> = (0..40).map(made_up_key).collect();
-        let strangers = futures_util::future::join_all(keys.iter().map(|key| app.get_as(key, "/v1/accounts")));
+        let unauthenticated = futures_util::future::join_all(keys.iter().map(|key| app.get_as(key, "/v1/accounts")));
         let watch = async {
             let waiting = "SELECT count(*) FROM pg_stat_activity \
                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
             let count = async || {
-                // Within a transaction, the view shows its first answer again.
+                // Within a transaction, the view shows its first result again.
                 locked.batch_execute("SELECT pg_stat_clear_snapshot()").await.unwrap();
                 locked.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0)
             };
@@ -281,7 +281,7 @@ mod postgres {
             assert_eq!(most, 4, "the other connections of the pool are free");
             locked.rollback().await.unwrap();
         };
-        let (answers, ()) = tokio::join!(strangers, watch);
+        let (answers, ()) = tokio::join!(unauthenticated, watch);
         assert!(answers.iter().all(|answer| answer.status == 401));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::harness::{App, Setup, assert_reconnect};
 
-/// Short timeouts for providers that never answer.
+/// Short timeouts for providers that never respond.
 fn short_timeouts() -> Setup {
     Setup::with(|settings| {
         settings.reads.deadline = Duration::from_secs(3);
@@ -17,7 +17,7 @@ fn short_timeouts() -> Setup {
     })
 }
 
-/// Every way in which the sandbox can break an answer.
+/// Every way in which the sandbox can break a response.
 fn faults() -> Vec<Value> {
     vec![
         json!({"kind": "delay", "delayMs": 60_000}),
@@ -66,7 +66,7 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
             let next = app.get(path).await;
             assert_eq!(next.status, 200, "after {fault}: {}", next.text);
             assert_ne!(next.header("x-cache"), Some("HIT"), "no broken answer was cached");
-            // The cached answer expires before the next fault.
+            // The cached response expires before the next fault.
             app.clock.set(app.clock.now() + jiff::SignedDuration::from_secs(301));
         }
     }

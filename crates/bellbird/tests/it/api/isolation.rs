@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::harness::{Answer, App, Setup, on_both_databases};
 
-/// All that a client sees of an answer, except its request id, its date and the state of the rate limit.
+/// All that a client sees of a response, except its request id, its date and the state of the rate limit.
 fn visible(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
     let headers = answer
         .headers

@@ -103,7 +103,7 @@ fn document_is_complete() {
     }
 }
 
-/// Real answers have exactly the documented members.
+/// Real responses have exactly the documented members.
 #[tokio::test]
 async fn answers_match_the_document() {
     let app = App::start(Setup::default()).await;

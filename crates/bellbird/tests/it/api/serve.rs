@@ -62,13 +62,13 @@ async fn exchange(server: &Server, bytes: &[u8]) -> String {
     let mut stream = connect(server).await;
     let (mut reader, mut writer) = stream.split();
     let mut answer = Vec::new();
-    // The server may stop reading before everything is sent. The answer is read all the same.
+    // The server may stop reading before everything is sent. The response is read all the same.
     let (_, read) = tokio::join!(writer.write_all(bytes), reader.read_to_end(&mut answer));
     read.unwrap();
     String::from_utf8(answer).unwrap()
 }
 
-/// Reads one answer from a connection that stays open, until `end`.
+/// Reads one response from a connection that stays open, until `end`.
 async fn read_answer(stream: &mut TcpStream, end: &str) -> String {
     let mut answer = Vec::new();
     let mut chunk = [0; 1024];
@@ -80,7 +80,7 @@ async fn read_answer(stream: &mut TcpStream, end: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// Asserts that the answer is the HTTP library's own, without a body, and that the connection was closed after it.
+/// Asserts that the response is the HTTP library's own, without a body, and that the connection was closed after it.
 fn assert_bare(answer: &str, status: &str) {
     let head = answer.strip_suffix("\r\n\r\n").unwrap_or_else(|| panic!("no bare answer in {answer:?}"));
     assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
@@ -140,12 +140,12 @@ async fn head_is_read_up_to_the_librarys_limits() {
         let fields: String = (0..count).map(|at| format!("x-{at}: {}\r\n", "v".repeat(length))).collect();
         format!("GET /headers HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{fields}\r\n")
     };
-    // Four times what the API's own limits allow, so that it can answer with its error object.
+    // Four times what the API's own limits allow, so that it can respond with its error object.
     assert!(exchange(&server, url(60 * 1024).as_bytes()).await.ends_with("path of 61441"));
     assert!(exchange(&server, headers(1, 200 * 1024).as_bytes()).await.ends_with("\r\n\r\n3"));
     assert!(exchange(&server, headers(250, 250).as_bytes()).await.ends_with("\r\n\r\n252"));
     assert_bare(&exchange(&server, headers(300, 10).as_bytes()).await, "431");
-    // The rest of such a request is not read, and the client may see the reset before the answer.
+    // The rest of such a request is not read, and the client may see the reset before the response.
     let mut stream = connect(&server).await;
     let _ = stream.write_all(headers(1, 3 * 1024 * 1024).as_bytes()).await;
     let mut answer = Vec::new();
@@ -200,7 +200,7 @@ async fn client_that_does_not_read_is_disconnected() {
     let server = start(options).await;
     let mut greedy = connect(&server).await;
     greedy.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    // Only one connection is allowed: this one is answered after the other is closed.
+    // Only one connection is allowed: this one gets its response after the other is closed.
     let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     assert!(exchange(&server, request).await.ends_with("hello"));
 }
@@ -275,7 +275,7 @@ async fn one_address_leaves_connections_to_others() {
         held.push(connect_from(&server, [127, 0, 0, 1]).await);
     }
     assert!(get_from(&server, [127, 0, 0, 2]).await.ends_with("hello"));
-    // The last one gets an answer, and is closed.
+    // The last one gets a response, and is closed.
     let mut answer = String::new();
     held.last_mut().unwrap().read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -328,7 +328,7 @@ async fn connection_handles_one_request_at_a_time() {
     let mut stream = connect(&server).await;
     stream.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\nGET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     server.slow_reached.notified().await;
-    // A request on another connection has been answered, and the second one has not begun.
+    // A request on another connection has got its response, and the second one has not begun.
     assert!(get_from(&server, [127, 0, 0, 1]).await.ends_with("hello"));
     assert!(server.slow_reached.notified().now_or_never().is_none());
     server.release.notify_one();

@@ -55,7 +55,7 @@ async fn greedy_user_leaves_calls_to_others_and_jobs() {
     assert!(app.total_calls(PROVIDER).await <= 150, "at most twice the user's share");
     assert_eq!(holdings(&app, &other).await.status, 200, "another user");
     app.sync(&greedy.connections[0]).await;
-    // What needs no provider call is still answered.
+    // What needs no provider call still succeeds.
     let cached =
         app.get_as(&greedy.key, &format!("/v1/trades?connectionId={}&limit=1", greedy.connections[0].id)).await;
     assert_eq!((cached.status.as_u16(), cached.header("x-cache")), (200, Some("HIT")));
@@ -68,7 +68,7 @@ async fn requests_leave_the_last_calls_to_jobs() {
     rejected.error(503);
     assert!(rejected.header("retry-after").is_some());
     holdings(&app, &other).await.error(503);
-    // Some more may be on their way when the last answer comes.
+    // Some more may be on their way when the last response comes.
     assert!(app.total_calls(PROVIDER).await <= CALLS_PER_MINUTE * 8 / 10);
     app.sync(&greedy.connections[0]).await;
     app.connections.refreshes().run(other.user.id, other.connections[0].id).await.unwrap();
@@ -101,7 +101,7 @@ async fn provider_that_hangs_is_rejected_fast() {
     let connection = app.olivia.connections[0].id;
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 600_000})).await;
     let path = |limit: u32| format!("/v1/transactions?connectionId={connection}&limit={limit}");
-    // Each makes three attempts, and eight in a row without an answer are enough.
+    // Each makes three attempts, and eight in a row without a response are enough.
     for limit in 1..=3 {
         app.get(&path(limit)).await.error(503);
     }

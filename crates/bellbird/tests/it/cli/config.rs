@@ -55,7 +55,7 @@ fn nothing_set_gives_the_documented_defaults() {
     assert_eq!((limits.live_in_flight, limits.failed_auth_per_minute), (4, 60));
     assert_eq!(limits.provider_calls_per_minute, 300);
     let sync = &settings.sync;
-    assert_eq!((sync.enabled, sync.interval, sync.announce_first), (true, seconds(21_600), true));
+    assert_eq!((sync.enabled, sync.interval, sync.notify_initial), (true, seconds(21_600), true));
     assert_eq!((sync.overlap, sync.first), (seconds(7 * 86_400), seconds(30 * 86_400)));
     let webhooks = &settings.webhooks;
     assert_eq!((webhooks.rules.allow_loopback, webhooks.timeout, webhooks.chunk_rows), (false, seconds(15), 500));

@@ -222,7 +222,7 @@ mod postgres {
         assert!(error.contains(&format!("({}) seals with key `2026`: put `2027` first", late.api)), "{error}");
         assert_eq!(late.read_status(&connection).await, 200);
 
-        // An instance that was killed does not block for ever.
+        // An instance that was killed does not block forever.
         let late_api = late.api;
         assert_eq!(late.running.stop("-KILL").0, None);
         let sql = format!("UPDATE instances SET last_seen_at = last_seen_at - 31000000 WHERE api_url = '{late_api}'");

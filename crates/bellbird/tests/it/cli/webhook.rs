@@ -59,7 +59,7 @@ impl Sent {
     }
 }
 
-/// Starts a receiver on this machine that answers every request with one status.
+/// Starts a receiver on this machine that responds to every request with one status.
 pub(super) fn receiver(status: u16) -> (String, Receiver<Sent>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?token=s3cret", listener.local_addr().unwrap());
@@ -259,7 +259,8 @@ on_both_databases! {
         assert_eq!(members(&attempts[0]), "at attempt durationMs error status");
         assert_eq!((&attempts[0]["attempt"], &attempts[0]["status"]), (&json!(1), &json!(200)));
         assert_eq!(attempts.as_array().unwrap().len(), 1);
-        assert!(workdir.text(&format!("webhook ping {id}")).starts_with("Delivered: the endpoint answered 200 after "));
+        let shown = workdir.text(&format!("webhook ping {id}"));
+        assert!(shown.starts_with("Delivered: the endpoint responded with 200 after "), "{shown}");
         assert_eq!(workdir.json(&format!("webhook deliveries {id} --limit 1")).as_array().unwrap().len(), 1);
         assert_eq!(workdir.json(&format!("webhook deliveries {id} --state delivered")).as_array().unwrap().len(), 2);
         assert_eq!(workdir.json(&format!("webhook deliveries {id} --state failed")), json!([]));

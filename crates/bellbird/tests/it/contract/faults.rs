@@ -117,7 +117,7 @@ promise! {
                 fixture.reset_calls().await;
                 match read(&*provider, &call_context(), &request, operation).await {
                     Err(error) => assert!(!error.is_transient(), "{status} {operation:?}: {error:?}"),
-                    // A consent that does not exist is a valid answer to this read.
+                    // A consent that does not exist is a valid result of this read.
                     Ok(()) => assert!(operation == Operation::ConsentStatus && status == 404, "{status} {operation:?}"),
                 }
                 // An adapter may look up the reason, but makes no call twice.

@@ -59,7 +59,7 @@ const PENDING_WORK: &str =
 struct LinkFlow<'a> {
     app: &'a App,
     provider: &'a str,
-    /// How the provider answers a reconnect. `None` links a new connection.
+    /// How the provider responds to a reconnect. `None` links a new connection.
     repair: Option<&'a Value>,
     step: Step,
 }

@@ -171,7 +171,7 @@ async fn stopping_service_completes_the_exchange_of_a_code() {
     deployment.control("akahu", Method::DELETE, "calls", json!({})).await;
     let fault = json!({"match": "/v1/token", "kind": "delay", "delayMs": 2_000});
     deployment.control("akahu", Method::POST, "faults", fault).await;
-    // The browser leaves while the provider answers, and the operator stops the service.
+    // The browser leaves while the provider responds, and the operator stops the service.
     let request = tokio::spawn(with_cookie(client().get(&callback_url)).send());
     eventually(async || deployment.calls("akahu", "POST", "/v1/token").await > 0).await;
     request.abort();

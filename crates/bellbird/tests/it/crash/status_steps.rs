@@ -1,4 +1,4 @@
-//! A refresh that finds another status crashes at one of its steps, and another one follows. Together they announce the
+//! A refresh that finds another status crashes at one of its steps, and another one follows. Together they report the
 //! change once.
 
 use bellbird_connections::Connections;

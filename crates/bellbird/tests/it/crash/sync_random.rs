@@ -1,4 +1,4 @@
-//! Services are killed at random moments while they sync and deliver. Every row is still announced, in one event.
+//! Services are killed at random moments while they sync and deliver. Every row is still reported, in one event.
 //!
 //! An event may be delivered more than once, and a chunk only after the endpoint has accepted the previous one. A seed
 //! decides the moments. It is printed, and `BELLBIRD_TEST_SEED` repeats a run. `BELLBIRD_TEST_KILL_FACTOR` makes a test

@@ -1,4 +1,4 @@
-//! A sync crashes at one of its steps, and another one follows. Together they announce every row once.
+//! A sync crashes at one of its steps, and another one follows. Together they report every row once.
 
 use bellbird_connections::Connections;
 use bellbird_domain::Connection;
@@ -47,7 +47,7 @@ async fn crash_sync(
     assert_eq!(texts, [&text], "{}", connection.provider);
     let updated: usize = received.iter().map(|event| event.counts().updated).sum();
     assert_eq!(updated, usize::from(previous.is_some()), "{}", connection.provider);
-    // One sync announces both in one event: the crashed sync has left no part of its work.
+    // One sync reports both in one event: the crashed sync has left no part of its work.
     assert_eq!(received.len(), 1, "{:?}", received.iter().map(ReceivedEvent::counts).collect::<Vec<_>>());
     assert_eq!(app.delivered_to(hook).await.len(), 0);
     outcome

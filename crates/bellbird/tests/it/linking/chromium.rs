@@ -13,7 +13,7 @@ use crate::support::harness::{App, simulated_providers};
 enum UserAction {
     Approve,
     Cancel,
-    /// Enters the code with which the sandbox simulates an institution that does not answer.
+    /// Enters the code with which the sandbox simulates an institution that does not respond.
     Fail,
 }
 

@@ -34,7 +34,7 @@ impl App {
         seen["deliveries"].as_array().unwrap().clone()
     }
 
-    /// Waits until the service has answered every delivery. Returns the last status of each.
+    /// Waits until the service has responded to every delivery. Returns the last status of each.
     async fn delivered(&self, provider: &str) -> Vec<Value> {
         eventually(async || {
             let deliveries = self.deliveries(provider).await;

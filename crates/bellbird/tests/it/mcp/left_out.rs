@@ -1,4 +1,4 @@
-//! Accounts that fail for one answer and could be read for the next.
+//! Accounts that fail for one response and could be read for the next.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::tools::person_with_all;
 use crate::support::harness::{App, Person, Setup};
 use crate::support::mcp::Mcp;
 
-/// The answers from `first` to the end.
+/// The responses from `first` to the end.
 async fn answers_after(mcp: &Mcp<'_>, tool: &str, first: Value, limit: u32) -> Vec<Value> {
     let mut answers = vec![first];
     while let Some(cursor) = answers[answers.len() - 1]["next_cursor"].as_str() {
@@ -18,7 +18,7 @@ async fn answers_after(mcp: &Mcp<'_>, tool: &str, first: Value, limit: u32) -> V
     answers
 }
 
-/// Each account that an answer names has a row in it.
+/// Each account that a response names has a row in it.
 fn assert_named_are_shown(answer: &Value, member: &str) {
     let of_rows: BTreeSet<String> =
         answer[member].as_array().unwrap().iter().map(|row| row["account_id"].to_string()).collect();

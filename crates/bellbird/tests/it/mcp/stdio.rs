@@ -115,7 +115,7 @@ async fn cancelled_request_has_no_answer() {
     bridge.send(&modern(json!("slow"), "tools/call", json!({"name": "list_transactions"})).to_string());
     while app.transaction_calls().await == 0 {}
     bridge.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"slow"}}"#);
-    // The answer to the second, and nothing of the first.
+    // The response to the second, and nothing of the first.
     assert_eq!(bridge.ask(modern(json!(2), "tools/list", json!({})))["id"], 2);
     let (code, rest, _) = bridge.finish();
     assert_eq!((code, rest.as_str()), (Some(0), ""));

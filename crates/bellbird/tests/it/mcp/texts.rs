@@ -1,4 +1,4 @@
-//! Texts of strangers in answers: in cells of their own, visible, short, and never a link.
+//! Untrusted texts in results: in cells of their own, visible, short, and never a link.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What the tools answer, compared with `/v1`.
+//! What the tools return, compared with `/v1`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ async fn accounts_of(app: &App, person: &Person, category: &str) -> Vec<Value> {
     accounts.into_iter().filter(|account| of_category.contains(&account["connectionId"].to_string())).collect()
 }
 
-/// A row as one line, without texts of strangers.
+/// A row as one line, without untrusted texts.
 fn facts(id: &Value, account: &Value, day: &Value, amount: &Value, category: &Value) -> String {
     format!("{account} {id} {day} {amount} {category}")
 }
@@ -308,7 +308,7 @@ async fn failing_connection_leaves_the_others() {
     for tool in ["list_transactions", "summarize_transactions"] {
         let text = mcp.result(tool, json!({ "account_ids": of_akahu })).await["content"][0]["text"].to_string();
         assert!(text.contains("NOT complete") && text.contains("of the last 30 days"), "{text}");
-        assert!(text.contains("does not answer") && !text.contains("shorter range"), "{text}");
+        assert!(text.contains("does not respond") && !text.contains("shorter range"), "{text}");
     }
     let accounts = mcp.call("list_accounts", json!({})).await;
     let with_balance = |accounts: &Value| {

@@ -1,4 +1,4 @@
-//! After reads of everything, neither the database nor the log contains what the API answered.
+//! After reads of everything, neither the database nor the log contains what the API returned.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -50,7 +50,7 @@ async fn read_all(app: &App, person: &Person, connection: &Connection, accounts:
     found
 }
 
-/// Waits until the service has answered every provider event.
+/// Waits until the service has responded to every provider event.
 async fn wait_for_deliveries(app: &App, provider: &str) {
     eventually(async || {
         let seen = app.control_of(provider, Method::GET, "/webhooks", json!({})).await;

@@ -154,7 +154,7 @@ async fn rows_leave_memory_within_a_minute() {
     let (mut workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
     for (name, value) in [
         ("SYNC__ENABLED", "false"),
-        // Cached answers add their time to the minute.
+        // Cached responses add their time to the minute.
         ("CACHE__TRADES_SECONDS", "5"),
         ("LIMITS__LIVE_PER_MINUTE", "0"),
         ("LIMITS__LIVE_IN_FLIGHT", "0"),

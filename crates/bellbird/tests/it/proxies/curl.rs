@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::Value;
 
 pub(super) struct Curl {
-    /// Holds the bodies and headers of answers.
+    /// Holds the bodies and headers of responses.
     pub(super) folder: PathBuf,
     pub(super) authority: PathBuf,
     pub(super) port: u16,
@@ -15,7 +15,7 @@ pub(super) struct Curl {
 
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// 0 if the connection was closed without an answer.
+    /// 0 if the connection was closed without a response.
     pub(super) status: u16,
     headers: String,
     pub(super) body: Vec<u8>,

@@ -247,7 +247,7 @@ behind_both_proxies! {
             plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n").unwrap();
             slow.push(plain);
         }
-        // Announces more than it sends.
+        // Declares more than it sends.
         let unfinished = ["--http1.1", "--header", "Content-Length: 100", "--data", "{"];
         let url = format!("{}/webhooks/fiskil", site.url);
         let unfinished = site.curl.command(&unfinished).arg(&url).spawn().unwrap();

@@ -116,7 +116,7 @@ async fn actual_errors_are_no_json() {
 async fn attention_text_is_that_of_actual_and_simplefin4py() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].clone();
-    // The provider still answers.
+    // The provider still responds.
     let sql = format!("UPDATE connections SET status = 'pending_mfa' WHERE id = '{}'", connection.id);
     execute(&app.shared.database, &sql, "").await;
     let set = account_set(&app, "").await;

@@ -42,7 +42,7 @@ async fn account_set_of_a_broker() {
 }
 
 #[tokio::test]
-async fn texts_of_strangers_stay_texts() {
+async fn untrusted_texts_stay_texts() {
     let app = App::start(Setup::default()).await;
     let (account, provider_id) = app.busiest().await;
     let long = "é".repeat(300);

@@ -1,4 +1,4 @@
-//! Clients that take their answer slowly, or not to its end.
+//! Clients that take their response slowly, or not to its end.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

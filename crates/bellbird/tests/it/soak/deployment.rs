@@ -154,7 +154,7 @@ impl Deployment {
         control(&self.sandbox, provider, method, "faults", fault.unwrap_or_default()).await;
     }
 
-    /// The faults end, and every endpoint answers.
+    /// The faults end, and every endpoint responds.
     pub(super) async fn mend(&self) {
         for provider in PROVIDERS {
             self.fault(provider, None).await;

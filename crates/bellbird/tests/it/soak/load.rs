@@ -225,7 +225,7 @@ impl Shared {
         self.deployment.fault(provider, Some(fault)).await;
     }
 
-    /// An endpoint does not answer for some seconds.
+    /// An endpoint does not respond for some seconds.
     async fn stop_endpoint(&self, random: &mut Random) {
         let endpoint = &self.deployment.endpoints[random.below(2)];
         endpoint.set_down(true);
@@ -312,7 +312,7 @@ impl Shared {
     }
 }
 
-/// Where an answer leads, unless the service or the provider fails.
+/// Where a response leads, unless the service or the provider fails.
 fn location(answer: &reqwest::Response) -> Option<Url> {
     answer.headers().get("location")?.to_str().ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What the API must answer: the rows of the first walk never change, and added rows have an amount that they had once.
+//! What the API must return: the rows of the first read never change, and added rows have an amount that they had once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::support::process::text;
 const REPEAT_DELAY: Duration = Duration::from_secs(2);
 const REPEATED_MAX: u32 = 60;
 
-/// An answer of the API, or the error of the connection.
+/// A response of the API, or the error of the connection.
 pub(super) type Answer = Result<(u16, Value), reqwest::Error>;
 
 pub(super) async fn get(api: &str, key: &str, path: &str) -> Answer {

@@ -1,4 +1,4 @@
-//! An endpoint within the test. It verifies and records every request, and sometimes fails or answers late.
+//! An endpoint within the test. It verifies and records every request, and sometimes fails or responds late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,14 +16,14 @@ use standardwebhooks::Webhook;
 use crate::support::process::text;
 use crate::support::random::Random;
 
-/// How long a slow answer takes.
+/// How long a slow response takes.
 const SLOW_ANSWER: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Behaviour {
     /// Accepts every request at once.
     Reliable,
-    /// Of ten requests it answers one with 500 and one late.
+    /// Of ten requests it responds to one with 500 and to one late.
     Flaky,
     /// Accepts every request late.
     Slow,
@@ -45,7 +45,7 @@ pub(crate) struct Endpoint {
 struct Seen {
     /// Requests that the service must not send.
     wrong: Vec<String>,
-    /// Events that were answered with 2xx, in that order.
+    /// Events that got 2xx, in that order.
     accepted: Vec<Value>,
     /// The accepted chunks of each sync run.
     chunks: BTreeMap<String, BTreeSet<u64>>,
@@ -81,7 +81,7 @@ impl Endpoint {
         self.secret.set(secret.to_owned()).unwrap();
     }
 
-    /// While it is down, it answers every request with 503.
+    /// While it is down, it responds to every request with 503.
     pub(crate) fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::SeqCst);
     }
@@ -97,7 +97,7 @@ impl Endpoint {
         EndpointCounts { requests: seen.requests, accepted: seen.accepted.len(), events: events.len() }
     }
 
-    /// The ids of the rows that events announced as new.
+    /// The ids of the rows that events reported as new.
     pub(crate) fn new_rows(&self) -> BTreeSet<String> {
         let seen = self.seen.lock().unwrap();
         let rows = seen.accepted.iter().flat_map(|event| event["data"]["new"].as_array().unwrap());

@@ -40,7 +40,7 @@ pub(crate) struct Browser {
 impl Browser {
     pub(crate) fn start() -> Self {
         let profile = tempfile::tempdir().unwrap();
-        // Chromium reads commands from descriptor 3 and answers on descriptor 4.
+        // Chromium reads commands from descriptor 3 and responds on descriptor 4.
         let line =
             format!("exec chromium {FLAGS} --user-data-dir={} about:blank 3<&0 4>&1 >&2", profile.path().display());
         let mut child = Command::new("sh")

@@ -17,7 +17,7 @@ pub(crate) const PAST_EVERY_LEASE: SignedDuration = SignedDuration::from_mins(3)
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CrashPoint {
     Never,
-    /// While it waits for a response, after `after` calls were answered. With `applied`, the provider has carried out
+    /// While it waits for a response, after `after` calls got a response. With `applied`, the provider has carried out
     /// the call.
     AtCall {
         after: u64,

@@ -99,7 +99,7 @@ impl Rows {
         row.changed_to = Some(shown);
     }
 
-    /// Asserts that every row was announced as new in exactly one event, and every change as an update. `fingerprints`:
+    /// Asserts that every row was reported as new in exactly one event, and every change as an update. `fingerprints`:
     /// how many are stored, unless some are of rows that are too old now.
     pub(crate) fn assert_announced(&self, endpoint: &Endpoint, fingerprints: Option<u64>) {
         let accepted = endpoint.accepted();

@@ -62,7 +62,7 @@ impl Mcp<'_> {
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// The rows of all answers, and how many answers there were.
+    /// The rows of all results, and how many results there were.
     pub(crate) async fn rows(&self, tool: &str, member: &str, arguments: Value) -> (Vec<Value>, usize) {
         let (mut rows, mut answers) = (Vec::new(), 0);
         let mut arguments: Map<String, Value> = arguments.as_object().unwrap().clone();

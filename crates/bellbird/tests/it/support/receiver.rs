@@ -1,4 +1,4 @@
-//! A webhook endpoint on this machine. It records every request and answers as a test sets it.
+//! A webhook endpoint on this machine. It records every request and responds as a test sets it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ pub(crate) enum Reply {
     Status(u16),
     /// A status and a header.
     WithHeader(u16, &'static str, String),
-    /// Reads the request and never answers.
+    /// Reads the request and never responds.
     Never,
 }
 
@@ -55,7 +55,7 @@ impl ReceivedEvent {
     }
 }
 
-/// How many rows an event announces.
+/// How many rows an event reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowCounts {
     pub(crate) new: usize,
@@ -92,7 +92,7 @@ struct ReceiverState {
     in_flight_max: usize,
 }
 
-/// A request that has no answer yet, and whose sender has not disconnected.
+/// A request that has no response yet, and whose sender has not disconnected.
 struct InFlight(Arc<Mutex<ReceiverState>>);
 
 impl InFlight {

@@ -30,7 +30,7 @@ impl App {
         all_rows(&received, "new").iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The ids that the first sync announces.
+    /// The ids that the first sync reports.
     async fn ids_shown(&self, key: &str, connection: &Connection, days: u64) -> Vec<String> {
         let list = spec(&connection.provider).list;
         let from = (self.clock.now() - Duration::from_secs(days * 86_400)).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -91,7 +91,7 @@ on_both_databases! {
 #[tokio::test]
 async fn large_first_sync_can_be_silent() {
     let mut setup = short_runs(3);
-    setup.settings.sync.announce_first = false;
+    setup.settings.sync.notify_initial = false;
     let app = App::start(setup).await;
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;

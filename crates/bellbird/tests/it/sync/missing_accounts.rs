@@ -1,4 +1,4 @@
-//! Accounts that a provider's list lacks: for one answer, for hours, for weeks, and for good.
+//! Accounts that a provider's list lacks: for one response, for hours, for weeks, and for good.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{Connection, Plan};
@@ -36,7 +36,7 @@ impl App {
         [rows.await, balance.await]
     }
 
-    /// Syncs a time later. Returns the descriptions of the rows that it announced as new, and asserts that there was no
+    /// Syncs a time later. Returns the descriptions of the rows that it reported as new, and asserts that there was no
     /// update.
     async fn announced_after(&self, time: SignedDuration, connection: &Connection, hook: &Hook) -> Vec<String> {
         self.advance_clock(time).await;

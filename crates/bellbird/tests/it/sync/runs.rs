@@ -1,4 +1,4 @@
-//! Syncs: which rows they announce as new or updated, their date ranges, and the fingerprints that they store.
+//! Syncs: which rows they report as new or updated, their date ranges, and the fingerprints that they store.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +77,7 @@ on_both_databases! {
 
 on_both_databases! {
     async fn first_sync_can_be_silent(database: Database) {
-        let setup = Setup::with(|settings| settings.sync.announce_first = false);
+        let setup = Setup::with(|settings| settings.sync.notify_initial = false);
         let app = App::start(Setup { database, ..setup }).await;
         for provider in simulated_providers() {
             let person = app.person_at(provider).await;
@@ -251,7 +251,7 @@ on_both_databases! {
                 before = app.fingerprint_count().await;
             }
             assert!(before <= 8, "{provider}: {before} fingerprints");
-            // A silence holds the range, but not for ever.
+            // A gap holds the range, but not forever.
             for days in [110, 110, 0] {
                 app.advance_clock(days * DAY).await;
                 assert_eq!(app.sync(connection).await.new_count, 0, "{provider}: announced twice");

@@ -1,4 +1,4 @@
-//! One row that cannot be read: the sync reads the others, and announces the row once it can be read.
+//! One row that cannot be read: the sync reads the others, and reports the row once it can be read.
 
 use bellbird_domain::Connection;
 use jiff::SignedDuration;

@@ -21,7 +21,7 @@ struct Deployment {
     http: reqwest::Client,
 }
 
-/// An answer: its status and its `X-Request-Id`.
+/// A response: its status and its `X-Request-Id`.
 struct Answered {
     status: StatusCode,
     request_id: String,

@@ -146,7 +146,7 @@ on_both_databases! {
     }
 }
 
-/// Asserts that the first sync of a connection announces what the REST API shows.
+/// Asserts that the first sync of a connection reports what the REST API shows.
 async fn assert_announced_as_shown(app: &App, user: &bellbird_domain::User, key: &str, connection: &Connection) {
     let spec = spec(&connection.provider);
     for row in (spec.odd_rows)(&app.account_at(connection).await) {
@@ -290,7 +290,7 @@ on_both_databases! {
         assert_eq!(third.len(), 1);
         assert_eq!(third[0].counts(), RowCounts { new: 0, updated: 0 });
         assert_eq!(third[0].id, first[0].id);
-        // Removed rows are not announced.
+        // Removed rows are not reported.
         assert_eq!(app.sync(connection).await.events, 0);
     }
 }
@@ -308,7 +308,7 @@ on_both_databases! {
             let delivery = app.deliveries_to(&hook).await.remove(0);
             assert_eq!(delivery.state, DeliveryState::Pending);
             assert_eq!(delivery.attempts, 1);
-            assert_eq!(delivery.last_error.as_deref(), Some("rows not read: provider does not answer"));
+            assert_eq!(delivery.last_error.as_deref(), Some("rows not read: provider does not respond"));
             assert_eq!(delivery.last_status, None);
             assert_eq!(app.endpoint_of(&hook).await.failing_since, None, "{provider}");
             app.clear_faults().await;

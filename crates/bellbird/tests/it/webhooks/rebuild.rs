@@ -252,7 +252,7 @@ on_both_databases! {
 }
 
 on_both_databases! {
-    /// The event cannot wait for ever: it is not known whether a row is gone, or cannot be read.
+    /// The event cannot wait forever: it is not known whether a row is gone, or cannot be read.
     async fn last_attempt_goes_without_rows_that_are_not_returned(database: Database) {
         let app = App::start(Setup { database, ..Setup::default() }).await;
         let connection = &app.olivia.connections[0];

@@ -291,7 +291,7 @@ on_both_databases! {
         assert_eq!(app.endpoint_of(&other).await.failing_since, None);
         assert_eq!(silent.drain().len(), 1, "later chunks wait for the first");
 
-        // When the endpoint answers again, it receives everything in order.
+        // When the endpoint responds again, it receives everything in order.
         silent.receiver.reply_with(Reply::Status(200));
         app.advance_clock(SignedDuration::from_secs(7)).await;
         let received = app.delivered_to(&silent).await;

@@ -117,7 +117,7 @@ on_both_databases! {
         let first = app.delivered_to(&hook).await.remove(0);
         assert_eq!(statuses(std::slice::from_ref(&first)), [["active", "pending_mfa"].map(str::to_owned)]);
 
-        // The connection changes, and its provider does not answer.
+        // The connection changes, and its provider does not respond.
         app.sync(connection).await;
         app.fault(json!({"match": "/", "kind": "status", "status": 503})).await;
         app.reset_calls().await;

@@ -221,7 +221,7 @@ fn advice(problem: &Problem) -> String {
     match problem {
         Problem::TooManyRequests(seconds) => format!("Too many requests: call again in {} seconds", (*seconds).max(1)),
         Problem::ProviderUnavailable(seconds) => {
-            format!("The bank or broker does not answer: call again in {} seconds", (*seconds).max(1))
+            format!("The bank or broker does not respond: call again in {} seconds", (*seconds).max(1))
         }
         Problem::NotFound("Connection") => "The connection was removed".to_owned(),
         problem => problem.message(),

@@ -95,7 +95,7 @@ class Truth:
 
 
 def clean(text, chars_max):
-    """A text of a stranger on one line, without characters that a person does not see."""
+    """An untrusted text on one line, without characters that a person does not see."""
     spaced = "".join(" " if unicodedata.category(char) in ("Cc", "Zl", "Zp", "Zs") else char for char in text)
     hidden = ("Cf", "Co", "Cn", "Cs")
     seen = [c for c in spaced if unicodedata.category(c) not in hidden and not "\ufe00" <= c <= "\ufe0f"]
@@ -146,7 +146,7 @@ def full(row, currency):
 
 
 class Step:
-    """A call, repeated to its end if it has pages, and the judge of its answers."""
+    """A call, repeated to its end if it has pages, and the judge of its responses."""
 
     def __init__(self, tool, arguments, judge, pages=True):
         self.tool = tool
@@ -158,13 +158,13 @@ class Step:
 
 
 def structured(answers, name):
-    """The rows of all pages of an answer, each with a table of the same rows."""
+    """The rows of all pages of a response, each with a table of the same rows."""
     rows = []
     for answer in answers:
         demand(not answer.get("isError") and answer.get("structured"), f"failed: {str(answer)[:300]}")
         content = answer["structured"]
         size = len(json.dumps(answer["text"], ensure_ascii=False)) + len(json.dumps(content, ensure_ascii=False))
-        demand(size <= ANSWER_BYTES_MAX, f"an answer of {size} bytes")
+        demand(size <= ANSWER_BYTES_MAX, f"a response of {size} bytes")
         demand_equal(content["problems"], [], "problems")
         demand_equal(content["shown"], len(content[name]), "shown")
         demand(content["shown"], "an empty page")
@@ -180,7 +180,7 @@ def structured(answers, name):
 
 
 def judge_text(text, content, name):
-    """The text says the same as the JSON, and no text of a stranger breaks its table."""
+    """The text says the same as the JSON, and no untrusted text breaks its table."""
     bad = [char for char in text if char != "\n" and unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Co", "Cs")]
     demand(not bad, f"characters {bad[:5]} in the text")
     if "next_cursor" in content:
@@ -397,5 +397,5 @@ def steps(truth, odd, stranger):
 
 
 def short(steps):
-    """For ways to the service that change nothing of the answers."""
+    """For ways to the service that change nothing in the responses."""
     return steps[:7]

@@ -193,7 +193,7 @@ class Bellbird:
                     self.control(account["provider"], "DELETE", f"transactions/{id}")
 
     def expire_consent(self):
-        """Lets the consent of the New Zealand bank expire, whose data still answer. Returns its connection."""
+        """Lets the consent of the New Zealand bank expire, whose data can still be read. Returns its connection."""
         sandbox = self.service["sandbox"]
         [connection] = [
             one

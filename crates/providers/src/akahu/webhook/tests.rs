@@ -25,7 +25,7 @@ const BODY: &[u8] =
     br#"{"webhook_type": "ACCOUNT", "webhook_code": "UPDATE", "state": "u1:ACCOUNT", "item_id": "acc_1"}"#;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
-const ANSWER_INTERVAL: Duration = Duration::from_secs(600);
+const RESPONSE_INTERVAL: Duration = Duration::from_secs(600);
 
 static FIRST: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate(KeySize::Rsa2048).unwrap());
 static SECOND: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate(KeySize::Rsa2048).unwrap());
@@ -114,26 +114,26 @@ async fn forged_key_ids_keep_the_good_key() {
         assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()), "{id}");
     }
     assert_eq!(akahu.peer.lines(), ["7", "8", "9", "10"].map(|id| format!("GET /v1/keys/{id}")));
-    // The stranger's fetch of the next key does not keep its first event out.
+    // The early fetch of the next key does not keep its first event out.
     assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
 }
 
 #[tokio::test]
 async fn a_number_is_fetched_once_in_ten_minutes() {
     let akahu = KeyServer::new(|_| mock_response(404, r#"{"success": false}"#)).await;
-    let just_before = ANSWER_INTERVAL.saturating_sub(Duration::from_millis(1));
+    let just_before = RESPONSE_INTERVAL.saturating_sub(Duration::from_millis(1));
     assert_eq!(akahu.check(Duration::ZERO, 9, &FIRST).await, Err(Rejection::Forged));
     for after in [Duration::ZERO, Duration::from_secs(60), just_before] {
         let outcome = akahu.check(after, 9, &FIRST).await;
         assert!(matches!(outcome, Err(Rejection::Unchecked(Error::RateLimited { .. }))), "{outcome:?}");
         assert_eq!(akahu.fetches(), 1);
     }
-    assert_eq!(akahu.check(ANSWER_INTERVAL, 9, &FIRST).await, Err(Rejection::Forged));
+    assert_eq!(akahu.check(RESPONSE_INTERVAL, 9, &FIRST).await, Err(Rejection::Forged));
     assert_eq!(akahu.fetches(), 2);
 }
 
 #[tokio::test]
-async fn strangers_cannot_keep_the_key_in_use_out() {
+async fn forged_events_cannot_keep_the_key_in_use_out() {
     let akahu = KeyServer::new(|id| match id {
         "7" => key_response(&FIRST),
         "8" | "9" => mock_response(404, r#"{"success": false}"#),
@@ -158,7 +158,7 @@ async fn numbers_before_the_first_key_is_known_are_bounded() {
         assert!(matches!(outcome, Err(Rejection::Forged | Rejection::Unchecked(_))), "{outcome:?}");
     }
     assert_eq!(akahu.fetches(), 32);
-    akahu.check(ANSWER_INTERVAL, 500, &FIRST).await.unwrap_err();
+    akahu.check(RESPONSE_INTERVAL, 500, &FIRST).await.unwrap_err();
     assert_eq!(akahu.fetches(), 33, "what is old makes room");
 }
 

@@ -124,7 +124,7 @@ both! {
         assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Revoked);
     }
 
-    async fn repair_of_removed_connection_imports_anew(db) {
+    async fn repair_of_removed_connection_imports_again(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let strange = db.connection(other, "strange", &[]).await.id;
         let hidden = db.connection(user, "hidden", &[]).await.id;

@@ -134,7 +134,7 @@ fn postgres_transaction_that_is_given_up_while_it_begins_is_rolled_back() {
     on_postgres(async |db| {
         let user = db.user("a@x").await.id;
         let observer = connect(&db.url).await;
-        // The first poll sends BEGIN, and its answer is not waited for.
+        // The first poll sends BEGIN, and its response is not awaited.
         assert!(db.db.begin().now_or_never().is_none());
         write(db, user).await.unwrap();
         let committed = "SELECT COUNT(*) FROM users WHERE timezone IS NULL";

@@ -74,7 +74,7 @@ both! {
         }
         let error = old.secrets().find_credentials(user, ids[0]).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(id)) if id == "k2"));
-        assert_eq!(db.revision(user).await, revision, "cached answers stay valid");
+        assert_eq!(db.revision(user).await, revision, "cached responses stay valid");
         let leftovers = if db.kind() == "sqlite" { Leftovers::None } else { Leftovers::ServerManaged };
         assert_eq!(new.secrets().erase_leftovers().await.unwrap(), leftovers);
         assert_eq!(counts(&rotate(&new).await), (0, 120, 0));

@@ -184,7 +184,7 @@ both! {
         let claim = claimed_endpoint(db, id, 30).await;
         let late = FinishedAttempt {
             status: None,
-            error: Some("no answer in time"),
+            error: Some("no response in time"),
             ..finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)))
         };
         assert!(db.deliveries().finish_attempts(&claim, &[late], at(31)).await.unwrap());
@@ -202,7 +202,7 @@ both! {
             (delivery.last_attempt_at, delivery.last_status, delivery.last_duration_ms),
             (Some(at(30)), None, Some(12))
         );
-        assert_eq!(delivery.last_error.as_deref(), Some("no answer in time"));
+        assert_eq!(delivery.last_error.as_deref(), Some("no response in time"));
         assert_eq!(db.deliveries().list_due(&claim, at(40), 9).await.unwrap()[0].attempts, 1);
         let success =
             FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) };
@@ -218,7 +218,7 @@ both! {
             at: at(30),
             duration_ms: 12,
             status: None,
-            error: Some("no answer in time".to_owned()),
+            error: Some("no response in time".to_owned()),
         };
         let second = AttemptRecord { attempt: 2, at: at(40), duration_ms: 12, status: Some(204), error: None };
         assert_eq!(db.deliveries().list_attempts(user, id, events[0].id).await.unwrap(), [first, second]);
@@ -275,7 +275,7 @@ both! {
         let (is_failing, claim) = reclaim(claim, 96).await;
         assert_eq!((is_failing, claim.is_unhealthy), (false, false));
 
-        // Name servers that do not answer are not the endpoint's fault, but it is as slow.
+        // Name servers that do not respond are not the endpoint's fault, but it is as slow.
         for now in [100, 160] {
             finish(&claim, &[FinishedAttempt { endpoint_at_fault: false, ..retry(now, 1) }], now).await;
         }

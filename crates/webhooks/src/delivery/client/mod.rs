@@ -73,7 +73,7 @@ pub(crate) mod delivery_error {
 pub struct Client {
     usual: Pool,
     /// Its connections have to be open within [`SHORT_CONNECT_TIMEOUT`].
-    impatient: Pool,
+    short: Pool,
     rules: Rules,
     timeout: Duration,
 }
@@ -144,7 +144,7 @@ impl Client {
         };
         Self {
             usual: pool(CONNECT_TIMEOUT, timeout / 2),
-            impatient: pool(SHORT_CONNECT_TIMEOUT, timeout.min(SHORT_CONNECT_TIMEOUT)),
+            short: pool(SHORT_CONNECT_TIMEOUT, timeout.min(SHORT_CONNECT_TIMEOUT)),
             rules,
             timeout,
         }
@@ -153,7 +153,7 @@ impl Client {
     fn pool(&self, connect_time: ConnectTime) -> &Pool {
         match connect_time {
             ConnectTime::Usual => &self.usual,
-            ConnectTime::Short => &self.impatient,
+            ConnectTime::Short => &self.short,
         }
     }
 

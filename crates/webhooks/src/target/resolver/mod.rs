@@ -1,7 +1,7 @@
 //! Resolves the host names of endpoints and vets every address.
 //!
 //! The HTTP client connects only to addresses from this resolver. So DNS rebinding, where a name changes its address
-//! between a check and the connection, has no effect. Answers are never cached: each new connection resolves and vets
+//! between a check and the connection, has no effect. Responses are never cached: each new connection resolves and vets
 //! again.
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! A name server on loopback for tests. It gives configured answers and counts lookups.
+//! A name server on loopback for tests. It returns configured responses and counts lookups.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub(crate) struct NameServer {
 }
 
 impl NameServer {
-    /// Answers all names alike. `configured` gets the number of the lookup, from 0. One lookup is a query for A and a
-    /// query for AAAA, in any order.
+    /// Responds to all names alike. `configured` gets the number of the lookup, from 0. One lookup is a query for A and
+    /// a query for AAAA, in any order.
     pub(crate) async fn new(configured: impl Fn(usize) -> MockAnswer + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();

@@ -200,7 +200,7 @@ async fn control(sandbox: &Value, method: Method, path: &str, body: Value) -> Va
     let url = format!("{}/__control{path}", text(&sandbox["fiskil"], "baseUrl"));
     let client = Client::builder().no_proxy().build().unwrap();
     let answer = client.request(method, url).json(&body).send().await.unwrap().error_for_status().unwrap();
-    // Some answers are empty.
+    // Some responses are empty.
     serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default()
 }
 
