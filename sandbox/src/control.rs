@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -39,18 +39,22 @@ impl IntoResponse for BadRequest {
 /// Rejects control calls that a web page could send from a developer's browser: pages name their origin, and a name that
 /// was rebound to this machine is neither an address nor `localhost`.
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
-    let header = |name| request.headers().get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-    let host = header("host").unwrap_or_default();
-    let is_foreign = match (header("origin"), header("sec-fetch-site")) {
-        (Some(origin), _) => origin.strip_prefix("http://") != Some(host),
-        (None, Some(site)) => site != "same-origin" && site != "none",
-        (None, None) => false,
-    };
-    if request.uri().path().starts_with("/__control") && (is_foreign || !is_address(host)) {
+    if request.uri().path().starts_with("/__control") && !is_from_program(request.headers()) {
         let why = "control calls come from programs, with an address or localhost in the URL";
         return (StatusCode::FORBIDDEN, Json(json!({"error": why}))).into_response();
     }
     next.run(request).await
+}
+
+fn is_from_program(headers: &HeaderMap) -> bool {
+    let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = header("host").unwrap_or_default();
+    let is_same_origin = match (header("origin"), header("sec-fetch-site")) {
+        (Some(origin), _) => origin.strip_prefix("http://") == Some(host),
+        (None, Some(site)) => site == "same-origin" || site == "none",
+        (None, None) => true,
+    };
+    is_same_origin && is_address(host)
 }
 
 fn is_address(host: &str) -> bool {

@@ -109,7 +109,7 @@ enum Command {
 #[must_use]
 pub fn run() -> ExitCode {
     forbid_core_files();
-    telemetry::hide_panic_messages();
+    crate::telemetry::hide_panic_messages();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

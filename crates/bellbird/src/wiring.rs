@@ -44,8 +44,6 @@ pub enum NotReady {
     PendingMigrations(Vec<String>),
     #[error("the database was restored from a backup and awaits a decision")]
     AwaitsDecision,
-    #[error("this machine's clock is wrong by 20 s or more, measured by the database's: set it by NTP")]
-    WrongClock,
 }
 
 /// Checks that the service may use a database: it has the schema of this version, and is not a restored one whose
@@ -59,9 +57,6 @@ pub async fn check_ready(storage: &Storage) -> Result<(), NotReady> {
         return Err(NotReady::PendingMigrations(pending));
     }
     storage.ping().await.map_err(NotReady::Unreadable)?;
-    if storage.claims_nothing() {
-        return Err(NotReady::WrongClock);
-    }
     match storage.backups().awaits_restore_decision().await {
         Ok(false) => Ok(()),
         Ok(true) => Err(NotReady::AwaitsDecision),
@@ -82,7 +77,6 @@ fn describe_not_ready(settings: &Settings, error: NotReady) -> anyhow::Error {
             "the {location} is not set up for this version: run `bellbird migrate`, or correct database.url ({})",
             database_origin(settings)
         )),
-        NotReady::WrongClock => anyhow!(error),
         NotReady::Unreadable(error) | NotReady::UnknownSchema(error) => anyhow::Error::new(error).context(location),
     }
 }

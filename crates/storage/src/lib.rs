@@ -194,7 +194,11 @@ impl Storage {
                 "the database URL must be sqlite:PATH, postgres://... or postgresql://...".to_owned(),
             ));
         };
-        opened.map(|db| Self { db, sealer, holder: None, claims_nothing: Arc::default(), _open_lock: open_lock }).map_err(|error| open_error::explain(url, error))
+        opened.map(|db| Self::new(db, sealer, open_lock)).map_err(|error| open_error::explain(url, error))
+    }
+
+    fn new(db: Db, sealer: Sealer, open_lock: Option<Arc<OpenLock>>) -> Self {
+        Self { db, sealer, holder: None, claims_nothing: Arc::default(), _open_lock: open_lock }
     }
 
     /// The storage of an instance of the service. Its leases end with its row: see `storage.instances().renew`.

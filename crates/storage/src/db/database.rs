@@ -4,12 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 
 use crate::db::postgres::{Postgres, PostgresTx};
 use crate::db::row::ReadRow;
 use crate::db::sqlite::{Sqlite, SqliteTx};
-use crate::db::statement::{Bound, Param, Sql, params};
+use crate::db::statement::{Bound, Param, Sql};
 use crate::error::Result;
 
 /// Cheap to clone.

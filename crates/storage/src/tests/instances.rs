@@ -57,7 +57,7 @@ both! {
 
     async fn leases_end_with_their_instance(db) {
         let (dead, alive) = (new_instance(1), new_instance(2));
-        let (dead_db, alive_db) = (db.clone().held_by(dead.id), db.clone().held_by(alive.id));
+        let (dead_db, alive_db) = (db.storage().held_by(dead.id), db.storage().held_by(alive.id));
         db.instances().renew(&dead, at(0)).await.unwrap();
         db.instances().renew(&alive, at(15)).await.unwrap();
         let user = db.user("a@x").await.id;
