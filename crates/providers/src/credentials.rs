@@ -1,5 +1,5 @@
 //! Reads and writes the credentials of a connection: one JSON object, in a form that each provider defines.
-//! docs/operating.md shows the forms.
+//! docs/provider-setup.md#import-a-connection shows the forms.
 
 use bellbird_domain::ProviderName;
 use secrecy::{ExposeSecret, SecretString};

@@ -197,7 +197,7 @@ pub trait Provider: Send + Sync {
     async fn check(&self, context: &CallContext) -> Result<(), Error>;
 
     /// The connections that `credentials` cover. They are JSON from a link session or an import, in the form of
-    /// docs/operating.md.
+    /// docs/provider-setup.md#import-a-connection.
     async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error>;
 
     /// Asks the provider whether the credentials of one connection still work.

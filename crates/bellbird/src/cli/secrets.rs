@@ -93,8 +93,8 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
                 .to_owned(),
         ),
         Ok(Leftovers::ServerManaged) => output::note(
-            "PostgreSQL keeps old row versions until a vacuum, and in its write-ahead log. See \"Secrets\" in \
-             docs/operating.md for how to erase them.",
+            "PostgreSQL keeps old row versions until a vacuum, and in its write-ahead log. See \
+             docs/secrets.md#what-the-old-key-still-opens for how to erase them.",
         ),
         Err(error) => messages.push(format!(
             "could not rewrite the database file ({error}). It may still hold secrets sealed with the old key: run \
@@ -188,8 +188,7 @@ pub(super) fn unopenable_messages(secrets: &[UnopenableSecret]) -> Vec<String> {
 }
 
 /// What to do about secrets that cannot be opened.
-const ADVICE: &str = "Add the missing key to secrets.key, after the first one. If it is lost, see \"Secrets\" in \
-    docs/operating.md";
+const ADVICE: &str = "Add the missing key to secrets.key, after the first one. If it is lost, see docs/secrets.md";
 
 /// Why a secret cannot be opened, after "cannot be opened:".
 fn reason(secret: &UnopenableSecret) -> String {

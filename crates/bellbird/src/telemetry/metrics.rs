@@ -1,5 +1,5 @@
 //! The list of all metrics. Each crate records its own; a test compares their names with this list, the list with
-//! docs/operating.md, and both with a scrape.
+//! docs/monitoring.md, and both with a scrape.
 
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 

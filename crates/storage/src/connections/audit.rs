@@ -32,7 +32,7 @@ pub struct AuditRow {
     pub from: Option<ConnectionStatus>,
     /// None: the connection is deleted.
     pub to: Option<ConnectionStatus>,
-    /// One word: see docs/operating.md.
+    /// One word: see docs/monitoring.md#jobs.
     pub cause: String,
 }
 

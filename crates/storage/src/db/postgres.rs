@@ -43,7 +43,7 @@ const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Far longer than any statement takes. A server that does not respond in this time counts as unavailable. Longer than
 /// the server's own limit, which leaves the connection usable.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limits at the server, where a client that vanished is not noticed otherwise. docs/operating.md has the same
+/// Time limits at the server, where a client that vanished is not noticed otherwise. docs/database.md has the same
 /// limits for a role, because a pooler does not pass settings of a session on.
 const SESSION: &str = "SET statement_timeout = '9s'; SET lock_timeout = '4s';
     SET idle_in_transaction_session_timeout = '15s'; SET tcp_user_timeout = '15s';

@@ -60,7 +60,7 @@ pub enum SetupTokenClaim {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyAuditRow {
     pub at: Timestamp,
-    /// One word: see docs/operating.md.
+    /// One word: see docs/database.md#tables.
     pub event: String,
 }
 

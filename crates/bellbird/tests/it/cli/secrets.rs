@@ -151,7 +151,7 @@ async fn single_instance_rotates_its_key() {
 mod postgres {
     use super::*;
 
-    /// In the order of docs/operating.md, every instance can always open what any instance has sealed.
+    /// In the order of docs/secrets.md, every instance can always open what any instance has sealed.
     #[tokio::test]
     async fn several_instances_rotate_their_key() {
         let mut deployment = Deployment::start_on_postgres(OLD).await;
@@ -193,7 +193,7 @@ mod postgres {
         assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
     }
 
-    /// The order of docs/operating.md is enforced: no instance is left with secrets that it cannot open.
+    /// The order of docs/secrets.md is enforced: no instance is left with secrets that it cannot open.
     #[tokio::test]
     async fn rotation_waits_until_every_instance_has_the_new_key() {
         let mut deployment = Deployment::start_on_postgres(OLD).await;
@@ -246,7 +246,7 @@ fn unopenable_secrets_are_reported_and_kept() {
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let (reason, advice) = (
         "cannot be opened: sealed with key `1999`, which is not in secrets.key.",
-        "Add the missing key to secrets.key, after the first one. If it is lost, see \"Secrets\" in docs/operating.md",
+        "Add the missing key to secrets.key, after the first one. If it is lost, see docs/secrets.md",
     );
     let missing = format!("1 secret {reason} {advice} (credentials of connection {lost})");
     let error = json!({ "message": missing });

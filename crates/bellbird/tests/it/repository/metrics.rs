@@ -1,4 +1,4 @@
-//! The metrics that the crates record, the list in code, and the table of docs/operating.md are the same. So are the
+//! The metrics that the crates record, the list in code, and the table of docs/monitoring.md are the same. So are the
 //! kinds of jobs.
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ fn list_has_every_metric_that_is_recorded() {
 
 #[test]
 fn documentation_has_the_list_of_metrics() {
-    let page = read(&root().join("docs/operating.md"));
+    let page = read(&root().join("docs/monitoring.md"));
     let rows = page.lines().filter(|line| line.starts_with("| `bellbird_"));
     let documented: Vec<(String, Vec<String>)> = rows
         .map(|row| {
@@ -43,12 +43,12 @@ fn documentation_has_the_list_of_metrics() {
     let labels = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect();
     let listed: Vec<(String, Vec<String>)> =
         METRICS.iter().map(|metric| (metric.name.to_owned(), labels(metric.labels))).collect();
-    assert_eq!(documented, listed, "docs/operating.md has the order of {LIST}");
+    assert_eq!(documented, listed, "docs/monitoring.md has the order of {LIST}");
 }
 
 #[test]
 fn documentation_has_every_kind_of_job() {
-    let page = read(&root().join("docs/operating.md"));
+    let page = read(&root().join("docs/monitoring.md"));
     let table = page.lines().skip_while(|line| !line.starts_with("| job | what it does |"));
     let rows = table.take_while(|line| line.starts_with('|')).skip(2);
     let documented: Vec<String> = rows.filter_map(|row| quoted(row.split('|').nth(1)?, '`').pop()).collect();
