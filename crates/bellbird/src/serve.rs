@@ -14,8 +14,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use bellbird_limits::client_address::Network;
-use http::StatusCode;
-use http::header::ALLOW;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -164,12 +162,7 @@ async fn serve_connection(
         async {
             let response = response.await;
             slot.set_idle(Instant::now());
-            let mut response = response?.map(|body| slot.watch(body));
-            if response.status() == StatusCode::UNAUTHORIZED {
-                // The router adds `Allow` outside of all layers. A rejected key must not learn the methods of a path.
-                response.headers_mut().remove(ALLOW);
-            }
-            Ok::<_, std::convert::Infallible>(response)
+            Ok::<_, std::convert::Infallible>(response?.map(|body| slot.watch(body)))
         }
     });
     if let Err(error) = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await {

@@ -53,8 +53,8 @@ impl Refreshes<'_> {
         self.run_refresh(user_id, id, claim).await
     }
 
-    /// As [`Connections::refresh`], but if a refresh is running already, waits for it and then refreshes again. The
-    /// result of the running one may be outdated.
+    /// As [`Self::run`], but if a refresh is running already, waits for it and then refreshes again. The result of the
+    /// running one may be outdated.
     pub(crate) async fn run_after_current(
         self,
         user_id: UserId,

@@ -1,7 +1,7 @@
 //! Extractors: the caller, the query parameters, and the connection that a request is about.
 //!
-//! They exist for the state [`Guarded`] only, which a handler gets only if it was mounted with a quota class. So a
-//! handler that needs a caller cannot be mounted as an open path.
+//! The caller and the connection exist for the state [`Guarded`] only, which a handler gets only if it was mounted with
+//! a quota class. So a handler that needs a caller cannot be mounted as an open path.
 
 use std::sync::Arc;
 

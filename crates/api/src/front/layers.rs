@@ -18,8 +18,6 @@ use crate::front::mount::{Mount, Mounts};
 use crate::front::problem::Problem;
 
 /// `first` words the errors of paths that the prefix of no interface begins.
-///
-/// The guard finds no path by axum's router: the access log has to know the path first, and one search is enough.
 pub fn router(access: Access, first: Mount, others: Vec<Mount>) -> Router {
     let mounts = Mounts::new(first, others);
     let cors = cors(access.cors_origins(), &mounts.cors_headers);

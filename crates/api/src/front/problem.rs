@@ -1,4 +1,5 @@
-//! Maps every failure of the API to a status, headers and the error object. No other module does.
+//! The failures of handlers, each with its status, `Retry-After` and message, and the error object of `/v1`. Other
+//! interfaces word a [`Problem`] in their own form (`Mount::with_errors`).
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -11,7 +11,7 @@ type Column = (String, String, String, bool, i64);
 async fn migrates_empty_database(storage: &Storage) {
     assert!(matches!(storage.ping().await, Err(StorageError::Schema(_))));
     let pending = storage.pending_migrations().await.unwrap();
-    assert_eq!(pending, ["0001_initial"]);
+    assert_eq!(pending, MIGRATIONS.iter().map(|migration| migration.name).collect::<Vec<_>>());
     assert_eq!(storage.migrate().await.unwrap(), pending);
     assert_eq!(storage.pending_migrations().await.unwrap(), Vec::<String>::new());
     assert_eq!(storage.migrate().await.unwrap(), Vec::<String>::new());
@@ -39,24 +39,28 @@ fn postgres_migrations_at_once_apply_once() {
     });
 }
 
-/// A migration of a later version, with which no older program works.
-const fn later(version: i64, name: &'static str) -> Migration {
-    Migration { version, name, text: "CREATE TABLE IF NOT EXISTS later (id TEXT NOT NULL, number INTEGER) STRICT;" }
+/// The version of this program.
+fn own_version() -> i64 {
+    MIGRATIONS.last().expect("a migration").version
 }
 
-/// Adds what programs of version 1 do not need.
-const EXPAND: Migration = Migration {
-    version: 2,
-    name: "0002_expand",
-    text: "-- oldest-compatible: 1\nALTER TABLE users ADD COLUMN nickname TEXT;",
-};
+/// A migration so many versions later, with which no older program works.
+fn later(versions: i64, name: &'static str) -> Migration {
+    let text = "CREATE TABLE IF NOT EXISTS later (id TEXT NOT NULL, number INTEGER) STRICT;";
+    Migration { version: own_version() + versions, name, text }
+}
 
-/// Drops what programs of version 1 need.
-const CONTRACT: Migration = Migration {
-    version: 3,
-    name: "0003_contract",
-    text: "-- oldest-compatible: 2\nALTER TABLE users DROP COLUMN timezone;",
-};
+/// The next migration. It adds what this program does not need.
+fn expand() -> Migration {
+    let text = format!("-- oldest-compatible: {}\nALTER TABLE users ADD COLUMN nickname TEXT;", own_version());
+    Migration { version: own_version() + 1, name: "expand", text: text.leak() }
+}
+
+/// The one after it. It drops what this program needs.
+fn contract() -> Migration {
+    let text = format!("-- oldest-compatible: {}\nALTER TABLE users DROP COLUMN timezone;", own_version() + 1);
+    Migration { version: own_version() + 2, name: "contract", text: text.leak() }
+}
 
 /// Short times, so that a try fails soon.
 const RETRY_BUDGET: RetryBudget =
@@ -84,15 +88,15 @@ both! {
         db.raw("UPDATE schema_migrations SET sha256 = 'another' WHERE version = 1").await;
         for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
             let text = schema_error(error);
-            assert!(text.contains("0001_initial"), "{text}");
+            assert!(text.contains(MIGRATIONS[0].name), "{text}");
         }
     }
 
     // Instances are upgraded one after another: the older ones start, stay ready and write.
     async fn older_program_works_with_an_expanded_schema(db) {
         let newer = db.reopen().await;
-        let migrations = [MIGRATIONS, &[EXPAND]].concat();
-        assert_eq!(migrate_to(&newer, &migrations).await.unwrap(), ["0002_expand"]);
+        let migrations = [MIGRATIONS, &[expand()]].concat();
+        assert_eq!(migrate_to(&newer, &migrations).await.unwrap(), ["expand"]);
         assert_eq!(db.pending_migrations().await.unwrap(), [""; 0]);
         assert_eq!(db.migrate().await.unwrap(), [""; 0]);
         let user = db.user("a@x").await;
@@ -101,13 +105,14 @@ both! {
     }
 
     async fn older_program_rejects_a_contracted_schema(db) {
-        let migrations = [MIGRATIONS, &[EXPAND, CONTRACT]].concat();
+        let migrations = [MIGRATIONS, &[expand(), contract()]].concat();
         migrate_to(db, &migrations).await.unwrap();
         for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
             let text = schema_error(error);
-            assert!(text.contains("0003_contract") && text.contains("upgrade"), "{text}");
+            assert!(text.contains("contract") && text.contains("upgrade"), "{text}");
         }
-        assert_eq!(migrate_to(db, &migrations[..2]).await.unwrap(), [""; 0], "version 2 works with it");
+        let expanded = &migrations[..=MIGRATIONS.len()];
+        assert_eq!(migrate_to(db, expanded).await.unwrap(), [""; 0], "the version between works with it");
     }
 
     async fn newer_database_is_rejected(db) {
@@ -119,17 +124,17 @@ both! {
     }
 
     async fn gap_in_applied_migrations_is_rejected(db) {
-        let (second, third) = (later(2, "0002_second"), later(3, "0003_third"));
-        assert_eq!(migrate_to(db, &[MIGRATIONS, &[third]].concat()).await.unwrap(), ["0003_third"]);
+        let (second, third) = (later(1, "second"), later(2, "third"));
+        assert_eq!(migrate_to(db, &[MIGRATIONS, &[third]].concat()).await.unwrap(), ["third"]);
         let error = migrate_to(db, &[MIGRATIONS, &[second, third]].concat()).await.unwrap_err();
         let text = schema_error(error);
-        assert!(text.contains("0002_second"), "{text}");
+        assert!(text.contains("second"), "{text}");
     }
 
     async fn later_migration_keeps_the_rows(db) {
         let user = db.user("a@x").await;
-        let migrations = [MIGRATIONS, &[later(2, "0002_second")]].concat();
-        assert_eq!(migrate_to(db, &migrations).await.unwrap(), ["0002_second"]);
+        let migrations = [MIGRATIONS, &[later(1, "second")]].concat();
+        assert_eq!(migrate_to(db, &migrations).await.unwrap(), ["second"]);
         assert_eq!(migrate_to(db, &migrations).await.unwrap(), [""; 0]);
         assert_eq!(db.users().find(user.id).await.unwrap(), Some(user));
         assert_eq!(db.texts("SELECT id FROM later").await, [""; 0]);
@@ -152,7 +157,7 @@ async fn lock_users(db: &TestDb) -> tokio_postgres::Client {
 fn postgres_migration_gives_way_and_tries_again() {
     on_postgres(async |db| {
         let holder = lock_users(db).await;
-        let migrations = [MIGRATIONS, &[EXPAND]].concat();
+        let migrations = [MIGRATIONS, &[expand()]].concat();
         let other = db.reopen().await;
         let budget = RetryBudget { tries: u32::MAX, ..RETRY_BUDGET };
         let release = async {
@@ -162,7 +167,7 @@ fn postgres_migration_gives_way_and_tries_again() {
             holder.batch_execute("COMMIT").await.unwrap();
         };
         let (applied, ()) = tokio::join!(other.migrate_to(&migrations, budget), release);
-        assert_eq!(applied.unwrap(), ["0002_expand"]);
+        assert_eq!(applied.unwrap(), ["expand"]);
     });
 }
 
@@ -170,7 +175,7 @@ fn postgres_migration_gives_way_and_tries_again() {
 fn postgres_migration_ends_after_some_tries() {
     on_postgres(async |db| {
         let _holder = lock_users(db).await;
-        let error = migrate_to(db, &[MIGRATIONS, &[EXPAND]].concat()).await.unwrap_err();
+        let error = migrate_to(db, &[MIGRATIONS, &[expand()]].concat()).await.unwrap_err();
         assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
         db.user("a@x").await;
     });

@@ -16,6 +16,7 @@ use crate::support::database::{execute, query};
 use crate::support::harness::{Database, eventually, on_both_databases};
 use crate::support::known_rows::{Rows, control};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::provider_spec::SPECS;
 use crate::support::random::{self, Random, print_line};
 
 const SYNCS_MIN: usize = 200;
@@ -61,7 +62,8 @@ impl Deployment {
             endpoint.set_secret(text(&added, "secret"));
         }
         let described = sandbox.json();
-        for (provider, count) in [("fiskil", 2), ("akahu", 2), ("snaptrade", 1)] {
+        for spec in &SPECS {
+            let (provider, count) = (spec.name, if spec.is_brokerage() { 1 } else { 2 });
             let all_credentials = described["credentials"].as_array().unwrap().iter();
             for credentials in all_credentials.filter(|credentials| credentials["provider"] == provider).take(count) {
                 let line = "connection import --user me@example.com --credentials - --json";
@@ -90,7 +92,7 @@ impl Deployment {
 
     /// Makes a random provider slow or faulty for a few calls.
     async fn inject_fault(&self, random: &mut Random) {
-        let provider = ["fiskil", "akahu", "snaptrade"][random.below(3)];
+        let provider = SPECS[random.below(SPECS.len())].name;
         let times = 1 + random.below(6);
         let fault = match random.below(4) {
             0 => json!({"kind": "status", "status": 503, "times": times}),
@@ -157,8 +159,8 @@ impl Deployment {
 
     /// Without further kills, syncs all connections and delivers all events.
     async fn finish_all_work(&mut self) {
-        for provider in ["fiskil", "akahu", "snaptrade"] {
-            control(&self.sandbox, provider, Method::DELETE, "faults", json!({})).await;
+        for spec in &SPECS {
+            control(&self.sandbox, spec.name, Method::DELETE, "faults", json!({})).await;
         }
         self.expire_dead_leases().await;
         let services: Vec<RunningCommand> = (0..self.services_max()).map(|_| self.serve()).collect();

@@ -4,29 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::Table;
 
-use super::{assert_none, files, read, root};
-
-/// Who may use whom: ARCHITECTURE.md. `bellbird` and `bellbird-benches` may use all.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 11] = [
-    ("bellbird-api", &[CONNECTIONS, DOMAIN, LIMITS, READS, STORAGE, WEBHOOKS]),
-    ("bellbird-interop", &["bellbird-api", CONNECTIONS, DOMAIN, LIMITS, READS, STORAGE, WEBHOOKS]),
-    ("bellbird-console", &[CONNECTIONS, DOMAIN, LIMITS, READS, STORAGE]),
-    (CONNECTIONS, &[DOMAIN, PROVIDERS, LIMITS, STORAGE, WEBHOOKS]),
-    (WEBHOOKS, &[DOMAIN, PROVIDERS, LIMITS, STORAGE]),
-    (READS, &[DOMAIN, PROVIDERS, LIMITS, STORAGE]),
-    (PROVIDERS, &[DOMAIN, LIMITS]),
-    (STORAGE, &[DOMAIN]),
-    (LIMITS, &[DOMAIN]),
-    (DOMAIN, &[]),
-    ("bellbird-sandbox", &[]),
-];
-const CONNECTIONS: &str = "bellbird-connections";
-const DOMAIN: &str = "bellbird-domain";
-const LIMITS: &str = "bellbird-limits";
-const PROVIDERS: &str = "bellbird-providers";
-const READS: &str = "bellbird-reads";
-const STORAGE: &str = "bellbird-storage";
-const WEBHOOKS: &str = "bellbird-webhooks";
+use super::{assert_none, code_lines, files, has_word, read, root};
 
 /// The manifests of the workspace's members, by path.
 fn manifests() -> BTreeMap<String, Table> {
@@ -53,32 +31,72 @@ fn dependencies(manifest: &Table) -> Vec<String> {
     found
 }
 
-fn package_name(manifest: &Table) -> &str {
-    manifest["package"]["name"].as_str().expect("a name")
+/// The name of a crate in ARCHITECTURE.md.
+fn short(name: &str) -> &str {
+    name.strip_prefix("bellbird-").unwrap_or(name)
+}
+
+/// Who may use whom, by the block of ARCHITECTURE.md.
+fn documented_arrows() -> BTreeMap<String, BTreeSet<String>> {
+    let page = read(&root().join("ARCHITECTURE.md"));
+    let (_, section) = page.split_once("\n## Who may use whom\n").expect("the section");
+    parse_arrows(section.split("```").nth(1).expect("its block"))
+}
+
+/// Reads lines such as `a, b ──► c, d`.
+fn parse_arrows(block: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let names = |list: &str| list.split(',').map(|name| name.trim().to_owned()).collect::<BTreeSet<String>>();
+    let mut found = BTreeMap::new();
+    for line in block.lines().filter(|line| !line.trim().is_empty()) {
+        let (users, used) = line.split_once('►').unwrap_or_else(|| panic!("no arrow: {line}"));
+        let mut used = names(used);
+        used.remove("nothing");
+        found.extend(names(users.trim_end_matches([' ', '─'])).into_iter().map(|user| (user, used.clone())));
+    }
+    found
 }
 
 #[test]
-fn crates_use_only_allowed_crates() {
+fn arrows_of_the_architecture_are_those_of_the_manifests() {
+    let mut arrows = documented_arrows();
     let mut wrong = Vec::new();
     for (path, manifest) in manifests() {
-        let name = package_name(&manifest);
-        if matches!(name, "bellbird" | "bellbird-benches") {
-            continue;
-        }
-        let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(from, _)| *from == name) else {
-            wrong.push(format!("{path}: {name} is not in the list"));
+        let name = short(manifest["package"]["name"].as_str().expect("a name"));
+        let Some(documented) = arrows.remove(name) else {
+            wrong.push(format!("{path}: the block has no line for {name}"));
             continue;
         };
-        let ours = dependencies(&manifest).into_iter().filter(|dependency| dependency.starts_with("bellbird"));
-        wrong.extend(
-            ours.filter(|to| !allowed.contains(&to.as_str())).map(|to| format!("{path}: {name} must not use {to}")),
-        );
+        if documented.contains("everything") {
+            continue;
+        }
+        let all = dependencies(&manifest).into_iter().filter(|dependency| dependency.starts_with("bellbird"));
+        let used: BTreeSet<String> = all.map(|dependency| short(&dependency).to_owned()).collect();
+        wrong.extend(used.difference(&documented).map(|to| format!("{path}: {name} must not use {to}")));
+        wrong.extend(documented.difference(&used).map(|to| format!("{path}: {name} does not use {to}")));
     }
+    wrong.extend(arrows.keys().map(|name| format!("no crate is called {name}")));
     assert_none(
         &wrong,
-        "the layers of ARCHITECTURE.md (\"Who may use whom\") do not allow this: move the code to where it may be \
-         used, or, when the new arrow is meant, add it there and to ALLOWED_DEPENDENCIES in repository/layers.rs",
+        "the block \"Who may use whom\" of ARCHITECTURE.md says otherwise: move the code to where it may be used, or, \
+         when the new arrow is meant, change the block:",
     );
+}
+
+#[test]
+fn every_dependency_is_used() {
+    let mut unused = Vec::new();
+    for (path, manifest) in manifests() {
+        let sources = files(path.trim_end_matches("/Cargo.toml"), ".rs");
+        let texts: Vec<String> = sources.iter().map(|source| read(&root().join(source))).collect();
+        let is_used = |dependency: &String| {
+            let name = dependency.replace('-', "_");
+            texts.iter().any(|text| text.contains(&name) && code_lines(text).any(|(_, line)| has_word(line, &name)))
+        };
+        unused.extend(
+            dependencies(&manifest).into_iter().filter(|name| !is_used(name)).map(|name| format!("{path}: {name}")),
+        );
+    }
+    assert_none(&unused, "no source names these dependencies: remove them");
 }
 
 #[test]
@@ -111,7 +129,10 @@ fn every_member_inherits_the_workspace_lints() {
 }
 
 #[test]
-fn dependencies_of_every_kind_are_found() {
+fn the_rules_for_layers_would_notice() {
     let manifest: Table = "[target.x.dev-dependencies]\na = \"1\"\n[dependencies]\nb = \"2\"".parse().unwrap();
     assert_eq!(dependencies(&manifest).len(), 2);
+    let arrows = parse_arrows("\na, b ──► c, d\nc, d ──► nothing\n");
+    let to = |from: &str| arrows[from].iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!((to("a"), to("b"), to("c")), (vec!["c", "d"], vec!["c", "d"], vec![]));
 }

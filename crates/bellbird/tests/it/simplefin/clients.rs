@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{access_url, account_set, ask, ask_as, assert_plain, claim, list, new_token, posted, rows, set_of, text};
 use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually};
+use crate::support::provider_spec::bank_names;
 
 /// Whether it is a number with exactly or at least two places.
 fn places(text: &str) -> Option<usize> {
@@ -80,7 +81,7 @@ async fn actual_lists_are_arrays_in_every_account() {
 #[tokio::test]
 async fn actual_rows_are_newest_first_by_posted() {
     let app = App::start(Setup::default()).await;
-    for provider in ["fiskil", "akahu"] {
+    for provider in bank_names() {
         let person = app.person_at(provider).await;
         for account in list(&set_of(&app, &person, "?start-date=0").await, "accounts") {
             let times: Vec<i64> =

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{list, posted, set_of, text};
 use crate::support::harness::{App, Person, Setup};
+use crate::support::provider_spec::bank_names;
 
 /// The days of all rows by `/v1`, by account and row.
 async fn days_by_v1(app: &App, person: &Person) -> BTreeMap<(String, String), String> {
@@ -46,7 +47,7 @@ fn days_sent(set: &Value) -> BTreeMap<(String, String), String> {
 #[tokio::test]
 async fn every_row_has_the_day_of_v1_in_every_timezone() {
     let app = App::start(Setup { rows: 200, ..Setup::default() }).await;
-    for provider in ["fiskil", "akahu"] {
+    for provider in bank_names() {
         let person = app.person_at(provider).await;
         for zone in
             ["Pacific/Pago_Pago", "America/Los_Angeles", "UTC", "Australia/Sydney", "Pacific/Auckland", "Etc/GMT-13"]
@@ -65,7 +66,7 @@ async fn every_row_has_the_day_of_v1_in_every_timezone() {
 #[tokio::test]
 async fn adjoining_windows_lose_and_repeat_no_row() {
     let app = App::start(Setup { rows: 200, ..Setup::default() }).await;
-    for provider in ["fiskil", "akahu"] {
+    for provider in bank_names() {
         let person = app.person_at(provider).await;
         let (start, end) = (posted("2026-09-01"), posted("2026-11-15"));
         let query = |start: i64, end: i64| format!("?start-date={start}&end-date={end}");

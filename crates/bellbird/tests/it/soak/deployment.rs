@@ -9,6 +9,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::SPECS;
 use crate::privacy::{contains, files};
 use crate::support::checked_endpoint::{Behaviour, Endpoint};
 use crate::support::database::{execute, query, tables_containing};
@@ -16,7 +17,6 @@ use crate::support::harness::{Database, eventually_within};
 use crate::support::known_rows::control;
 use crate::support::process::{Addresses, RunningCommand, Workdir, errors, new_deployment, text};
 
-pub(super) const PROVIDERS: [&str; 3] = ["fiskil", "akahu", "snaptrade"];
 /// Has five connections, which stay, and two endpoints.
 pub(super) const READER: &str = "me@example.com";
 /// Links and removes connections.
@@ -81,7 +81,8 @@ impl Deployment {
             secrets.push(text(&added, "secret").to_owned());
         }
         let described = sandbox.json();
-        for (provider, count) in [("fiskil", 2), ("akahu", 2), ("snaptrade", 1)] {
+        for spec in &SPECS {
+            let (provider, count) = (spec.name, if spec.is_brokerage() { 1 } else { 2 });
             let all_credentials = described["credentials"].as_array().unwrap().iter();
             for credentials in all_credentials.filter(|credentials| credentials["provider"] == provider).take(count) {
                 let line = format!("connection import --user {READER} --credentials - --json");
@@ -156,8 +157,8 @@ impl Deployment {
 
     /// The faults end, and every endpoint responds.
     pub(super) async fn mend(&self) {
-        for provider in PROVIDERS {
-            self.fault(provider, None).await;
+        for spec in &SPECS {
+            self.fault(spec.name, None).await;
         }
         for endpoint in self.endpoints.iter().chain([&self.linker_endpoint]) {
             endpoint.set_down(false);

@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::deployment::{Deployment, LEASES_END, LINKER, PROVIDERS, READER};
+use super::SPECS;
+use super::deployment::{Deployment, LEASES_END, LINKER, READER};
 use super::measure::{Figures, measure};
 use super::reads::{Known, get};
 use crate::support::browser::{client, post};
@@ -212,7 +213,7 @@ impl Shared {
     }
 
     async fn fail_provider(&self, random: &mut Random) {
-        let provider = PROVIDERS[random.below(3)];
+        let provider = SPECS[random.below(SPECS.len())].name;
         let times = 1 + random.below(6);
         let fault = match random.below(6) {
             0 => json!({"kind": "status", "status": 503, "times": times}),
@@ -258,7 +259,7 @@ impl Shared {
     /// Links at a random provider, reads, and removes. Any step may fail with the provider or with the service.
     async fn link_and_remove(&self, random: &mut Random) {
         let deployment = &self.deployment;
-        let provider = PROVIDERS[random.below(3)];
+        let provider = SPECS[random.below(SPECS.len())].name;
         if self.link(provider, random).await.is_some() {
             self.counts.add(format!("links at {provider}"), 1);
             let _ = self.get(&deployment.linker_key, "/v1/accounts", random).await;

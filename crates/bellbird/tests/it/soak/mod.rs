@@ -13,6 +13,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::support::harness::{Database, on_both_databases};
+use crate::support::provider_spec::SPECS;
 use crate::support::random::{self, print_line};
 use deployment::Deployment;
 use load::Load;

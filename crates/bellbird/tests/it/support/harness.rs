@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bellbird::config::Settings;
+use bellbird::config::{Settings, Sources};
 use bellbird::service::{Service, Start};
 use bellbird::wiring::{self, Parts, Wiring};
 use bellbird_connections::Connections;
@@ -47,23 +47,13 @@ pub(crate) struct Setup {
 impl Default for Setup {
     /// The defaults of the service, but without rate limits, which have tests of their own.
     fn default() -> Self {
-        let mut settings = Settings::default();
+        let limits = Settings::names().into_iter().filter(|name| name.starts_with("limits."));
+        let environment = limits.map(|name| (Settings::variable(&name), "0".into())).collect();
+        let sources = Sources { file: Some("/dev/null".into()), environment, ..Sources::default() };
+        let mut settings = Settings::load(&sources).expect("0 turns a limit off");
         let any_port = "127.0.0.1:0".parse().expect("an address");
         (settings.api.listen, settings.console.listen, settings.ops_listen) = (any_port, any_port, any_port);
         settings.api.public_url = Some("https://bellbird.example".to_owned());
-        let access = &mut settings.access;
-        for limit in [
-            &mut access.metadata_per_minute,
-            &mut access.balances_per_minute,
-            &mut access.live_per_minute,
-            &mut settings.interop.simplefin_per_minute,
-            &mut access.live_in_flight,
-            &mut access.provider_calls_per_minute,
-            &mut access.failed_auth_per_minute,
-            &mut settings.pages.failed_auth_per_minute,
-        ] {
-            *limit = 0;
-        }
         // Off, so that a test makes all the provider calls that it counts.
         settings.sync.enabled = false;
         settings.webhooks.rules.allow_loopback = true;

@@ -29,6 +29,11 @@ pub(crate) fn spec(provider: &str) -> &'static ProviderSpec {
     SPECS.iter().find(|spec| spec.name == provider).unwrap_or_else(|| panic!("no description of {provider}"))
 }
 
+/// The names of the providers of bank accounts.
+pub(crate) fn bank_names() -> impl Iterator<Item = &'static str> {
+    SPECS.iter().filter(|spec| !spec.is_brokerage()).map(|spec| spec.name)
+}
+
 pub(crate) struct ProviderSpec {
     pub(crate) name: &'static str,
 
