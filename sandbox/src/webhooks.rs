@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use crate::clock::Clock;
 use crate::Options;
+use crate::clock::Clock;
 use crate::control::BadRequest;
 use crate::members::Members;
 use post::{Destination, SignedRequest, post};

@@ -19,6 +19,8 @@ pub struct Declaration {
     pub title: &'static str,
     /// The institutions that the provider reaches, for users: `Australian banks`.
     pub reaches: &'static str,
+    /// Where a person can end a consent without this service: `at your bank`.
+    pub consents: &'static str,
     pub settings: &'static [Setting],
     /// The required keys. Without them the provider is not enabled.
     pub needs: &'static [&'static str],

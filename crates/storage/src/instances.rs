@@ -109,8 +109,18 @@ impl Instances<'_> {
 
     /// Stores that an instance runs. It stays alive for [`INSTANCE_TIMEOUT`] after `now`.
     pub async fn renew(self, instance: &Instance, now: Timestamp) -> Result<()> {
-        let Instance { id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, clock_ahead_ms, .. } =
-            instance;
+        let Instance {
+            id,
+            version,
+            host,
+            api_url,
+            console_url,
+            key_ids,
+            allow_loopback,
+            started_at,
+            clock_ahead_ms,
+            ..
+        } = instance;
         let key_ids = key_ids.join(",");
         let values = params![
             Param::Id(*id),

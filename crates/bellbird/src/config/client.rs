@@ -37,7 +37,6 @@ impl ServiceAccess {
 }
 
 fn is_safe(url: &str) -> bool {
-    url.parse::<http::Uri>().is_ok_and(|uri| {
-        uri.scheme_str() == Some("https") || uri.host().is_some_and(is_this_machine)
-    })
+    url.parse::<http::Uri>()
+        .is_ok_and(|uri| uri.scheme_str() == Some("https") || uri.host().is_some_and(is_this_machine))
 }

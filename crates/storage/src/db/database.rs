@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-
 use crate::db::postgres::{Postgres, PostgresTx};
 use crate::db::row::ReadRow;
 use crate::db::sqlite::{Sqlite, SqliteTx};
