@@ -2,14 +2,16 @@
 //! token. They are not counted, and faults do not apply to them.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -32,6 +34,32 @@ impl IntoResponse for BadRequest {
     fn into_response(self) -> Response {
         (StatusCode::BAD_REQUEST, Json(json!({"error": self.0}))).into_response()
     }
+}
+
+/// Rejects control calls that a web page could send from a developer's browser: pages name their origin, and a name that
+/// was rebound to this machine is neither an address nor `localhost`.
+pub(crate) async fn guard(request: Request, next: Next) -> Response {
+    if request.uri().path().starts_with("/__control") && !is_from_program(request.headers()) {
+        let why = "control calls come from programs, with an address or localhost in the URL";
+        return (StatusCode::FORBIDDEN, Json(json!({"error": why}))).into_response();
+    }
+    next.run(request).await
+}
+
+fn is_from_program(headers: &HeaderMap) -> bool {
+    let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = header("host").unwrap_or_default();
+    let is_same_origin = match (header("origin"), header("sec-fetch-site")) {
+        (Some(origin), _) => origin.strip_prefix("http://") == Some(host),
+        (None, Some(site)) => site == "same-origin" || site == "none",
+        (None, None) => true,
+    };
+    is_same_origin && is_address(host)
+}
+
+fn is_address(host: &str) -> bool {
+    let name = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(name, _)| name);
+    name == "localhost" || name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok()
 }
 
 /// Parses a body as JSON and ignores its content type.

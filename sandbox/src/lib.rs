@@ -40,6 +40,8 @@ pub struct Options {
     pub fiskil_listen: SocketAddr,
     pub akahu_listen: SocketAddr,
     pub snaptrade_listen: SocketAddr,
+    /// Whether control calls may send webhooks to other machines.
+    pub webhooks_anywhere: bool,
     /// The start of the clock, which then runs on; `None` is the system time.
     pub now: Option<jiff::Timestamp>,
 }
@@ -47,7 +49,15 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self { seed: 1, rows: 2000, fiskil_listen: any, akahu_listen: any, snaptrade_listen: any, now: None }
+        Self {
+            seed: 1,
+            rows: 2000,
+            fiskil_listen: any,
+            akahu_listen: any,
+            snaptrade_listen: any,
+            webhooks_anywhere: false,
+            now: None,
+        }
     }
 }
 

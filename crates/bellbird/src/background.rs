@@ -16,8 +16,7 @@ use crate::wiring::Parts;
 
 /// How often removed connections are listed, which costs one indexed read, and caches are purged.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// How long running jobs may continue after a stop. A job that is cut off is due again once its lease expires; any
-/// instance can then claim it.
+/// How long running jobs may continue after a stop. A job that is cut off is free again when this instance ends.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 /// How long tasks that outlive their request may continue after a stop: longer than the exchange of a code and the
 /// writes after it.
@@ -86,9 +85,6 @@ async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
         {
             tracing::warn!(%error, "could not collect queue metrics");
         }
-        if lease.is_some() {
-            end_overlong_leases(storage).await;
-        }
         if stop.run_until_cancelled(tokio::time::sleep(METRICS_INTERVAL)).await.is_none() {
             break;
         }
@@ -127,15 +123,6 @@ async fn record_queue_metrics_once(storage: &Storage) -> Result<(), StorageError
 
 fn set_instances(count: usize) {
     metrics::gauge!(INSTANCES).set(gauge_value(count as u64));
-}
-
-/// So that work of a killed instance whose clock was ahead does not wait until then.
-async fn end_overlong_leases(storage: &Storage) {
-    match storage.jobs().end_overlong_leases(Timestamp::now()).await {
-        Ok(0) => {}
-        Ok(count) => tracing::warn!(count, "ended leases of an instance whose clock is ahead"),
-        Err(error) => tracing::warn!(%error, "could not end overlong leases"),
-    }
 }
 
 /// Sets each status of each provider, so that one without connections falls to 0.

@@ -19,6 +19,8 @@ use crate::wiring;
 /// Limit for the database checks of one readiness request.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
+const WRONG_CLOCK: &str = "the clock of this machine differs from that of the database by 20 s or more";
+
 /// Gauge: tasks of the runtime that have not ended.
 const TASKS: &str = "bellbird_tasks";
 
@@ -58,6 +60,7 @@ async fn metrics_page(State(ops): State<Ops>) -> Response {
 /// Returns 200 when the service can handle requests, else 503 with the reason.
 async fn ready(State(ops): State<Ops>) -> Response {
     let reason = match tokio::time::timeout(DATABASE_TIMEOUT, wiring::check_ready(&ops.storage)).await {
+        Ok(Ok(())) if ops.storage.claims_nothing() => WRONG_CLOCK.to_owned(),
         Ok(Ok(())) => {
             return Json(Health { status: "ok", database: Some("ok".to_owned()), error: None }).into_response();
         }

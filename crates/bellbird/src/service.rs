@@ -14,6 +14,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::config::{Address, Settings};
 use crate::instances::Presence;
@@ -63,14 +64,15 @@ impl Service {
     /// With a message for the operator, also on a restored database whose operator has not decided yet.
     pub async fn open(settings: Settings, start: Start) -> anyhow::Result<Self> {
         let lock = lock(&settings)?;
-        let storage = wiring::open(&settings, start.sealer.clone()).await?;
+        let id = Uuid::now_v7();
+        let storage = wiring::open(&settings, start.sealer.clone()).await?.held_by(id);
         let listeners = Listeners::open(&settings).await?;
         migrate(&storage).await?;
         wiring::require_ready(&settings, &storage).await?;
         let urls = listeners.urls(&settings);
         let wiring = Wiring::with(&settings, &storage, start.providers.clone(), start.clock.clone());
         let parts = Parts::new(&wiring, &urls)?;
-        let presence = Presence::start(&storage, &settings, &start.sealer, &urls, &start.stop).await?;
+        let presence = Presence::start(id, &storage, &settings, &start.sealer, &urls, &start.stop).await?;
         let stop_timeout = stop_timeout(&settings);
         Ok(Self { urls, parts, stop_timeout, settings, start, listeners, presence, background: None, lock })
     }

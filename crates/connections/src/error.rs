@@ -52,6 +52,9 @@ pub enum ConnectionsError {
     /// The credentials do not have the form that the provider's adapter expects; the text says why.
     #[error("{0}")]
     InvalidCredentials(String),
+    /// A job panicked. The log has no more, because the text may contain a row.
+    #[error("panicked")]
+    Panicked,
     #[error("the provider call failed: {0}")]
     Provider(bellbird_providers::Error),
     #[error(transparent)]
@@ -97,7 +100,7 @@ impl ConnectionsError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Provider(error) => error.is_transient(),
-            Self::Busy | Self::NoAccounts => true,
+            Self::Busy | Self::NoAccounts | Self::Panicked => true,
             _ => false,
         }
     }

@@ -1,19 +1,23 @@
 //! What a kind of job is, and how a claimed job runs: with a lease that is renewed, a span, and retries after failures.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, TimestampExt as _};
 use bellbird_limits::jitter;
-use bellbird_storage::ClaimedJob;
+use bellbird_storage::{ClaimedJob, StorageError};
+use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use crate::ConnectionsError;
+use crate::schedule::{self, Failure};
 use crate::state::State;
-use crate::{ConnectionsError, schedule};
 
+const INTERRUPTED: Failure = Failure::Transient(None);
 /// How long a run may still return its result after its lease is gone.
 const FINISH_GRACE: Duration = Duration::from_secs(2);
 /// How often a caller tries to claim a job that another task is running.
@@ -76,7 +80,11 @@ impl State {
         let run = async {
             let result = tokio::select! {
                 biased;
-                result = work => result,
+                result = AssertUnwindSafe(work).catch_unwind() => result.unwrap_or_else(|_| {
+                    kind.count("panicked");
+                    tracing::error!("job panicked");
+                    Err(ConnectionsError::Panicked)
+                }),
                 error = self.renew_lease(kind, claim) => Err(error),
             };
             match result {
@@ -88,6 +96,20 @@ impl State {
             }
         };
         run.instrument(span).await
+    }
+
+    /// Delays a claimed job whose process was killed twice or more, as a failed one: it may be the reason. Returns
+    /// whether it did. The first time, it runs at once, so that a restart of the service costs nothing.
+    pub(crate) async fn defers_interrupted(&self, kind: &JobKind, claim: &ClaimedJob) -> Result<bool, StorageError> {
+        if !claim.was_interrupted || claim.attempts < 2 {
+            return Ok(false);
+        }
+        let retry_at = self.clock.now().plus(schedule::backoff(claim.attempts, INTERRUPTED, jitter::random()));
+        self.storage.jobs().defer(claim, retry_at).await?;
+        let connection_id = kind.has_connection.then(|| claim.subject_id::<ConnectionId>().to_string());
+        let attempts = claim.attempts;
+        tracing::warn!(kind = kind.name, connection_id, attempts, %retry_at, "job was interrupted again, delayed");
+        Ok(true)
     }
 
     async fn record_failure(&self, kind: &JobKind, claim: &ClaimedJob, error: ConnectionsError) -> FailedRun {

@@ -147,6 +147,7 @@ impl Removals<'_> {
         let cause = match consent {
             ConsentAction::Withdraw => {
                 self.withdraw(claim).await?;
+                tracing::info!("consent withdrawn");
                 "deleted"
             }
             ConsentAction::Keep => "removed_locally",

@@ -119,8 +119,10 @@ fn parameters(query: &str) -> Option<Vec<(String, String)>> {
 
 fn callback_response(console: &Console, callback: &HandledCallback, return_link: Option<ReturnLink>) -> Response {
     let frame = &console.inner.frame;
-    let title_of = |provider: &str| console.inner.connections.links().provider_title(provider).to_owned();
-    let notice = Notice::for_callback(callback, return_link, frame, title_of);
+    let links = console.inner.connections.links();
+    let title_of = |provider: &str| links.provider_title(provider).to_owned();
+    let consents = links.consents_place(&callback.provider);
+    let notice = Notice::for_callback(callback, consents, return_link, frame, title_of);
     let status = match callback.outcome {
         CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
@@ -154,12 +156,13 @@ mod tests {
             (CallbackOutcome::Pending, 200, true),
             (CallbackOutcome::UnknownState, 400, false),
             (CallbackOutcome::RemovedSince, 200, false),
-            (CallbackOutcome::NeedsAnswer { provider: "somebank".to_owned(), is_urgent: true }, 200, false),
+            (CallbackOutcome::NeedsAnswer { is_urgent: true }, 200, false),
             (finished(LinkOutcome::Failed, false), 200, false),
             (finished(LinkOutcome::Linked, false), 200, false),
             (finished(LinkOutcome::Linked, true), 200, true),
         ] {
-            let callback = HandledCallback { email: "emma@example.com".to_owned(), can_deny: true, outcome };
+            let (email, provider) = ("emma@example.com".to_owned(), "somebank".to_owned());
+            let callback = HandledCallback { email, provider, can_deny: true, outcome };
             let response = callback_response(&console, &callback, None);
             assert_eq!(response.status(), status, "{callback:?}");
             assert_eq!(response.headers().get(REFRESH), refreshes.then_some(&REFRESH_AFTER), "{callback:?}");

@@ -46,8 +46,11 @@ string_enum! {
         Expired "expired",
         /// The consent is connected for another user of this service.
         OwnedByOtherUser "owned_by_other_user",
-        /// The user denied the session, or did not confirm it in time. Its consent is withdrawn.
+        /// The user denied the session, or did not confirm it in time. What the provider listed for it is withdrawn by
+        /// a job.
         Withdrawn "withdrawn",
+        /// As `Withdrawn`, but the provider did not let this service withdraw the consent.
+        NotWithdrawn "not_withdrawn",
     }
 }
 

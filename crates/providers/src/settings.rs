@@ -19,6 +19,8 @@ pub struct Declaration {
     pub title: &'static str,
     /// The institutions that the provider reaches, for users: `Australian banks`.
     pub reaches: &'static str,
+    /// Where a person can end a consent without this service: `at your bank`.
+    pub consents: &'static str,
     pub settings: &'static [Setting],
     /// The required keys. Without them the provider is not enabled.
     pub needs: &'static [&'static str],
@@ -87,7 +89,8 @@ pub fn provider_url(text: &str) -> Option<Url> {
     is_safe.then_some(url)
 }
 
-fn is_this_machine(host: &str) -> bool {
+/// Whether a host of a URL is this machine, so that plain HTTP to it is safe.
+pub fn is_this_machine(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }

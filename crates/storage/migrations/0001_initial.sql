@@ -172,7 +172,10 @@ CREATE TABLE jobs (
     run_at INTEGER,
     -- When the last run started, whatever its outcome.
     started_at INTEGER,
+    -- 0: free, because its holder is gone.
     lease_until INTEGER,
+    -- The instance that took the lease. NULL: a command.
+    holder TEXT,
     -- A random number for each claim. A counter could repeat a number: after a lost commit, or in a row that was
     -- deleted and inserted again. NULL: not running.
     fence INTEGER,
@@ -342,7 +345,9 @@ CREATE TABLE webhook_endpoints (
     -- The least next_attempt_at of its deliveries, or a time before. After a claim it is not before the release, so
     -- that the endpoint that waits longest is claimed first. NULL: no delivery is pending.
     due_at INTEGER,
+    -- As in jobs.
     lease_until INTEGER,
+    holder TEXT,
     fence INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
@@ -458,6 +463,8 @@ CREATE TABLE instances (
     allow_loopback INTEGER NOT NULL,
     started_at INTEGER NOT NULL,
     last_seen_at INTEGER NOT NULL,
+    -- By how much its clock is ahead of the database's.
+    clock_ahead_ms INTEGER NOT NULL,
     PRIMARY KEY (id)
 ) STRICT, WITHOUT ROWID;
 

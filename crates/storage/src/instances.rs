@@ -1,4 +1,5 @@
-//! Stores which instances of the service run, so that commands can check them before a change.
+//! Stores which instances of the service run, so that commands can check them before a change, and so that nothing
+//! waits for the leases of an instance that is gone.
 //!
 //! Times come from `storage.instances().database_time`. So an instance whose own clock is wrong is not taken for a dead
 //! one.
@@ -9,23 +10,31 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::db::{Db, Param, Row, params, statements};
+use crate::db::{Db, Param, Row, Sql, params, statements};
 use crate::error::Result;
 use crate::{Instances, StorageError};
 
 /// An instance that has not renewed its row for this long is dead.
-pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
+pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
+
+/// Leases of instances that have no row.
+macro_rules! of_no_instance {
+    () => {
+        "lease_until > 0 AND holder IS NOT NULL AND holder NOT IN (SELECT id FROM instances)"
+    };
+}
 
 statements! {
     TIME_ON_POSTGRES = "", on_postgres = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
     /// Inserts the row again if it was deleted: the instance could not reach the database for some time.
     RENEW = "INSERT INTO instances (id, version, host, api_url, console_url, key_ids, allow_loopback, started_at,
-            last_seen_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-        ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at";
+            last_seen_at, clock_ahead_ms)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, clock_ahead_ms = excluded.clock_ahead_ms";
 
-    LIST = "SELECT id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, last_seen_at
+    LIST = "SELECT id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, last_seen_at,
+            clock_ahead_ms
         FROM instances WHERE last_seen_at > $1 ORDER BY started_at, id";
 
     DELETE = "DELETE FROM instances WHERE id = $1";
@@ -34,6 +43,13 @@ statements! {
     HAS_DEAD = "SELECT 1 FROM instances WHERE last_seen_at <= $1 LIMIT 1";
 
     DELETE_DEAD = "DELETE FROM instances WHERE last_seen_at <= $1";
+
+    DELETE_AT = "DELETE FROM instances WHERE host = $1 AND api_url = $2";
+
+    /// An instance that is not dead, but was cut off from the database, finds that its fences are lost.
+    FREE_JOBS = concat!("UPDATE jobs SET lease_until = 0 WHERE ", of_no_instance!());
+
+    FREE_ENDPOINTS = concat!("UPDATE webhook_endpoints SET lease_until = 0 WHERE ", of_no_instance!());
 }
 
 /// A running instance, as it describes itself. Serialized as `bellbird status --json` prints it.
@@ -55,6 +71,8 @@ pub struct Instance {
     pub allow_loopback: bool,
     pub started_at: Timestamp,
     pub last_seen_at: Timestamp,
+    /// By how much its clock is ahead of the database's, in milliseconds.
+    pub clock_ahead_ms: i64,
 }
 
 impl Instance {
@@ -91,7 +109,18 @@ impl Instances<'_> {
 
     /// Stores that an instance runs. It stays alive for [`INSTANCE_TIMEOUT`] after `now`.
     pub async fn renew(self, instance: &Instance, now: Timestamp) -> Result<()> {
-        let Instance { id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, .. } = instance;
+        let Instance {
+            id,
+            version,
+            host,
+            api_url,
+            console_url,
+            key_ids,
+            allow_loopback,
+            started_at,
+            clock_ahead_ms,
+            ..
+        } = instance;
         let key_ids = key_ids.join(",");
         let values = params![
             Param::Id(*id),
@@ -102,7 +131,8 @@ impl Instances<'_> {
             key_ids.as_str(),
             i64::from(*allow_loopback),
             *started_at,
-            now
+            now,
+            *clock_ahead_ms
         ];
         self.0.db.run(RENEW, values).await.map(|_| ())
     }
@@ -112,26 +142,39 @@ impl Instances<'_> {
         self.0.db.all(LIST, params![dead_at(now)?], instance).await
     }
 
-    /// Deletes the row of an instance that stops. Idempotent.
+    /// Deletes the row of an instance that stops, and frees its leases. Idempotent.
     pub async fn delete(self, id: Uuid) -> Result<()> {
-        self.0.db.run(DELETE, params![Param::Id(id)]).await.map(|_| ())
+        self.delete_and_free(DELETE, params![Param::Id(id)]).await.map(|_| ())
     }
 
-    /// Deletes the rows of dead instances. Returns their number.
+    /// Deletes the rows of dead instances and frees their leases. Returns the number of rows.
     pub async fn delete_dead(self, now: Timestamp) -> Result<u64> {
-        self.delete_instances_seen_until(dead_at(now)?).await
+        let seen_until = params![dead_at(now)?];
+        if self.0.db.one(HAS_DEAD, seen_until, |_| Ok(())).await?.is_none() {
+            return Ok(0);
+        }
+        self.delete_and_free(DELETE_DEAD, seen_until).await
+    }
+
+    /// As `storage.instances().delete_dead`, for a caller that listens at this URL of this machine: whoever listened there
+    /// before was killed.
+    pub async fn delete_at(self, host: &str, api_url: &str) -> Result<u64> {
+        self.delete_and_free(DELETE_AT, params![host, api_url]).await
     }
 
     /// As `storage.instances().delete_dead`, for a caller that knows that no other instance runs.
     pub async fn delete_all(self) -> Result<u64> {
-        self.delete_instances_seen_until(Timestamp::MAX).await
+        self.delete_and_free(DELETE_DEAD, params![Timestamp::MAX]).await
     }
 
-    async fn delete_instances_seen_until(self, until: Timestamp) -> Result<u64> {
-        if self.0.db.one(HAS_DEAD, params![until], |_| Ok(())).await?.is_none() {
-            return Ok(0);
+    async fn delete_and_free(self, delete: Sql, values: &[Param<'_>]) -> Result<u64> {
+        let mut tx = self.0.db.begin().await?;
+        let deleted = tx.run(delete, values).await?;
+        for free in [FREE_JOBS, FREE_ENDPOINTS] {
+            tx.run(free, params![]).await?;
         }
-        self.0.db.run(DELETE_DEAD, params![until]).await
+        tx.commit().await?;
+        Ok(deleted)
     }
 }
 
@@ -151,5 +194,6 @@ fn instance(row: &Row<'_>) -> Result<Instance> {
         allow_loopback: row.int(6)? == 1,
         started_at: row.time(7)?,
         last_seen_at: row.time(8)?,
+        clock_ahead_ms: row.int(9)?,
     })
 }

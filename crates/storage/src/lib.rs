@@ -38,6 +38,9 @@ mod tests;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use uuid::Uuid;
 
 pub use backups::changes_since::{CarriedOver, LostSince, PresentState};
 pub use backups::copy::{BackupContents, StagedBackup};
@@ -50,7 +53,6 @@ pub use connections::syncs::{DegradedConnection, FinishedSync, SyncState, Unread
 pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
 pub use instances::{INSTANCE_TIMEOUT, Instance};
-pub use jobs::overlong_leases::LEASE_LEFT_MAX;
 pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
 pub use linking::link_session_claims::ClaimedLinkSession;
@@ -87,6 +89,10 @@ statements! {
 pub struct Storage {
     db: Db,
     sealer: Sealer,
+    /// The instance that takes leases. None: a command, whose leases end by themselves.
+    holder: Option<Uuid>,
+    /// Whether no job or endpoint is claimed, because this machine's clock is wrong.
+    claims_nothing: Arc<AtomicBool>,
     /// Keeps a SQLite file in its place. After the database: dropped last.
     _open_lock: Option<Arc<OpenLock>>,
 }
@@ -188,7 +194,27 @@ impl Storage {
                 "the database URL must be sqlite:PATH, postgres://... or postgresql://...".to_owned(),
             ));
         };
-        opened.map(|db| Self { db, sealer, _open_lock: open_lock }).map_err(|error| open_error::explain(url, error))
+        opened.map(|db| Self::new(db, sealer, open_lock)).map_err(|error| open_error::explain(url, error))
+    }
+
+    fn new(db: Db, sealer: Sealer, open_lock: Option<Arc<OpenLock>>) -> Self {
+        Self { db, sealer, holder: None, claims_nothing: Arc::default(), _open_lock: open_lock }
+    }
+
+    /// The storage of an instance of the service. Its leases end with its row: see `storage.instances().renew`.
+    #[must_use]
+    pub fn held_by(self, instance: Uuid) -> Self {
+        Self { holder: Some(instance), ..self }
+    }
+
+    /// Claims no due job or endpoint from now on, or does again: a lease is measured by the clock of who takes it.
+    pub fn set_claims_nothing(&self, claims_nothing: bool) {
+        self.claims_nothing.store(claims_nothing, Ordering::Relaxed);
+    }
+
+    /// As it was set last.
+    pub fn claims_nothing(&self) -> bool {
+        self.claims_nothing.load(Ordering::Relaxed)
     }
 
     /// The path of the file at a `sqlite:` URL.

@@ -78,7 +78,7 @@ impl Akahu {
             cursors: paging::Cursors::new(),
             empty_pages: EmptyPages::default(),
             keys: webhooks::Keys::default(),
-            webhook_queue: crate::webhooks::WebhookQueue::default(),
+            webhook_queue: crate::webhooks::WebhookQueue::new(options),
             consent_sessions: ConsentSessions::default(),
             app_registration: authorize::AppRegistration::new(),
             linking_options: Mutex::default(),

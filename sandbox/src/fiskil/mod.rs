@@ -96,7 +96,7 @@ impl Fiskil {
             tokens: token::Tokens::new(&rng.uuid(), &client_id),
             store: RwLock::new(Store::new(options.seed, options.rows, controls.clock.now())),
             empty_pages: EmptyPages::default(),
-            webhook_queue: crate::webhooks::WebhookQueue::default(),
+            webhook_queue: crate::webhooks::WebhookQueue::new(options),
             consent_sessions: ConsentSessions::default(),
             linking_options: Mutex::default(),
             client_id,

@@ -89,7 +89,7 @@ impl SnapTrade {
             limits: limits::Limits::default(),
             consent_sessions: ConsentSessions::default(),
             join: Mutex::default(),
-            webhook_queue: crate::webhooks::WebhookQueue::default(),
+            webhook_queue: crate::webhooks::WebhookQueue::new(options),
             controls: Arc::new(controls),
         }
     }

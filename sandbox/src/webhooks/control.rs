@@ -51,7 +51,12 @@ async fn set<N: WebhookSource>(State(source): State<Arc<N>>, body: Bytes) -> Res
         return Err(format!("\"copies\" must be from 1 to {COPIES_MAX}").into());
     }
     if let Some(url) = request.url {
-        set_destination(&source, url.as_deref().map(Destination::parse).transpose()?);
+        let destination = url.as_deref().map(Destination::parse).transpose()?;
+        let is_elsewhere = destination.as_ref().is_some_and(|destination| !destination.is_this_machine());
+        if is_elsewhere && !source.webhook_queue().is_anywhere_allowed {
+            return Err("\"url\" must be on this machine: start the sandbox with --webhooks-anywhere for others".into());
+        }
+        set_destination(&source, destination);
     }
     {
         let mut queue = source.webhook_queue().state.lock();

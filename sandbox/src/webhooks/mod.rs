@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use crate::Options;
 use crate::clock::Clock;
 use crate::control::BadRequest;
 use crate::members::Members;
@@ -132,10 +133,12 @@ pub(crate) struct WebhookQueue<S> {
     last_snapshot: Mutex<Option<S>>,
     wake: Notify,
     is_running: AtomicBool,
+    /// Whether events may go to other machines.
+    is_anywhere_allowed: bool,
 }
 
-impl<S> Default for WebhookQueue<S> {
-    fn default() -> Self {
+impl<S> WebhookQueue<S> {
+    pub(crate) fn new(options: &Options) -> Self {
         let state = QueueState {
             destination: None,
             copies: 1,
@@ -149,6 +152,7 @@ impl<S> Default for WebhookQueue<S> {
             last_snapshot: Mutex::new(None),
             wake: Notify::new(),
             is_running: AtomicBool::new(false),
+            is_anywhere_allowed: options.webhooks_anywhere,
         }
     }
 }
@@ -259,7 +263,10 @@ impl Delivery {
 /// Adds webhooks to a provider's routes: the control routes, and a comparison after every call.
 pub(crate) fn attach<N: WebhookSource>(source: &Arc<N>, routes: Router) -> Router {
     let control = control::routes(Arc::clone(source));
-    routes.merge(control).layer(from_fn_with_state(Arc::clone(source), enqueue_changes_after::<N>))
+    routes
+        .merge(control)
+        .layer(from_fn_with_state(Arc::clone(source), enqueue_changes_after::<N>))
+        .layer(from_fn(crate::control::guard))
 }
 
 async fn enqueue_changes_after<N: WebhookSource>(

@@ -1,6 +1,7 @@
 //! Sends one POST over HTTP/1.1 on its own connection.
 
 use std::io;
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::{Request, Uri, header};
@@ -41,6 +42,10 @@ impl Destination {
             authority: authority.to_string(),
             path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
         })
+    }
+
+    pub(super) fn is_this_machine(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 }
 

@@ -109,6 +109,7 @@ enum Command {
 #[must_use]
 pub fn run() -> ExitCode {
     forbid_core_files();
+    crate::telemetry::hide_panic_messages();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

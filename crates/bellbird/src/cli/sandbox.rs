@@ -46,6 +46,10 @@ pub(super) struct SandboxArgs {
     #[arg(value_parser = listen_address)]
     snaptrade_listen: SocketAddr,
 
+    /// Let control calls send webhooks to other machines too
+    #[arg(long)]
+    webhooks_anywhere: bool,
+
     /// Print the settings as sections of bellbird.toml, and all else as comments
     #[arg(long, conflicts_with = "json")]
     toml: bool,
@@ -78,11 +82,12 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
     let settings = settings.load(None)?;
     let _log = telemetry::start_log(&settings.log);
     let stop = wiring::stop_on_signal(STOP_TIMEOUT)?;
-    let SandboxArgs { data, fiskil_listen, akahu_listen, snaptrade_listen, toml, format } = args;
+    let SandboxArgs { data, fiskil_listen, akahu_listen, snaptrade_listen, webhooks_anywhere, toml, format } = args;
     let options = Options {
         fiskil_listen: *fiskil_listen,
         akahu_listen: *akahu_listen,
         snaptrade_listen: *snaptrade_listen,
+        webhooks_anywhere: *webhooks_anywhere,
         ..data.options()
     };
     let sandbox = bellbird_sandbox::start(options).await.with_context(|| {

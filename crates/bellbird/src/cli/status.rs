@@ -20,7 +20,7 @@ use crate::wiring;
 /// Show the running instances, and the settings file and database of this command.
 ///
 /// Also shows what differs between the instances and the settings of this command. An instance that was killed is shown
-/// for 30 more seconds. Changes nothing and calls no provider. Exits with status 1 only if the database cannot be read.
+/// for 20 more seconds. Changes nothing and calls no provider. Exits with status 1 only if the database cannot be read.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird status --json | jq '.instances[].apiUrl'")]

@@ -1,6 +1,7 @@
 //! Where a command finds a running service, and with which key it calls it.
 
 use bellbird_domain::ApiKey;
+use bellbird_providers::settings::is_this_machine;
 
 use super::values::web_url;
 
@@ -20,8 +21,11 @@ impl ServiceAccess {
     pub fn from_process() -> Result<Self, String> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = variable(URL).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let url = web_url(&url).ok_or_else(|| {
-            format!("{URL} must be the http or https URL of the API, such as https://bank.example.com")
+        let url = web_url(&url).filter(|url| is_safe(url)).ok_or_else(|| {
+            format!(
+                "{URL} must be the https URL of the API, such as https://bank.example.com. Only on this machine may it \
+                 be http: others on the network would read the key"
+            )
         })?;
         let Some(key) = variable(KEY) else {
             return Err(format!("{KEY} is not set: make a key with `bellbird key create`, and set it to that"));
@@ -30,4 +34,9 @@ impl ServiceAccess {
             .map_err(|_| format!("{KEY} is not a valid API key: paste all of it, bb_ and 38 letters and digits"))?;
         Ok(Self { url, key })
     }
+}
+
+fn is_safe(url: &str) -> bool {
+    url.parse::<http::Uri>()
+        .is_ok_and(|uri| uri.scheme_str() == Some("https") || uri.host().is_some_and(is_this_machine))
 }

@@ -163,7 +163,7 @@ impl Settings {
         let master_keys = from.secret("secrets.key");
         let providers = from.providers();
         let reads = Limits {
-            deadline: from.seconds("reads.deadline_seconds", Duration::from_secs(25), 1..=300),
+            deadline: from.seconds("reads.deadline_seconds", Duration::from_secs(25), 1..=40),
             row_cap: from.number("reads.row_cap", 5_000, 1..=1_000_000).into(),
         };
         let provider_timeout = from.seconds("reads.provider_timeout_seconds", Duration::from_secs(20), 1..=300);

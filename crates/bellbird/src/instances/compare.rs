@@ -1,9 +1,15 @@
-//! Compares the keys and versions of the running instances with each other and with a command's. Pure.
+//! Compares the keys, versions and clocks of the running instances with each other and with a command's. Pure.
 
 use bellbird_storage::Instance;
+use jiff::SignedDuration;
 
 use super::VERSION;
 use crate::config::Settings;
+
+/// A difference between clocks that the operator should know.
+const CLOCK_NOTICED: SignedDuration = SignedDuration::from_secs(2);
+/// A difference that would spoil leases, the shortest of which is a minute.
+pub(super) const CLOCK_WRONG: SignedDuration = SignedDuration::from_secs(20);
 
 const COMMAND: &str = "this command";
 
@@ -22,6 +28,7 @@ pub(super) fn compare(running: &[Instance], key_ids: &[String], console_url: Opt
     let mut findings = different_keys(running, key_ids);
     findings.extend(different_versions(running));
     findings.extend(different_consoles(running, console_url));
+    findings.extend(running.iter().filter_map(wrong_clock));
     findings
 }
 
@@ -70,6 +77,21 @@ fn different_versions(running: &[Instance]) -> Option<Finding> {
     (!others.is_empty()).then_some(Finding { is_wrong: false, text })
 }
 
+/// The clock of an instance, if it differs from the database's by [`CLOCK_NOTICED`] or more.
+pub(super) fn wrong_clock(instance: &Instance) -> Option<Finding> {
+    let difference = SignedDuration::from_millis(instance.clock_ahead_ms);
+    let direction = if difference.is_positive() { "ahead of" } else { "behind" };
+    (difference.abs() >= CLOCK_NOTICED).then(|| Finding {
+        is_wrong: difference.abs() >= CLOCK_WRONG,
+        text: format!(
+            "the clock of {instance} is {} s {direction} that of the database: set it by NTP. From {} s on, the \
+             instance is not ready and leaves jobs and events to others",
+            difference.abs().as_secs(),
+            CLOCK_WRONG.as_secs()
+        ),
+    })
+}
+
 /// Instances without a common URL send browsers back to their own listeners.
 fn different_consoles(running: &[Instance], console_url: Option<&str>) -> Option<Finding> {
     const NAME: &str = "console.public_url";
@@ -103,6 +125,7 @@ mod tests {
             allow_loopback: false,
             started_at: Timestamp::UNIX_EPOCH,
             last_seen_at: Timestamp::UNIX_EPOCH,
+            clock_ahead_ms: 0,
         }
     }
 
@@ -127,6 +150,21 @@ mod tests {
             (vec![on("web-1", new)], old, vec![found(true, "this command cannot")]),
         ] {
             assert_eq!(key_findings(&running, own), expected, "{running:?} {own:?}");
+        }
+    }
+
+    #[test]
+    fn clocks_are_compared_with_the_database() {
+        for (clock_ahead_ms, expected) in [
+            (1_999, None),
+            (-2_000, Some((false, "2 s behind"))),
+            (19_999, Some((false, "19 s ahead of"))),
+            (20_000, Some((true, "20 s ahead of"))),
+            (-3_600_000, Some((true, "3600 s behind"))),
+        ] {
+            let found = wrong_clock(&Instance { clock_ahead_ms, ..instance("web-1", &["main"]) });
+            assert_eq!(found.as_ref().map(|found| found.is_wrong), expected.map(|(is_wrong, _)| is_wrong));
+            assert!(found.is_none_or(|found| found.text.contains(expected.unwrap().1)), "{clock_ahead_ms}");
         }
     }
 

@@ -20,7 +20,7 @@ use crate::wiring::{self, NotReady, Urls};
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// An instance counts as dead after three missed renewals.
-const RENEW_INTERVAL: Duration = Duration::from_secs(10);
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// Limit for deleting the row when the service stops, in case the database is lost.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -38,15 +38,16 @@ impl Presence {
     /// Stores that this instance runs. Call it before the first request, so that commands know of every instance that
     /// seals and opens secrets. Cancels `service` if a backup replaces the database while the instance runs.
     pub async fn start(
+        id: Uuid,
         storage: &Storage,
         settings: &Settings,
         sealer: &Sealer,
         urls: &Urls,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let now = storage.instances().database_time(Timestamp::now()).await?;
+        let (now, clock_ahead_ms) = clocks(storage).await?;
         let instance = Instance {
-            id: Uuid::now_v7(),
+            id,
             version: VERSION.to_owned(),
             host: host_name(),
             api_url: urls.api_url.clone(),
@@ -55,13 +56,17 @@ impl Presence {
             allow_loopback: settings.webhooks.rules.allow_loopback,
             started_at: now,
             last_seen_at: now,
+            clock_ahead_ms,
         };
+        heed_clock(storage, &instance, None);
         if storage.kind() == "sqlite" {
             // The lock of the file allows one service: others in the table were killed.
             storage.instances().delete_all().await?;
+        } else {
+            storage.instances().delete_at(&instance.host, &instance.api_url).await?;
         }
         storage.instances().renew(&instance, now).await.context("could not store that this instance runs")?;
-        let (id, stop) = (instance.id, CancellationToken::new());
+        let stop = CancellationToken::new();
         let renewal = tokio::spawn(renew_regularly(storage.clone(), instance, stop.clone(), service.clone()));
         Ok(Self { storage: storage.clone(), id, stop, renewal })
     }
@@ -90,12 +95,12 @@ impl Presence {
 /// Continues after an error: the database may be lost for a while.
 async fn renew_regularly(
     storage: Storage,
-    instance: Instance,
+    mut instance: Instance,
     stop: CancellationToken,
     service: CancellationToken,
 ) -> bool {
     while stop.run_until_cancelled(tokio::time::sleep(RENEW_INTERVAL)).await.is_some() {
-        match renew(&storage, &instance).await {
+        match renew(&storage, &mut instance).await {
             Ok(false) => {}
             Ok(true) => {
                 tracing::error!("database was restored from a backup, stopping");
@@ -109,14 +114,42 @@ async fn renew_regularly(
 }
 
 /// Returns whether the database was replaced by a backup. Then the row is not renewed.
-async fn renew(storage: &Storage, instance: &Instance) -> Result<bool, StorageError> {
+async fn renew(storage: &Storage, instance: &mut Instance) -> Result<bool, StorageError> {
     if matches!(wiring::check_ready(storage).await, Err(NotReady::AwaitsDecision)) {
         return Ok(true);
     }
-    let now = storage.instances().database_time(Timestamp::now()).await?;
+    let (now, clock_ahead_ms) = clocks(storage).await?;
+    let was_wrong = compare::wrong_clock(instance).map(|found| found.is_wrong);
+    instance.clock_ahead_ms = clock_ahead_ms;
+    heed_clock(storage, instance, was_wrong);
     storage.instances().renew(instance, now).await?;
-    storage.instances().delete_dead(now).await?;
+    let dead = storage.instances().delete_dead(now).await?;
+    if dead > 0 {
+        tracing::warn!(count = dead, "instances were killed; what they held is free");
+    }
     Ok(false)
+}
+
+/// The database's time, and by how many milliseconds this machine is ahead of it. The way to the database counts half.
+async fn clocks(storage: &Storage) -> Result<(Timestamp, i64), StorageError> {
+    let before = Timestamp::now();
+    let now = storage.instances().database_time(before).await?;
+    let after = Timestamp::now();
+    let ahead = (before.as_millisecond() + after.as_millisecond()) / 2 - now.as_millisecond();
+    Ok((now, if storage.kind() == "sqlite" { 0 } else { ahead }))
+}
+
+/// Leaves jobs and events to other instances while this machine's clock is wrong. Logs what has changed since
+/// `was_wrong`.
+fn heed_clock(storage: &Storage, instance: &Instance, was_wrong: Option<bool>) {
+    let found = compare::wrong_clock(instance);
+    let is_wrong = found.as_ref().map(|found| found.is_wrong);
+    if let Some(Finding { text, .. }) = found
+        && is_wrong != was_wrong
+    {
+        tracing::warn!(clock_ahead_ms = instance.clock_ahead_ms, "{text}");
+    }
+    storage.set_claims_nothing(is_wrong == Some(true));
 }
 
 fn host_name() -> String {

@@ -7,6 +7,7 @@ mod json;
 pub mod metrics;
 mod writer;
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
@@ -31,6 +32,18 @@ const DURATION_BUCKETS: [f64; 14] =
 pub struct LogGuard {
     _worker: WorkerGuard,
     dropped: ErrorCounter,
+}
+
+/// Makes panics say only where they happened. Rust's own message holds values, which may be a row's text.
+pub fn hide_panic_messages() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(|place| format!("{}:{}", place.file(), place.line())).unwrap_or_default();
+        if tracing::dispatcher::has_been_set() {
+            tracing::error!(place, "panicked");
+        } else {
+            let _ = writeln!(std::io::stderr(), "bellbird: panicked at {place}");
+        }
+    }));
 }
 
 /// Starts the log. A second call in the same process leaves the first log in place.

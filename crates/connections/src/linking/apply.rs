@@ -133,7 +133,7 @@ impl Links<'_> {
             }
             _ => Imports(self.0).withdraw_unconnected(session.user_id, request.provider, consent.found, cause).await?,
         }
-        tracing::info!(provider = session.provider, cause, "consent of link session withdrawn");
+        tracing::info!(provider = session.provider, cause, "withdrawal of consent planned");
         Ok(())
     }
 

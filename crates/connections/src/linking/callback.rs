@@ -43,6 +43,8 @@ pub enum CallbackAnswer<'a> {
 pub struct HandledCallback {
     /// The user of the session. Empty if no session was found.
     pub email: String,
+    /// The provider of the session. Empty if no session was found.
+    pub provider: String,
     /// Whether the user who gave the consent can still deny the session.
     pub can_deny: bool,
     pub outcome: CallbackOutcome,
@@ -54,7 +56,6 @@ pub enum CallbackOutcome {
     UnknownState,
     /// Another browser started the session: ask whose consent it is. Nothing has changed yet.
     NeedsAnswer {
-        provider: String,
         /// Whether the answer has to come within a minute, because the provider's code is no longer valid afterwards.
         is_urgent: bool,
     },
@@ -119,7 +120,12 @@ impl Links<'_> {
         params: &[(String, String)],
         answer: CallbackAnswer<'_>,
     ) -> Result<HandledCallback, ConnectionsError> {
-        let unknown = HandledCallback { email: String::new(), can_deny: false, outcome: CallbackOutcome::UnknownState };
+        let unknown = HandledCallback {
+            email: String::new(),
+            provider: String::new(),
+            can_deny: false,
+            outcome: CallbackOutcome::UnknownState,
+        };
         let (state, params) = split_state(params);
         let Some(state) = state else { return Ok(unknown) };
         let Some(session) = self.0.unverified_read(self.0.storage.link_sessions().find(&state)).await? else {
@@ -140,7 +146,8 @@ impl Links<'_> {
             outcome => outcome,
         };
         let can_deny = outcome.is_deniable() && session.as_ref().is_some_and(is_open);
-        Ok(HandledCallback { email: user.email, can_deny, outcome })
+        let provider = session.map(|session| session.provider).unwrap_or_default();
+        Ok(HandledCallback { email: user.email, provider, can_deny, outcome })
     }
 
     async fn answer_callback(
@@ -168,7 +175,7 @@ impl Links<'_> {
             }
             CallbackAnswer::Browser(_) => {
                 let is_urgent = linking.is_ok_and(|linking| !linking.can_finish(&[]));
-                return Ok(CallbackOutcome::NeedsAnswer { provider: session.provider.clone(), is_urgent });
+                return Ok(CallbackOutcome::NeedsAnswer { is_urgent });
             }
         };
         // Providers that register users send no code to exchange.

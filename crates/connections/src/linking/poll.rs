@@ -296,7 +296,7 @@ fn poll_result(
         Err(error) => {
             tracing::warn!(provider, %error, "link session failed");
             if run.facts.confirmation == Confirmation::Denied {
-                return Ok(Some(Poll::Concluded(Conclusion::withdrawn())));
+                return Ok(Some(Poll::Concluded(Conclusion::not_withdrawn())));
             }
             Ok(Some(Poll::Concluded(Conclusion::failed(error.user_message()))))
         }

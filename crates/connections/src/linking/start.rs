@@ -206,6 +206,12 @@ impl<'c> Links<'c> {
             .collect()
     }
 
+    /// Where a person can end a consent without this service, for users.
+    pub fn consents_place(self, provider: &str) -> &'static str {
+        let known = PROVIDERS.iter().find(|known| known.name.as_str() == provider);
+        known.map_or("at the provider", |known| known.consents)
+    }
+
     /// Returns a provider's name for people; an unknown name is returned as it is.
     pub fn provider_title(self, provider: &str) -> &str {
         let known = PROVIDERS.iter().find(|known| known.name.as_str() == provider);

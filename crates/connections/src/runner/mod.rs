@@ -12,7 +12,7 @@ use std::time::Duration;
 use bellbird_limits::jitter::{self, jittered};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{JobKey, StorageError};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::jobs::JobKind;
@@ -79,14 +79,12 @@ impl Jobs<'_> {
             let has_room = running.len() < kind.concurrency_max;
             tokio::select! {
                 () = stop.cancelled() => {}
-                Some(ended) = running.join_next() => report_panic(kind, ended.as_ref().err()),
+                Some(_) = running.join_next() => {}
                 () = self.0.signals.requested(kind.name, provider), if has_room => {}
                 () = tokio::time::sleep(poll_interval()), if has_room => {}
             }
         }
-        while let Some(ended) = running.join_next().await {
-            report_panic(kind, ended.as_ref().err());
-        }
+        while running.join_next().await.is_some() {}
     }
 
     /// Runs every due job of a kind, and returns when none is due.
@@ -102,7 +100,6 @@ impl Jobs<'_> {
                         break;
                     }
                     while let Some(ended) = running.join_next().await {
-                        report_panic(kind, ended.as_ref().err());
                         if let Ok(Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_)))) = ended {
                             return Err(error);
                         }
@@ -123,6 +120,9 @@ impl Jobs<'_> {
         while running.len() < kind.concurrency_max {
             let (now, lease) = self.0.lease(kind.lease);
             let Some(claim) = self.0.storage.jobs().claim_due(kind.name, provider, now, lease).await? else { break };
+            if self.0.defers_interrupted(kind, &claim).await? {
+                continue;
+            }
             let state = Arc::clone(self.0);
             running.spawn(async move {
                 let work = (kind.run)(&state, &claim);
@@ -141,12 +141,4 @@ fn lanes_of(kind: &JobKind) -> Vec<&'static str> {
 /// Between 80 and 100 % of [`POLL_INTERVAL`].
 fn poll_interval() -> Duration {
     jittered(POLL_INTERVAL * 4 / 5, POLL_INTERVAL / 5, jitter::random())
-}
-
-/// After a panic, the lease ends and the job runs again.
-fn report_panic(kind: &JobKind, ended: Option<&JoinError>) {
-    if ended.is_some_and(JoinError::is_panic) {
-        kind.count("panicked");
-        tracing::error!(kind = kind.name, "job panicked");
-    }
 }

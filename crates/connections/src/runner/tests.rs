@@ -55,14 +55,6 @@ const fn kind(name: &'static str, run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob
     JobKind { name, is_periodic: false, has_connection: false, lease: LEASE, concurrency_max: 2, is_enabled, run }
 }
 
-/// Otherwise the storage takes a usual lease for one of a wrong clock.
-#[test]
-fn leases_are_half_of_what_counts_at_most() {
-    for kind in KINDS {
-        assert!(kind.lease * 2 <= bellbird_storage::LEASE_LEFT_MAX.unsigned_abs(), "{}", kind.name);
-    }
-}
-
 /// Waits in paused time, which passes when all tasks wait.
 async fn until(condition: impl Fn() -> bool) {
     let reached = async {
@@ -74,7 +66,7 @@ async fn until(condition: impl Fn() -> bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panicking_job_runs_again_after_its_lease_and_delays_no_other() {
+async fn panicking_job_fails_and_delays_no_other() {
     static PANICS: AtomicBool = AtomicBool::new(true);
     static RUNS: AtomicU32 = AtomicU32::new(0);
     static KIND: JobKind = kind("test", |state, claim| {
@@ -90,9 +82,11 @@ async fn panicking_job_runs_again_after_its_lease_and_delays_no_other() {
     let lane = world.start(&KIND, "fiskil");
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(RUNS.load(Ordering::SeqCst), 2, "the lease has not ended");
+    let failing = world.state.storage.jobs().list_failing(9).await.unwrap();
+    assert_eq!((failing.len(), failing[0].last_error.as_str(), failing[0].attempts), (1, "panicked", 1));
+    assert_eq!(RUNS.load(Ordering::SeqCst), 2, "not due yet");
     PANICS.store(false, Ordering::SeqCst);
-    world.advance(LEASE);
+    world.advance(Duration::from_secs(40));
     until(|| RUNS.load(Ordering::SeqCst) == 3).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     world.advance(LEASE);
@@ -100,6 +94,37 @@ async fn panicking_job_runs_again_after_its_lease_and_delays_no_other() {
     assert_eq!(RUNS.load(Ordering::SeqCst), 3, "finished");
     world.stop.cancel();
     lane.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn job_that_kills_its_process_backs_off_from_the_second_time_on() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static KIND: JobKind = kind("test", |state, claim| {
+        Box::pin(async move {
+            RUNS.fetch_add(1, Ordering::SeqCst);
+            state.finish_job(claim, None).await
+        })
+    });
+    let world = World::new().await;
+    world.add(&KIND, "fiskil", "poison").await;
+    let jobs = world.state.storage.jobs();
+    // Nobody finishes these two runs.
+    for killed in 0..2 {
+        let (now, lease) = world.state.lease(LEASE);
+        let claim = jobs.claim_due("test", "fiskil", now, lease).await.unwrap().expect("due");
+        assert_eq!((claim.attempts, claim.was_interrupted), (killed, killed > 0));
+        world.advance(LEASE);
+    }
+    let lane = world.start(&KIND, "fiskil");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let failing = jobs.list_failing(9).await.unwrap();
+    assert_eq!((failing[0].last_error.as_str(), failing[0].attempts), ("interrupted", 2));
+    assert_eq!(RUNS.load(Ordering::SeqCst), 0, "delayed");
+    world.advance(Duration::from_secs(72));
+    until(|| RUNS.load(Ordering::SeqCst) == 1).await;
+    world.stop.cancel();
+    lane.await.unwrap();
+    assert!(jobs.list_failing(9).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -151,8 +151,8 @@ impl Notice {
             ..Self::new(Tone::Attention, format!("Remove {name}?"))
         }
         .with(&format!(
-            "Your consent is withdrawn at {provider}. The accounts disappear from this service at once, and everything \
-             stored about them is deleted."
+            "Your consent is then withdrawn at {provider}. The accounts disappear from this service at once, and \
+             everything stored about them is deleted."
         ))
         .with("You can connect it again later, as a new connection.")
     }
@@ -170,16 +170,18 @@ impl Notice {
         .with(&format!("Your consent is being withdrawn at {provider}, which can take a few minutes."))
     }
 
-    /// The page after consent. `title_of` maps the name of a provider to its title.
+    /// The page after consent. `consents` is where the person can end a consent without this service, and `title_of` maps
+    /// the name of a provider to its title.
     pub(crate) fn for_callback(
         callback: &HandledCallback,
+        consents: &str,
         return_link: Option<ReturnLink>,
         frame: &Frame,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
-        let HandledCallback { email, can_deny, outcome } = callback;
+        let HandledCallback { email, provider, can_deny, outcome } = callback;
         let notice = match outcome {
-            CallbackOutcome::NeedsAnswer { provider, is_urgent } => Self::for_question(&title_of(provider), *is_urgent),
+            CallbackOutcome::NeedsAnswer { is_urgent } => Self::for_question(&title_of(provider), consents, *is_urgent),
             CallbackOutcome::UnknownState => Self::new(Tone::Attention, "This link does not work")
                 .with("It is forged, too old, or incomplete. Nothing was changed.")
                 .with("If you came from a provider's page, start again with the link that you were given."),
@@ -188,25 +190,28 @@ impl Notice {
                 .with("This page checks again every few seconds. You can close it. Linking continues by itself."),
             CallbackOutcome::RemovedSince => Self::new(Tone::Neutral, "Nothing is connected any more")
                 .with("What you connected here has been removed since."),
-            CallbackOutcome::Finished(result) => Self::for_result(result, return_link, frame, title_of),
+            CallbackOutcome::Finished(result) => {
+                Self::for_result(result, (&title_of(provider), consents), return_link, frame, title_of)
+            }
         };
         Self { email: (!email.is_empty()).then(|| sanitized(email)), can_deny: *can_deny, ..notice }
     }
 
-    fn for_question(provider: &str, is_urgent: bool) -> Self {
+    fn for_question(provider: &str, consents: &str, is_urgent: bool) -> Self {
         let question = Self::new(Tone::Waiting, "Is that you?").with(&format!(
             "You gave this user access to your accounts, through {provider}. Linking started in another \
                             browser, so please confirm that it was you. This page connects nothing before you answer."
         ));
         let question = if is_urgent {
-            question.with(
-                "Please answer within a minute. After that, the consent can no longer be used: start again with your \
-                 link.",
-            )
-        } else {
             question
+                .with("Please answer within a minute. After that, the consent cannot be used: start again with your link.")
+                .with(&format!(
+                    "If you do not know this user, answer no within this minute, so that we can withdraw your consent. \
+                     Later, only you can end it, {consents}."
+                ))
+        } else {
+            question.with("If you do not know this user, answer no. We then withdraw your consent.")
         };
-        let question = question.with("If you do not know this user, answer no. Your consent is then withdrawn.");
         let yes = Button::answer("strong", "yes", "Yes, that is me");
         let no = Button::answer("quiet", "no", "No, withdraw the consent");
         Self { buttons: vec![yes, no], ..question }
@@ -214,6 +219,7 @@ impl Notice {
 
     fn for_result(
         result: &LinkResult,
+        (provider, consents): (&str, &str),
         return_link: Option<ReturnLink>,
         frame: &Frame,
         title_of: impl Fn(&str) -> String,
@@ -260,8 +266,16 @@ impl Notice {
                 .with("Another user of this service has connected these accounts. Nothing was changed.")
                 .with("You can connect them after that user removes the connection."),
             LinkOutcome::Withdrawn => Self::new(Tone::Neutral, "Nothing is connected")
-                .with("This user has no access to your accounts. Your consent is withdrawn at the provider.")
-                .with("You said that it was not you, or the consent was not confirmed in time."),
+                .with("You said that it was not you, or the consent was not confirmed in time.")
+                .with(&format!(
+                    "This user has no access to your accounts. What you consented to is being withdrawn at {provider}, \
+                     which can take a few minutes. You can check that {consents}."
+                )),
+            LinkOutcome::NotWithdrawn => Self::new(Tone::Attention, "Nothing is connected, but your consent remains")
+                .with("This user has no access to your accounts.")
+                .with(&format!(
+                    "{provider} did not let us withdraw your consent, so please end it yourself {consents}."
+                )),
             LinkOutcome::Expired => Self::new(Tone::Attention, "That took too long")
                 .with("The provider did not report your consent in time. Nothing was changed.")
                 .with("Ask for a new link, and start again.")
@@ -329,8 +343,9 @@ mod tests {
     use super::*;
 
     fn notice_with(outcome: CallbackOutcome, return_link: Option<ReturnLink>) -> Notice {
-        let callback = HandledCallback { email: HOSTILE.to_owned(), can_deny: true, outcome };
-        Notice::for_callback(&callback, return_link, &Frame::default(), str::to_uppercase)
+        let (email, provider) = (HOSTILE.to_owned(), "somebank".to_owned());
+        let callback = HandledCallback { email, provider, can_deny: true, outcome };
+        Notice::for_callback(&callback, "at your bank", return_link, &Frame::default(), str::to_uppercase)
     }
 
     fn result_of(outcome: LinkOutcome, names: &[&str], reason: Option<&str>) -> LinkResult {
@@ -365,6 +380,7 @@ mod tests {
             (LinkOutcome::OwnedByOtherUser, &[], "Already connected by another user"),
             (LinkOutcome::Expired, &[], "That took too long"),
             (LinkOutcome::Withdrawn, &[], "Nothing is connected"),
+            (LinkOutcome::NotWithdrawn, &[], "Nothing is connected, but your consent remains"),
         ];
         for (outcome, names, title) in titles {
             let notice = notice_of(outcome, names, None);
@@ -417,14 +433,16 @@ mod tests {
 
     #[test]
     fn question_names_the_user_and_has_two_answers() {
-        let question =
-            |is_urgent| notice_with(CallbackOutcome::NeedsAnswer { provider: "a".to_owned(), is_urgent }, None);
+        let question = |is_urgent| notice_with(CallbackOutcome::NeedsAnswer { is_urgent }, None);
         let urgent = html(&question(true));
-        for words in ["Is that you?", "For <strong><bdi>", "through A.", "value=\"yes\"", "value=\"no\"", "a minute"] {
+        for words in
+            ["Is that you?", "For <strong><bdi>", "through SOMEBANK.", "value=\"yes\"", "value=\"no\"", "a minute"]
+        {
             assert!(urgent.contains(words), "no {words:?} in {urgent}");
         }
+        assert!(urgent.contains("Later, only you can end it, at your bank."), "{urgent}");
         let html = html(&question(false));
-        assert!(!html.contains("a minute"), "{html}");
+        assert!(!html.contains("a minute") && html.contains("We then withdraw your consent."), "{html}");
     }
 
     #[test]

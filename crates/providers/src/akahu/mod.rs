@@ -38,6 +38,7 @@ pub const DECLARATION: Declaration = Declaration {
     name: NAME,
     title: "Akahu",
     reaches: "New Zealand banks",
+    consents: "on my.akahu.nz",
     settings: &[
         Setting { name: "base_url", form: Form::Url("https://api.akahu.io/v1") },
         Setting { name: "oauth_url", form: Form::Url("https://oauth.akahu.nz") },

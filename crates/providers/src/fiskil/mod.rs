@@ -35,6 +35,7 @@ pub const DECLARATION: Declaration = Declaration {
     name: NAME,
     title: "Fiskil",
     reaches: "Australian banks",
+    consents: "at your bank",
     settings: &[
         Setting { name: "base_url", form: Form::Url("https://api.fiskil.com") },
         Setting { name: "client_id", form: Form::Text },

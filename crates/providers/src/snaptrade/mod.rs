@@ -40,6 +40,7 @@ pub const DECLARATION: Declaration = Declaration {
     name: NAME,
     title: "SnapTrade",
     reaches: "Brokers",
+    consents: "at your broker",
     settings: &[
         Setting { name: "base_url", form: Form::Url("https://api.snaptrade.com") },
         Setting { name: "client_id", form: Form::Text },

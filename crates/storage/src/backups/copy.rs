@@ -95,11 +95,7 @@ impl Storage {
     }
 
     async fn open_file(path: &Path, sealer: Sealer) -> Result<Self> {
-        Ok(Self {
-            db: Db::Sqlite(Sqlite::open(path.to_owned(), MissingFile::Fail).await?.into()),
-            sealer,
-            _open_lock: None,
-        })
+        Ok(Self::new(Db::Sqlite(Sqlite::open(path.to_owned(), MissingFile::Fail).await?.into()), sealer, None))
     }
 }
 

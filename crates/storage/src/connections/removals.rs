@@ -83,7 +83,7 @@ impl Removals<'_> {
         let removal = JobKey::new(job_kinds::REMOVAL, user, id);
         jobs::delete_of(&mut tx, user, &removal.subject).await?;
         jobs::insert(&mut tx, &removal, &provider, Some(now)).await?;
-        let claim = jobs::claim(&mut tx, &removal, now, lease_until).await?;
+        let claim = jobs::claim(&mut tx, self.0.holder, &removal, now, lease_until).await?;
         webhook_events::delete_open_deliveries_of(&mut tx, user, id).await?;
         let change = StatusChange { user, connection: id, from: Some(from), to: Some(to), cause };
         audit::record(&mut tx, &change, now).await?;

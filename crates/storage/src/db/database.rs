@@ -4,12 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use crate::db::postgres::{PooledClient, Postgres};
 use crate::db::row::ReadRow;
 use crate::db::sqlite::{Sqlite, SqliteTx};
-use crate::db::statement::{Bound, Param, Sql, params};
+use crate::db::statement::{Bound, Param, Sql};
 use crate::error::Result;
 
 /// Cheap to clone.
@@ -68,21 +66,18 @@ impl Db {
         Ok(numbers)
     }
 
-    /// Claims up to `limit` due rows in a transaction of its own. On SQLite, `is_due` runs first, whose only parameter
-    /// is `now`, because `claim` takes the one writer even if nothing is due.
+    /// Claims due rows in a transaction of its own. On SQLite, `is_due` runs first with the first value, because `claim`
+    /// takes the one writer even if nothing is due.
     pub(crate) async fn claim_due<T>(
         &self,
         (is_due, claim): (Sql, Sql),
-        now: Timestamp,
-        lease_until: Timestamp,
-        limit: u32,
+        values: &[Param<'_>],
         map: ReadRow<T>,
     ) -> Result<Vec<T>> {
-        let values: &[Param<'_>] = params![now, lease_until, i64::from(limit)];
         if let Self::Postgres(db) = self {
             return Box::pin(db.all(claim, values, map)).await;
         }
-        if self.one(is_due, params![now], |_| Ok(())).await?.is_none() {
+        if self.one(is_due, &values[..1], |_| Ok(())).await?.is_none() {
             return Ok(Vec::new());
         }
         let mut tx = self.begin().await?;

@@ -109,6 +109,12 @@ macro_rules! named {
 }
 pub(crate) use named;
 
+impl From<Uuid> for Param<'_> {
+    fn from(value: Uuid) -> Self {
+        Self::Id(value)
+    }
+}
+
 impl From<i64> for Param<'_> {
     fn from(value: i64) -> Self {
         Self::Int(value)

@@ -6,7 +6,6 @@
 //!
 //! The transaction that adds or deletes a subject also adds or deletes its jobs.
 
-pub(crate) mod overlong_leases;
 pub(crate) mod overview;
 
 use bellbird_domain::UserId;
@@ -15,7 +14,6 @@ use uuid::Uuid;
 
 use crate::db::{Bound, Db, Row, Tx, params, statements};
 use crate::error::Result;
-use crate::jobs::overlong_leases::latest_end;
 use crate::{Jobs, StorageError};
 
 /// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty subject.
@@ -34,20 +32,22 @@ pub mod job_kinds {
 
 /// Claims one job: with a larger or unknown number, PostgreSQL may sort the backlog or scan the table. `MATERIALIZED`
 /// makes it pick the row once, however it joins. `$lock` skips rows that another instance is claiming. A job is due at
-/// its time if no lease exists, and when a lease has expired, because its holder was killed.
+/// its time if no lease exists, and when a lease has expired. Its holder was killed, which counts as a failure.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
             "WITH due AS MATERIALIZED (
-                SELECT user_id, kind, subject FROM jobs
+                SELECT user_id, kind, subject, lease_until FROM jobs
                 WHERE kind = $1 AND provider = $2 AND COALESCE(lease_until, run_at) <= $3
                 ORDER BY COALESCE(lease_until, run_at) LIMIT 1",
             $lock,
             ")
-            UPDATE jobs SET lease_until = $4, fence = $5, started_at = $3,
-                run_at = CASE WHEN run_at < $3 THEN run_at ELSE $3 - 1 END
+            UPDATE jobs SET lease_until = $4, fence = $5, holder = $6, started_at = $3,
+                run_at = CASE WHEN run_at < $3 THEN run_at ELSE $3 - 1 END,
+                attempts = CASE WHEN due.lease_until IS NULL THEN attempts ELSE attempts + 1 END,
+                last_error = CASE WHEN due.lease_until IS NULL THEN NULLIF(last_error, 'interrupted') ELSE 'interrupted' END
             FROM due WHERE jobs.user_id = due.user_id AND jobs.kind = due.kind AND jobs.subject = due.subject
-            RETURNING jobs.user_id, jobs.subject, attempts"
+            RETURNING jobs.user_id, jobs.subject, attempts, last_error"
         )
     };
 }
@@ -82,10 +82,9 @@ statements! {
         ON CONFLICT (user_id, kind, subject) DO NOTHING";
 
     /// `run_at` stays before `started_at`, which means that no other run is requested.
-    CLAIM = "UPDATE jobs SET lease_until = $5, fence = $6, started_at = $4,
+    CLAIM = "UPDATE jobs SET lease_until = $5, fence = $6, holder = $7, started_at = $4,
             run_at = CASE WHEN run_at < $4 THEN run_at ELSE $4 - 1 END
-        WHERE user_id = $1 AND kind = $2 AND subject = $3
-            AND (lease_until IS NULL OR lease_until <= $4 OR lease_until > $7)
+        WHERE user_id = $1 AND kind = $2 AND subject = $3 AND (lease_until IS NULL OR lease_until <= $4)
         RETURNING provider, attempts";
 
     /// Runs before [`CLAIM_DUE`] on SQLite, whose one writer a claim takes even if nothing is due.
@@ -101,6 +100,9 @@ statements! {
     FINISH = concat!("UPDATE jobs SET attempts = 0, last_error = NULL, ", release!());
 
     FAIL = concat!("UPDATE jobs SET attempts = attempts + 1, last_error = $6, ", release!());
+
+    /// After a claim that has counted the failure already.
+    DEFER = concat!("UPDATE jobs SET ", release!());
 
     DELETE = "DELETE FROM jobs WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4";
 
@@ -154,6 +156,8 @@ pub struct ClaimedJob {
     pub provider: String,
     /// Runs since the last success.
     pub attempts: u32,
+    /// Whether the lease of the run before had expired: its process was killed. `attempts` counts that run.
+    pub was_interrupted: bool,
     pub(crate) fence: i64,
 }
 
@@ -179,17 +183,16 @@ impl Jobs<'_> {
         self.0.db.run(INSERT, job_params![key, provider, run_at]).await.map(|_| ())
     }
 
-    /// Claims a job, due or not. None while another task holds its lease, or if there is no such job. A lease that is
-    /// too long does not count: see [`Self::end_overlong_leases`].
+    /// Claims a job, due or not. None while another task holds its lease, or if there is no such job.
     pub async fn claim(self, key: &JobKey, now: Timestamp, lease_until: Timestamp) -> Result<Option<ClaimedJob>> {
         let fence = new_fence();
-        let values = job_params![key, now, lease_until, fence, latest_end(now)?];
+        let values = job_params![key, now, lease_until, fence, self.0.holder];
         let found = self.0.db.write_one(CLAIM, values, claimed).await?;
-        Ok(found.map(|(provider, attempts)| ClaimedJob { key: key.clone(), provider, attempts, fence }))
+        Ok(found.map(|(provider, attempts)| by_key(key, provider, attempts, fence)))
     }
 
-    /// Claims the longest due job of a kind and provider. An expired lease counts as due, because its holder was
-    /// killed.
+    /// Claims the longest due job of a kind and provider. An expired lease counts as due, and as a failed run, because
+    /// its holder was killed.
     pub async fn claim_due(
         self,
         kind: &'static str,
@@ -197,16 +200,21 @@ impl Jobs<'_> {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
+        if self.0.claims_nothing() {
+            return Ok(None);
+        }
         let is_sqlite = matches!(self.0.db, Db::Sqlite(_));
         if is_sqlite && self.0.db.one(IS_DUE, params![kind, provider, now], |_| Ok(())).await?.is_none() {
             return Ok(None);
         }
         let fence = new_fence();
-        let found = self.0.db.write_one(CLAIM_DUE, params![kind, provider, now, lease_until, fence], due).await?;
-        Ok(found.map(|(user_id, subject, attempts)| ClaimedJob {
+        let values = params![kind, provider, now, lease_until, fence, self.0.holder];
+        let found = self.0.db.write_one(CLAIM_DUE, values, due).await?;
+        Ok(found.map(|(user_id, subject, attempts, was_interrupted)| ClaimedJob {
             key: JobKey { kind, user_id, subject },
             provider: provider.to_owned(),
             attempts,
+            was_interrupted,
             fence,
         }))
     }
@@ -233,6 +241,11 @@ impl Jobs<'_> {
         self.release_unfinished(claim, None, until).await
     }
 
+    /// Releases a claimed job until then, without a run.
+    pub async fn defer(self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
+        Ok(self.0.db.run(DEFER, job_params![claim.key, claim.fence, until]).await? > 0)
+    }
+
     async fn release_unfinished(self, claim: &ClaimedJob, error: Option<&str>, until: Timestamp) -> Result<bool> {
         Ok(self.0.db.run(FAIL, job_params![claim.key, claim.fence, until, error]).await? > 0)
     }
@@ -253,13 +266,14 @@ pub(crate) async fn insert(tx: &mut Tx, key: &JobKey, provider: &str, run_at: Op
 /// As `storage.jobs().claim`.
 pub(crate) async fn claim(
     tx: &mut Tx,
+    holder: Option<Uuid>,
     key: &JobKey,
     now: Timestamp,
     lease_until: Timestamp,
 ) -> Result<Option<ClaimedJob>> {
     let fence = new_fence();
-    let found = tx.one(CLAIM, job_params![key, now, lease_until, fence, latest_end(now)?], claimed).await?;
-    Ok(found.map(|(provider, attempts)| ClaimedJob { key: key.clone(), provider, attempts, fence }))
+    let found = tx.one(CLAIM, job_params![key, now, lease_until, fence, holder], claimed).await?;
+    Ok(found.map(|(provider, attempts)| by_key(key, provider, attempts, fence)))
 }
 
 /// The first part of a batch that writes for a claim, after the lock on the user's row: locks the job. No row if the
@@ -314,6 +328,11 @@ pub(crate) async fn restart(tx: &mut Tx, key: &JobKey, run_at: Option<Timestamp>
     tx.run(RESTART, job_params![key, run_at]).await.map(|_| ())
 }
 
+/// A claim whose caller runs the job at once, however often it was interrupted.
+fn by_key(key: &JobKey, provider: String, attempts: u32, fence: i64) -> ClaimedJob {
+    ClaimedJob { key: key.clone(), provider, attempts, was_interrupted: false, fence }
+}
+
 fn new_fence() -> i64 {
     i64::try_from(Uuid::new_v4().as_u64_pair().1 >> 1).unwrap_or_default()
 }
@@ -322,6 +341,6 @@ fn claimed(row: &Row<'_>) -> Result<(String, u32)> {
     Ok((row.text(0)?.to_owned(), row.attempts(1)?))
 }
 
-fn due(row: &Row<'_>) -> Result<(UserId, String, u32)> {
-    Ok((row.id(0)?, row.text(1)?.to_owned(), row.attempts(2)?))
+fn due(row: &Row<'_>) -> Result<(UserId, String, u32, bool)> {
+    Ok((row.id(0)?, row.text(1)?.to_owned(), row.attempts(2)?, row.opt_text(3)? == Some("interrupted")))
 }

@@ -89,7 +89,7 @@ impl LinkSessions<'_> {
         // An earlier claim loses its lease. If this one is killed, the job is due when its lease ends.
         let key = session.job();
         jobs::restart(&mut tx, &key, Some(now)).await?;
-        let Some(job) = jobs::claim(&mut tx, &key, now, lease_until).await? else {
+        let Some(job) = jobs::claim(&mut tx, self.0.holder, &key, now, lease_until).await? else {
             tx.rollback().await;
             return Ok(None);
         };

@@ -87,7 +87,7 @@ impl ProviderUsers<'_> {
         let key = JobKey::new(job_kinds::PROVIDER_USER, user, provider);
         tx.run(INSERT, params![user, provider, now]).await?;
         jobs::insert(&mut tx, &key, provider, Some(now)).await?;
-        let Some(job) = jobs::claim(&mut tx, &key, now, lease_until).await? else {
+        let Some(job) = jobs::claim(&mut tx, self.0.holder, &key, now, lease_until).await? else {
             tx.rollback().await;
             return Ok(ProviderUserState::Busy);
         };

@@ -1,11 +1,12 @@
 //! Instances that renew their row, stop, or are killed.
 
-use bellbird_domain::Clock;
+use bellbird_domain::{Clock, EventType};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
+use crate::tests::fixtures::{chunk, connection_to_sync, endpoint, finish_sync_with};
 use crate::tests::support::{at, both};
-use crate::{Instance, Storage};
+use crate::{Instance, JobKey, Storage};
 
 fn new_instance(number: u128) -> Instance {
     Instance {
@@ -18,6 +19,7 @@ fn new_instance(number: u128) -> Instance {
         allow_loopback: number == 1,
         started_at: at(0),
         last_seen_at: at(0),
+        clock_ahead_ms: -12,
     }
 }
 
@@ -42,15 +44,52 @@ both! {
         db.instances().renew(&new_instance(1), at(0)).await.unwrap();
         db.instances().renew(&new_instance(2), at(0)).await.unwrap();
         db.instances().renew(&new_instance(2), at(10)).await.unwrap();
-        assert_eq!(db.instances().delete_dead(at(29)).await.unwrap(), 0);
-        assert_eq!(hosts(db, at(29)).await, ["web-1", "web-2"]);
-        assert_eq!(hosts(db, at(30)).await, ["web-2"]);
-        assert_eq!(db.instances().delete_dead(at(30)).await.unwrap(), 1);
+        assert_eq!(db.instances().delete_dead(at(19)).await.unwrap(), 0);
+        assert_eq!(hosts(db, at(19)).await, ["web-1", "web-2"]);
+        assert_eq!(hosts(db, at(20)).await, ["web-2"]);
+        assert_eq!(db.instances().delete_dead(at(20)).await.unwrap(), 1);
         // It was not killed, only cut off from the database.
-        db.instances().renew(&new_instance(1), at(31)).await.unwrap();
-        assert_eq!(hosts(db, at(32)).await, ["web-1", "web-2"]);
+        db.instances().renew(&new_instance(1), at(21)).await.unwrap();
+        assert_eq!(hosts(db, at(22)).await, ["web-1", "web-2"]);
         assert_eq!(db.instances().delete_all().await.unwrap(), 2);
-        assert_eq!(hosts(db, at(32)).await, [""; 0]);
+        assert_eq!(hosts(db, at(22)).await, [""; 0]);
+    }
+
+    async fn leases_end_with_their_instance(db) {
+        let (dead, alive) = (new_instance(1), new_instance(2));
+        let (dead_db, alive_db) = (db.storage().held_by(dead.id), db.storage().held_by(alive.id));
+        db.instances().renew(&dead, at(0)).await.unwrap();
+        db.instances().renew(&alive, at(15)).await.unwrap();
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 0).await;
+        endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        finish_sync_with(db, (user, connection), 0, &[chunk(1, 1)]).await;
+        for kind in ["of_dead", "of_alive", "of_command"] {
+            db.jobs().insert(&JobKey::of_service(kind), "", at(0)).await.unwrap();
+        }
+        let lost = dead_db.jobs().claim_due("of_dead", "", at(1), at(90)).await.unwrap().expect("due");
+        assert!(!lost.was_interrupted);
+        assert!(alive_db.jobs().claim_due("of_alive", "", at(1), at(90)).await.unwrap().is_some());
+        assert!(db.jobs().claim(&JobKey::of_service("of_command"), at(1), at(90)).await.unwrap().is_some());
+        assert_eq!(dead_db.deliveries().claim_endpoints(at(1), at(90), 8, false).await.unwrap().len(), 1);
+
+        assert_eq!(db.instances().delete_dead(at(19)).await.unwrap(), 0);
+        assert_eq!(alive_db.jobs().claim_due("of_dead", "", at(19), at(90)).await.unwrap(), None);
+        assert_eq!(db.instances().delete_dead(at(20)).await.unwrap(), 1);
+        for kind in ["of_alive", "of_command"] {
+            assert_eq!(alive_db.jobs().claim_due(kind, "", at(20), at(90)).await.unwrap(), None, "{kind}");
+        }
+        let claim = alive_db.jobs().claim_due("of_dead", "", at(20), at(90)).await.unwrap().expect("free");
+        assert_eq!((claim.was_interrupted, claim.attempts), (true, 1));
+        assert!(!dead_db.jobs().finish(&lost, None).await.unwrap(), "it was only paused, and its fence is lost");
+        assert!(alive_db.jobs().finish(&claim, None).await.unwrap());
+        let endpoints = alive_db.deliveries().claim_endpoints(at(20), at(90), 8, false).await.unwrap();
+        assert_eq!(endpoints.len(), 1);
+
+        assert_eq!(db.instances().delete_at("web-1", "http://127.0.0.1:8080").await.unwrap(), 0);
+        assert_eq!(db.instances().delete_at("web-2", "http://127.0.0.1:8080").await.unwrap(), 1);
+        assert!(db.jobs().claim_due("of_alive", "", at(21), at(90)).await.unwrap().is_some(), "another one listens there");
+        assert_eq!(db.jobs().claim_due("of_command", "", at(21), at(90)).await.unwrap(), None);
     }
 
     async fn all_instances_use_one_clock(db) {

@@ -69,6 +69,11 @@ impl TestDb {
         Self { storage, url, sealer }
     }
 
+    /// The same handle, for what takes one.
+    pub(crate) fn storage(&self) -> Storage {
+        self.storage.clone()
+    }
+
     /// A second handle, as another process would have it.
     pub(crate) async fn reopen(&self) -> Storage {
         Storage::open(&self.url, self.sealer.clone()).await.expect("opens again")

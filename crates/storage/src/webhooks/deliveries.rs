@@ -26,7 +26,7 @@ macro_rules! due {
     };
 }
 
-/// Claims up to `$3` due rows until `$2`, as in `jobs/mod.rs`.
+/// Claims up to `$3` due rows until `$2` for the instance `$4`, as in `jobs/mod.rs`.
 macro_rules! claim_due {
     ($health:literal, $lock:literal) => {
         concat!(
@@ -35,7 +35,7 @@ macro_rules! claim_due {
             " ORDER BY COALESCE(e.lease_until, e.due_at) LIMIT $3",
             $lock,
             ")
-            UPDATE webhook_endpoints SET lease_until = $2, fence = fence + 1
+            UPDATE webhook_endpoints SET lease_until = $2, holder = $4, fence = fence + 1
             FROM due WHERE webhook_endpoints.user_id = due.user_id AND webhook_endpoints.id = due.id
             RETURNING webhook_endpoints.user_id, webhook_endpoints.id, url, api_version, failing_since, fence,
                 unhealthy_since, is_failing"
@@ -231,9 +231,13 @@ impl Deliveries<'_> {
         limit: u32,
         failing: bool,
     ) -> Result<Vec<ClaimedEndpoint>> {
+        if self.0.claims_nothing() {
+            return Ok(Vec::new());
+        }
         let statements: (Sql, Sql) =
             if failing { (IS_FAILING_DUE, CLAIM_FAILING) } else { (IS_HEALTHY_DUE, CLAIM_HEALTHY) };
-        self.0.db.claim_due(statements, now, lease_until, limit, claimed).await
+        let values = params![now, lease_until, i64::from(limit), self.0.holder];
+        self.0.db.claim_due(statements, values, claimed).await
     }
 
     /// Lists due deliveries of a claimed endpoint, the longest due first, then in the order of their events. Empty if

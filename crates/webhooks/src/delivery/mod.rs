@@ -17,21 +17,23 @@ pub(crate) mod rebuild;
 pub mod schedule;
 pub mod sign;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::TimestampExt as _;
 use bellbird_limits::jitter;
 use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, SealError, StorageError};
+use futures_util::FutureExt as _;
 use jiff::Timestamp;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use url::Url;
 
 use crate::Webhooks;
-use crate::delivery::client::delivery_error::{NAME_NOT_RESOLVED, NOT_SIGNED};
+use crate::delivery::client::delivery_error::{NAME_NOT_RESOLVED, NOT_SIGNED, PANICKED};
 use crate::delivery::client::{ConnectTime, Exchange, Message};
 use crate::delivery::health::Health;
 use crate::delivery::ping::PingError;
@@ -86,8 +88,6 @@ enum ServeError {
     /// This time slice disabled the endpoint.
     Disabled,
     Storage(StorageError),
-    /// An attempt panicked. The lease is kept until it expires, so that the panic does not repeat immediately.
-    Panicked(JoinError),
 }
 
 impl From<StorageError> for ServeError {
@@ -194,7 +194,6 @@ impl Webhooks {
             Err(ServeError::LeaseLost) => {
                 tracing::info!(endpoint_id = %id, "endpoint lease lost");
             }
-            Err(ServeError::Panicked(error)) => tracing::error!(endpoint_id = %id, %error, "delivery task panicked"),
             Err(ServeError::Storage(error)) => tracing::warn!(endpoint_id = %id, %error, "could not finish time slice"),
         }
     }
@@ -261,7 +260,7 @@ impl Webhooks {
                     event_id = %delivery.event.id,
                     attempt = delivery.attempts.saturating_add(1)
                 );
-                attempts.spawn(async move { webhooks.attempt(&slice, &delivery).await }.instrument(span));
+                attempts.spawn(async move { webhooks.try_attempt(&slice, &delivery).await }.instrument(span));
             }
             let Some(first) = attempts.join_next().await else {
                 // If none of them was still due, the rest is checked too.
@@ -275,7 +274,8 @@ impl Webhooks {
             }
             let mut finished: Vec<FinishedAttempt> = Vec::new();
             for attempt in std::iter::once(first).chain(std::iter::from_fn(|| attempts.try_join_next())) {
-                finished.extend(attempt.map_err(ServeError::Panicked)?);
+                // `try_attempt` catches panics, and nothing aborts an attempt but the drop of this set.
+                finished.extend(attempt.ok().flatten());
             }
             health.update(&finished);
             if !finished.is_empty() {
@@ -353,6 +353,16 @@ impl Webhooks {
             tracing::warn!(endpoint_id = %claim.endpoint_id, reason, "endpoint disabled");
         }
         Ok(())
+    }
+
+    /// As [`Self::attempt`]. A panic is a failed attempt, so that it spoils no other delivery and is not repeated at once.
+    async fn try_attempt(&self, slice: &TimeSlice, delivery: &DueDelivery) -> Option<FinishedAttempt> {
+        let started_at = self.inner.clock.now();
+        let attempt = AssertUnwindSafe(self.attempt(slice, delivery)).catch_unwind();
+        attempt.await.unwrap_or_else(|_| {
+            tracing::error!("delivery panicked");
+            Some(self.finished_attempt(delivery, started_at, Err(PANICKED)))
+        })
     }
 
     /// Makes one attempt. Sends the body from memory if it is there. Otherwise the body is rebuilt, after a connection

@@ -1,8 +1,7 @@
 //! Checks which settings were read, and whether they fit each other.
 
-use std::net::IpAddr;
-
 use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::settings::is_this_machine;
 
 use super::{Checks, Verdict};
 use crate::config::Settings;
@@ -58,8 +57,7 @@ fn is_plain_text(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("http://") else { return false };
     let host = rest.split('/').next().unwrap_or_default();
     let host = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(host, _)| host);
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
+    !is_this_machine(host)
 }
 
 /// The settings of a provider whose values look like placeholders.

@@ -214,11 +214,11 @@ fn error_names_setting_value_expectation_and_source() {
         ("[reads]\nrow_cap = 0", "reads.row_cap is `0` in FILE, line 2: it must be a whole number from 1 to 1000000"),
         (
             "[reads]\ndeadline_seconds = 0",
-            "reads.deadline_seconds is `0` in FILE, line 2: it must be a whole number from 1 to 300",
+            "reads.deadline_seconds is `0` in FILE, line 2: it must be a whole number from 1 to 40",
         ),
         (
             "[reads]\ndeadline_seconds = 2.5",
-            "reads.deadline_seconds is `2.5` in FILE, line 2: it must be a whole number from 1 to 300",
+            "reads.deadline_seconds is `2.5` in FILE, line 2: it must be a whole number from 1 to 40",
         ),
         (
             "[limits]\nlive_in_flight = -1",

@@ -1,7 +1,6 @@
 //! The services, the simulated providers and the users of a soak.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +15,7 @@ use crate::support::checked_endpoint::{Behaviour, Endpoint};
 use crate::support::database::{execute, query, tables_containing};
 use crate::support::harness::{Database, eventually_within};
 use crate::support::known_rows::control;
-use crate::support::process::{RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::process::{Addresses, RunningCommand, Workdir, errors, new_deployment, text};
 
 /// Has five connections, which stay, and two endpoints.
 pub(super) const READER: &str = "me@example.com";
@@ -26,23 +25,8 @@ pub(super) const LINKER: &str = "linker@example.com";
 /// Longer than the leases of a service that was killed.
 pub(super) const LEASES_END: Duration = Duration::from_secs(240);
 
-const EXPIRE_LEASES_SQL: &str = "UPDATE jobs SET lease_until = 0 WHERE lease_until IS NOT NULL;
+const EXPIRE_LEASES_SQL: &str = "UPDATE jobs SET lease_until = 0, attempts = 0 WHERE lease_until IS NOT NULL;
     UPDATE webhook_endpoints SET lease_until = 0 WHERE lease_until IS NOT NULL";
-
-/// The addresses of a service. A service that is started again has them too.
-pub(super) struct Addresses {
-    pub(super) api: String,
-    pub(super) console: String,
-    pub(super) ops: String,
-}
-
-impl Addresses {
-    fn new() -> Self {
-        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [api, console, ops] = listeners.map(|listener| listener.local_addr().unwrap().to_string());
-        Self { api, console, ops }
-    }
-}
 
 pub(super) struct Deployment {
     pub(super) workdir: Workdir,

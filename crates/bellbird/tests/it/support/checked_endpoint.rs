@@ -25,6 +25,8 @@ pub(crate) enum Behaviour {
     Reliable,
     /// Of ten requests it responds to one with 500 and to one late.
     Flaky,
+    /// Accepts every request late.
+    Slow,
 }
 
 /// An endpoint. It listens until the test ends.
@@ -33,7 +35,8 @@ pub(crate) struct Endpoint {
     pub(crate) url: String,
     secret: Arc<OnceLock<String>>,
     seen: Arc<Mutex<Seen>>,
-    flakiness: Option<Arc<Mutex<Random>>>,
+    behaviour: Behaviour,
+    random: Arc<Mutex<Random>>,
     is_down: Arc<AtomicBool>,
 }
 
@@ -65,7 +68,8 @@ impl Endpoint {
             secret: Arc::default(),
             seen: Arc::default(),
             is_down: Arc::default(),
-            flakiness: (behaviour == Behaviour::Flaky).then(|| Arc::new(Mutex::new(Random::new(seed)))),
+            behaviour,
+            random: Arc::new(Mutex::new(Random::new(seed))),
         };
         let routes = Router::new().route("/", post(receive)).with_state(endpoint.clone());
         tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
@@ -168,9 +172,10 @@ async fn receive(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Byt
     };
     endpoint.seen.lock().unwrap().begin(&event);
     // If the sender is killed meanwhile, the rest of this function never runs.
-    match endpoint.flakiness.as_ref().map(|flakiness| flakiness.lock().unwrap().below(10)) {
-        Some(0) => return StatusCode::INTERNAL_SERVER_ERROR,
-        Some(1) => tokio::time::sleep(SLOW_ANSWER).await,
+    let number = endpoint.random.lock().unwrap().below(10);
+    match (endpoint.behaviour, number) {
+        (Behaviour::Flaky, 0) => return StatusCode::INTERNAL_SERVER_ERROR,
+        (Behaviour::Flaky, 1) | (Behaviour::Slow, _) => tokio::time::sleep(SLOW_ANSWER).await,
         _ => {}
     }
     endpoint.seen.lock().unwrap().accept(event);

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -151,6 +152,25 @@ impl Drop for RunningCommand {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Addresses of a service, which it has again after a restart.
+pub(crate) struct Addresses {
+    pub(crate) api: String,
+    pub(crate) console: String,
+    pub(crate) ops: String,
+}
+
+impl Addresses {
+    pub(crate) fn new() -> Self {
+        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [api, console, ops] = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+        Self { api, console, ops }
+    }
+
+    pub(crate) fn options(&self) -> String {
+        format!("--api-listen {} --console-listen {} --ops-listen {}", self.api, self.console, self.ops)
     }
 }
 

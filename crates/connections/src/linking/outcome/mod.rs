@@ -47,6 +47,10 @@ impl Conclusion {
         Self::new(LinkOutcome::Withdrawn, Vec::new())
     }
 
+    pub(crate) fn not_withdrawn() -> Self {
+        Self::new(LinkOutcome::NotWithdrawn, Vec::new())
+    }
+
     fn no_consent(why: NoConsent) -> Self {
         match why {
             NoConsent::Declined => Self::new(LinkOutcome::Declined, Vec::new()),
@@ -159,7 +163,8 @@ fn conclude_denied(session: &SessionFacts, applied: &Applied) -> Option<Conclusi
 /// The conclusion of a session that has expired. `failed`: its last poll ended with an error.
 fn conclude_expired(session: &SessionFacts, applied: &Applied, failed: bool) -> Conclusion {
     if applied.withdrawn || session.confirmation == Confirmation::Denied {
-        return Conclusion::withdrawn();
+        let is_found_or_none = applied.withdrawn || !failed;
+        return if is_found_or_none { Conclusion::withdrawn() } else { Conclusion::not_withdrawn() };
     }
     conclude_changes(session, applied).unwrap_or_else(|| {
         if session.is_approved() && !failed {

@@ -180,6 +180,8 @@ fn table_of_denials() {
     assert_eq!(ended(&nothing()), LinkOutcome::Expired);
     let expired = after_poll(Poll::Pending, (&denied, &nothing()), 0, at(1_800), false);
     assert!(matches!(expired, Next::Finish(Conclusion { outcome: LinkOutcome::Withdrawn, .. })), "{expired:?}");
+    let failed = after_poll(Poll::Failed, (&denied, &nothing()), 0, at(100_000), false);
+    assert!(matches!(failed, Next::Finish(Conclusion { outcome: LinkOutcome::NotWithdrawn, .. })), "{failed:?}");
 }
 
 #[test]

@@ -35,7 +35,6 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::locks::STATEMENTS,
         crate::jobs::STATEMENTS,
         crate::jobs::overview::STATEMENTS,
-        crate::jobs::overlong_leases::STATEMENTS,
         crate::migrate::STATEMENTS,
         crate::linking::cleanup::STATEMENTS,
         crate::webhooks::webhook_events::STATEMENTS,

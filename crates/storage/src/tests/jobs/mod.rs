@@ -1,4 +1,3 @@
 pub(crate) mod fixtures;
-mod overlong_leases;
 mod plans;
 mod queue;

@@ -134,6 +134,10 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
                 (Some(claim), Some(earliest)) => {
                     let subject: usize = claim.key.subject.parse().unwrap();
                     assert_eq!(model.jobs[subject].due_at(), Some(earliest), "the longest due job, at its time");
+                    // The claim of a job whose lease had expired counts the run before as failed.
+                    let was_interrupted = model.jobs[subject].holder.is_some();
+                    assert_eq!(claim.was_interrupted, was_interrupted);
+                    model.jobs[subject].attempts += u32::from(was_interrupted);
                     model.start(subject, claim);
                 }
                 (claim, earliest) => panic!("{claim:?}, but due: {earliest:?}"),

@@ -227,7 +227,7 @@ both! {
         let claim = due(db, 50).await.remove(0);
         assert_eq!((claim.job.attempts, secret_text(&claim)), (1, Some("code=answer")));
         assert!(db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(80)).await.unwrap());
-        assert_eq!(due(db, 80).await[0].job.attempts, 1, "since the callback");
+        assert_eq!(due(db, 80).await[0].job.attempts, 2, "since the callback, with the run whose lease expired");
     }
 
     async fn session_without_callback_becomes_due(db) {

@@ -30,7 +30,7 @@ fn postgres_claims_neither_sort_nor_scan() {
             {
                 let sql = deliveries::STATEMENTS.iter().find(|sql| sql.name == name).expect(name);
                 client.batch_execute(&format!("DEALLOCATE ALL; PREPARE claim AS {}", sql.postgres)).await.expect(name);
-                let rows = client.query("EXPLAIN EXECUTE claim (1000000, 2000000, 8)", &[]).await.expect(name);
+                let rows = client.query("EXPLAIN EXECUTE claim (1000000, 2000000, 8, NULL)", &[]).await.expect(name);
                 let plan = rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n");
                 for word in ["Sort", "Seq Scan", "Bitmap", "webhook_deliveries"] {
                     assert!(!plan.contains(word), "{name} with statistics {statistics}:\n{plan}");

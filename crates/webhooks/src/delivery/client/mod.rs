@@ -43,6 +43,8 @@ const BELLBIRD_ENDPOINT: HeaderName = HeaderName::from_static("bellbird-endpoint
 pub(crate) mod delivery_error {
     /// The signing secret cannot be opened.
     pub(crate) const NOT_SIGNED: &str = "not signed: secret cannot be opened";
+    /// A fault of Bellbird. The log has no more, because the text may contain a row.
+    pub(crate) const PANICKED: &str = "internal error";
     /// The rules reject the URL, or an address that its host name resolves to.
     pub(super) const NOT_ALLOWED: &str = "address not allowed";
     /// The message could not be turned into a request.
