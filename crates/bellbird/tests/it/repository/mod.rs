@@ -27,7 +27,9 @@ fn files(below: &str, ending: &str) -> Vec<String> {
         for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
             let entry = entry.unwrap();
             match (entry.file_type().unwrap().is_dir(), entry.file_name().to_str()) {
-                (true, Some("target" | ".git" | "node_modules")) => {}
+                // A `target` in `src` is a module.
+                (true, Some("target")) if !folder.ends_with("src") => {}
+                (true, Some(".git" | "node_modules")) => {}
                 (true, _) => walk(&entry.path(), found),
                 (false, _) => found.push(entry.path()),
             }
