@@ -12,7 +12,7 @@ use std::time::Duration;
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::{CallContext, ConsentStatus, Provider};
 use bellbird_storage::{ClaimedJob, JobKey, job_kinds};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -26,6 +26,7 @@ use crate::{ConnectionsError, lifecycle, schedule};
 const REFRESH_DEADLINE: Duration = Duration::from_secs(40);
 /// For one subscription to provider events. Other subscriptions wait meanwhile.
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
+const FAILED_READ_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// Longer than [`REFRESH_DEADLINE`], with time for the database.
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -83,15 +84,18 @@ impl Refreshes<'_> {
         Ok(self.0.storage.jobs().claim(&JobKey::new(KIND.name, user, id), now, lease).await?)
     }
 
-    /// Starts a refresh without waiting for it. Concurrent calls for one connection share a refresh.
-    pub fn run_in_background(self, user_id: UserId, id: ConnectionId) {
-        let (state, refreshes) = (Arc::clone(self.0), Arc::clone(&self.0.refreshes));
-        let work = async move {
-            // The runner logs a failure.
-            let refresh = || async move { drop(Refreshes(&state).run(user_id, id).await) };
-            let _ = refreshes.join(id, refresh).await;
+    /// Requests a refresh after a failed read, without waiting for it: at most one in [`FAILED_READ_INTERVAL`], however
+    /// often a client repeats the read.
+    pub fn request_in_background(self, user_id: UserId, id: ConnectionId, provider: &str) {
+        let (state, provider) = (Arc::clone(self.0), provider.to_owned());
+        let request = async move {
+            let key = JobKey::new(KIND.name, user_id, id);
+            match state.storage.jobs().request(&key, state.clock.now(), FAILED_READ_INTERVAL).await {
+                Ok(_) => state.wake(&KIND, &provider),
+                Err(error) => tracing::warn!(connection_id = %id, %error, "could not request a refresh"),
+            }
         };
-        self.0.tasks.spawn(work.in_current_span());
+        self.0.tasks.spawn(request.in_current_span());
     }
 
     /// Refreshes, then releases the job until the next refresh, if one is planned.

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{Clock, ConnectionId, TimestampExt as _};
-use bellbird_limits::SingleFlight;
+use bellbird_domain::{Clock, TimestampExt as _};
 use bellbird_providers::linking::Url;
 use bellbird_providers::{CallContext, Provider, Registry};
 use bellbird_storage::{Storage, StorageError};
@@ -27,8 +26,6 @@ pub(crate) struct State {
     pub(crate) storage: Storage,
     pub(crate) providers: Registry,
     pub(crate) clock: Clock,
-    /// Merges concurrent background refreshes of one connection.
-    pub(crate) refreshes: Arc<SingleFlight<ConnectionId, ()>>,
     unverified_reads: Arc<Semaphore>,
     /// Tasks that outlive their request.
     pub(crate) tasks: TaskTracker,
@@ -60,7 +57,6 @@ impl State {
             providers,
             clock,
             unverified_reads: Arc::new(Semaphore::new(UNVERIFIED_READS_MAX)),
-            refreshes: Arc::new(SingleFlight::tracked(tasks.clone())),
             tasks,
             subscribe_lock: Arc::default(),
             signals: Arc::new(signals),

@@ -42,7 +42,7 @@ impl Reads {
     /// Loads the context of a group of accounts of one connection. `None` if the connection was removed meanwhile,
     /// which counts as an unavailable provider.
     async fn group_context(&self, caller: &Caller, group: &[Account]) -> Option<Arc<ConnectionContext>> {
-        match self.connection_context(caller, group.first()?.connection_id).await {
+        match self.load_context(caller, group.first()?.connection_id).await {
             Ok(context) => Some(context),
             Err(error) => {
                 if let ReadError::Storage(error) = &error {
@@ -63,8 +63,16 @@ impl Reads {
         // Of a connection that was removed meanwhile, or whose provider is not configured.
         let unavailable = Err(ReadError::Unavailable { retry_after: None, is_transient: true });
         let mut outcomes: Vec<_> = groups.iter().map(|group| vec![unavailable.clone(); group.len()]).collect();
+        let now = self.inner.clock.now();
+        for (outcomes, context) in outcomes.iter_mut().zip(contexts) {
+            if let Some(context) = context.as_ref().filter(|context| context.is_gone(now)) {
+                outcomes.fill(Err(ReadError::Reconnect(context.connection.status)));
+            }
+        }
         let requests = self.inner.providers.iter().map(|provider| async move {
-            let is_served = |context: &ConnectionContext| context.connection.provider == provider.name().as_str();
+            let is_served = |context: &ConnectionContext| {
+                context.connection.provider == provider.name().as_str() && !context.is_gone(now)
+            };
             let (positions, queries): (Vec<usize>, Vec<BalancesQuery<'_>>) = contexts
                 .iter()
                 .enumerate()
@@ -81,6 +89,9 @@ impl Reads {
             }
             for (outcome, read) in outcomes[at].iter_mut().zip(read) {
                 *outcome = read.map_err(|error| ReadError::from_provider(&error, context.connection.status));
+                if matches!(outcome, Err(ReadError::Reconnect(_))) {
+                    context.note_gone(now);
+                }
             }
         }
         outcomes

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use bellbird_domain::{Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, UserId};
+use bellbird_domain::{
+    Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId,
+};
 use bellbird_limits::Expiring;
 use bellbird_providers::{Banking, Brokerage, Kind, Provider};
 use jiff::{SignedDuration, Timestamp};
@@ -17,6 +19,8 @@ use crate::{ReadError, Reads};
 
 /// Minimum time between two writes of a connection's refresh time: one write a minute, not one for each read.
 const REFRESH_WRITE_INTERVAL_US: i64 = 60_000_000;
+/// How long reads of a revoked connection fail without a call, after a call that said so.
+const GONE_TTL_US: i64 = 60_000_000;
 /// Time to live of a context after its last use: no longer than that do decrypted credentials stay in memory.
 const CONTEXT_TTL: Duration = Duration::from_secs(300);
 /// A use restarts the time to live once this much of it has passed, since restarting costs more than a use.
@@ -32,6 +36,8 @@ pub struct ConnectionContext {
     pub(crate) revision: i64,
     /// When the provider last returned data, in microseconds. Changes do not raise the revision.
     pub(crate) refreshed_us: AtomicI64,
+    /// When the provider last said that the consent is gone, in microseconds.
+    pub(crate) gone_us: AtomicI64,
 }
 
 /// Cached contexts by user and connection. Each is valid for one revision of its user.
@@ -61,8 +67,23 @@ impl ConnectionContexts {
 impl Reads {
     /// Loads a connection of the caller, or takes it from the cache if the caller's revision has not changed.
     ///
-    /// Fails with [`ReadError::NotFound`] if it does not exist, is being removed, or belongs to another user.
+    /// Fails with [`ReadError::NotFound`] if it does not exist, is being removed, or belongs to another user, and with
+    /// [`ReadError::Reconnect`] if the provider has said a moment ago that its consent is revoked: a client that
+    /// repeats a read then costs the provider one call a minute.
     pub async fn connection_context(
+        &self,
+        caller: &Caller,
+        id: ConnectionId,
+    ) -> Result<Arc<ConnectionContext>, ReadError> {
+        let context = self.load_context(caller, id).await?;
+        if context.is_gone(self.inner.clock.now()) {
+            return Err(ReadError::Reconnect(context.connection.status));
+        }
+        Ok(context)
+    }
+
+    /// As [`Self::connection_context`], also if the consent is gone.
+    pub(crate) async fn load_context(
         &self,
         caller: &Caller,
         id: ConnectionId,
@@ -81,8 +102,9 @@ impl Reads {
         let accounts = storage.accounts().list_of_connection(caller.user_id, id).await?;
         let credentials = storage.secrets().find_credentials(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
         let refreshed_us = AtomicI64::new(connection.last_refreshed_at.map_or(i64::MIN, Timestamp::as_microsecond));
+        let (revision, gone_us) = (caller.revision, AtomicI64::new(i64::MIN));
         let context =
-            Arc::new(ConnectionContext { connection, accounts, credentials, revision: caller.revision, refreshed_us });
+            Arc::new(ConnectionContext { connection, accounts, credentials, revision, refreshed_us, gone_us });
         contexts.insert(key, Arc::clone(&context), now);
         Ok(context)
     }
@@ -132,6 +154,17 @@ impl ConnectionContext {
     #[must_use]
     pub fn revision(&self) -> i64 {
         self.revision
+    }
+
+    /// Records that the provider said at `now` that the consent is gone.
+    pub fn note_gone(&self, now: Timestamp) {
+        self.gone_us.store(now.as_microsecond(), Ordering::Relaxed);
+    }
+
+    /// Whether the connection is revoked, and was so at the provider within [`GONE_TTL_US`].
+    pub(crate) fn is_gone(&self, now: Timestamp) -> bool {
+        let since = now.as_microsecond().saturating_sub(self.gone_us.load(Ordering::Relaxed));
+        self.connection.status == ConnectionStatus::Revoked && (0..GONE_TTL_US).contains(&since)
     }
 
     /// Approximate size in memory.

@@ -175,11 +175,11 @@ impl Access {
     ) -> Result<Balances, ReadError> {
         let balances = self.reads().balances(call, caller, accounts).await?;
         let is_broken = |balance: &Result<Balance, ReadError>| matches!(balance, Err(ReadError::Reconnect(_)));
-        let mut broken: Vec<ConnectionId> =
-            balances.iter().filter(|(_, read)| is_broken(read)).map(|(account, _)| account.connection_id).collect();
-        broken.dedup();
-        for id in broken {
-            self.inner.connections.refreshes().run_in_background(caller.user_id, id);
+        let mut broken: Vec<&Account> =
+            balances.iter().filter(|(_, read)| is_broken(read)).map(|(account, _)| account).collect();
+        broken.dedup_by_key(|account| account.connection_id);
+        for Account { connection_id, provider, .. } in broken {
+            self.inner.connections.refreshes().request_in_background(caller.user_id, *connection_id, provider);
         }
         Ok(balances)
     }
@@ -194,8 +194,9 @@ impl Access {
         };
         let id = context.connection.id;
         match self.inner.storage.connections().find(caller.user_id, id).await {
-            Ok(Some(_)) => {
-                self.inner.connections.refreshes().run_in_background(caller.user_id, id);
+            Ok(Some(connection)) => {
+                context.note_gone(self.inner.clock.now());
+                self.inner.connections.refreshes().request_in_background(caller.user_id, id, &connection.provider);
                 Problem::Reconnect(*status)
             }
             Ok(None) => Problem::NotFound("Connection"),

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::{JobKey, job_kinds};
+use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Setup, assert_reconnect};
+use crate::support::harness::{App, Setup, assert_reconnect, eventually};
 
 /// Short timeouts for providers that never respond.
 fn short_timeouts() -> Setup {
@@ -146,7 +147,8 @@ async fn lost_consent_is_503_and_triggers_a_refresh() {
         assert_eq!(audit.last().map(|row| row.to), Some(Some(expected)));
 
         app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
-        assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200, "a read succeeds while the provider answers");
+        app.advance_clock(SignedDuration::from_mins(1)).await;
+        assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200, "a read succeeds while the provider responds");
     }
 }
 
@@ -167,18 +169,46 @@ async fn lost_consent_of_a_pending_connection_says_so() {
     assert_eq!(balances[0]["currentBalance"], Value::Null);
 }
 
-/// Waits until the refresh in the background has changed the status. The test clock does not advance.
+/// Runs the refresh that a read requested, once it has, and returns the status.
 async fn wait_for_status(app: &App, expected: ConnectionStatus) -> ConnectionStatus {
-    let mut status = ConnectionStatus::Active;
-    for _ in 0..5_000 {
-        let connections = app.storage.connections().list(app.ben.user.id).await.unwrap();
-        status = connections[0].status;
-        if status == expected {
-            break;
+    eventually(async || {
+        app.connections.jobs().run_due("refresh").await.unwrap();
+        app.storage.connections().list(app.ben.user.id).await.unwrap()[0].status == expected
+    })
+    .await;
+    expected
+}
+
+/// A client that does not heed a lost consent costs the provider two calls a minute, whatever it reads.
+#[tokio::test]
+async fn repeated_reads_of_a_revoked_connection_cost_little() {
+    let app = App::start(short_timeouts()).await;
+    let (user, connection) = (app.ben.user.id, app.ben.connections[0].clone());
+    let account = app.accounts_of(&connection).await.remove(0).id;
+    app.set_consent(&connection, "revoked").await;
+    let paths = [
+        format!("/v1/transactions?connectionId={}", connection.id),
+        format!("/v1/balances?accountIds={account}"),
+        "/v1/export/transactions.csv".to_owned(),
+    ];
+    app.get_as(&app.ben.key, &paths[0]).await.error(503);
+    wait_for_status(&app, ConnectionStatus::Revoked).await;
+    // With the new status, the first of these asks once more.
+    app.get_as(&app.ben.key, &paths[0]).await.error(503);
+    app.reset_calls().await;
+    for _ in 0..10 {
+        for path in &paths {
+            app.get_as(&app.ben.key, path).await;
         }
-        tokio::task::yield_now().await;
+        app.connections.jobs().run_due("refresh").await.unwrap();
     }
-    status
+    assert_eq!(app.total_calls("fiskil").await, 0, "{:?}", app.calls().await);
+    assert_reconnect(&app.get_as(&app.ben.key, &paths[0]).await, "revoked");
+
+    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.get_as(&app.ben.key, &paths[0]).await.error(503);
+    assert!(app.total_calls("fiskil").await > 0, "after a minute the provider is asked again");
+    assert_eq!(app.storage.connections().list(user).await.unwrap()[0].status, ConnectionStatus::Revoked);
 }
 
 #[tokio::test]
