@@ -1,24 +1,34 @@
 //! The body of a file: one page of the provider is read when the client has taken the page before.
 //!
 //! A file that cannot be continued is cut off: the connection is closed without the end of the body. Its client sees a
-//! broken transfer, never a shorter file.
+//! broken transfer, never a shorter file. A proxy may hide that, so a whole file also ends with the trailer
+//! [`ROWS_TRAILER`], for clients that accept trailers.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bellbird_api::front::{Access, Problem, QuotaClass, Route};
 use bellbird_domain::Caller;
 use bytes::Bytes;
 use futures_util::stream;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body_util::BodyExt as _;
 use tracing::{Instrument as _, Span};
 
 use super::file::{Export, ExportError, Retries};
 use super::formats::FormatError;
 
+/// The number of rows, after the last byte of a whole file.
+pub(crate) const ROWS_TRAILER: HeaderName = HeaderName::from_static("bellbird-rows");
+
 /// Size of a piece that is handed to the HTTP library, which holds a few of them. The next page is read when nearly all
 /// of the page before has been sent.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// A page that took longer is sent only if the key is still valid.
+const CHECK_AFTER: Duration = Duration::from_secs(5);
 
 /// The rest of the file is not sent.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +53,8 @@ pub(crate) struct FileBody {
     /// The request's.
     span: Span,
     is_ended: bool,
+    /// The number of rows, once the file is complete.
+    complete_rows: Arc<AtomicU64>,
 }
 
 impl FileBody {
@@ -75,6 +87,7 @@ impl FileBody {
             started,
             span,
             is_ended: false,
+            complete_rows: Arc::default(),
         })
     }
 
@@ -84,15 +97,23 @@ impl FileBody {
     }
 
     pub(crate) fn into_body(self) -> Body {
-        Body::from_stream(stream::try_unfold(self, |mut file| {
+        let rows = Arc::clone(&self.complete_rows);
+        let pieces = Body::from_stream(stream::try_unfold(self, |mut file| {
             let span = file.span.clone();
             async move { Ok::<_, CutOff>(file.next_piece().await?.map(|piece| (piece, file))) }.instrument(span)
-        }))
+        }));
+        // Asked for after the last piece, and never after a failure.
+        let trailers = async move {
+            let rows = HeaderValue::from(rows.load(Ordering::Relaxed));
+            Some(Ok(HeaderMap::from_iter([(ROWS_TRAILER, rows)])))
+        };
+        Body::new(pieces.with_trailers(trailers))
     }
 
     async fn next_piece(&mut self) -> Result<Option<Bytes>, CutOff> {
         while self.sent == self.page.len() {
             if !self.has_more {
+                self.complete_rows.store(self.export.rows(), Ordering::Relaxed);
                 self.end("complete");
                 return Ok(None);
             }
@@ -117,9 +138,14 @@ impl FileBody {
         self.page.fill(0);
         self.page.clear();
         self.sent = 0;
+        let began = Instant::now();
         let read = self.export.next_page(Retries::On, &mut || access.call_context(caller), &mut self.page).await;
         match read {
             Ok(has_more) => {
+                // The page may have waited for minutes, during which the key may have been revoked.
+                if let Some(context) = self.export.context().filter(|_| began.elapsed() >= CHECK_AFTER) {
+                    access.check_again(&self.quota, caller, context).await?;
+                }
                 self.has_more = has_more;
                 Ok(())
             }

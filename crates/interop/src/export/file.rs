@@ -200,7 +200,7 @@ impl Export {
         if let Writer::Transactions(writer) = &mut self.writer
             && !has_more
         {
-            writer.end(out);
+            writer.end(self.rows, out);
         }
         Ok(has_more)
     }

@@ -11,11 +11,11 @@ use bellbird_api::front::{Authorized, Operation, Path, Problem, QuotaClass};
 use bellbird_reads::ReadError;
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, TRAILER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Uri, Version};
 use serde::de::DeserializeOwned;
 
-use super::body::{CutOff, FileBody, problem_of_format};
+use super::body::{CutOff, FileBody, ROWS_TRAILER, problem_of_format};
 use super::file::{Export, OpenError};
 use super::formats::Format;
 use super::queries::{FileQuery, HoldingsFileQuery, TradesFileQuery, read};
@@ -168,6 +168,7 @@ async fn export(
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
     headers.insert(CONTENT_DISPOSITION, name);
+    headers.insert(TRAILER, HeaderValue::from(ROWS_TRAILER));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }

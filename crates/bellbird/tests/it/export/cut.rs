@@ -40,6 +40,7 @@ async fn cut_by(change: impl AsyncFnOnce(&Case)) -> Download {
     change(&case).await;
     assert!(!download.finish().await, "{} rows seem whole", download.lines());
     assert!(download.lines() < MANY_ROWS as usize);
+    assert_eq!(download.rows(), None, "the trailer");
     download
 }
 
@@ -49,6 +50,7 @@ async fn whole_file_has_every_row_and_an_end() {
     let mut download = Download::start(&app, &app.olivia.key, &path).await;
     assert!(download.finish().await);
     assert_eq!(download.lines(), 3_500);
+    assert_eq!(download.rows(), Some(3_500), "the trailer");
     assert_eq!(app.transaction_calls().await, 4);
 }
 

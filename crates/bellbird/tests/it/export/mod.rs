@@ -41,8 +41,10 @@ impl Download {
         socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES).unwrap();
         let address = url.socket_addrs(|| None).unwrap()[0];
         let mut stream = socket.connect(address).await.unwrap();
-        let head =
-            format!("GET {path} {version}\r\nhost: x\r\nauthorization: {authorization}\r\nconnection: close\r\n\r\n");
+        let head = format!(
+            "GET {path} {version}\r\nhost: x\r\nauthorization: {authorization}\r\nte: trailers\r\n\
+             connection: close\r\n\r\n"
+        );
         stream.write_all(head.as_bytes()).await.unwrap();
         Self { stream, received: Vec::new() }
     }
@@ -62,7 +64,14 @@ impl Download {
     pub(crate) async fn finish(&mut self) -> bool {
         // A connection that is reset is as broken off as one that is closed.
         let _ = self.stream.read_to_end(&mut self.received).await;
-        self.received.ends_with(b"\r\n0\r\n\r\n")
+        self.text().rsplit_once("\r\n0\r\n").is_some_and(|(_, trailers)| trailers.ends_with("\r\n"))
+    }
+
+    /// The trailer of a whole file.
+    pub(crate) fn rows(&self) -> Option<usize> {
+        let text = self.text();
+        let (_, trailers) = text.rsplit_once("\r\n0\r\n")?;
+        trailers.strip_prefix("bellbird-rows: ")?.strip_suffix("\r\n\r\n")?.parse().ok()
     }
 
     fn text(&self) -> String {

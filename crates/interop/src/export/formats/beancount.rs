@@ -5,7 +5,7 @@ use jiff::ToSpan as _;
 use jiff::civil::Date;
 
 use super::accounts::{AccountNames, OtherSide, is_liability, label};
-use super::text::{line, one_line};
+use super::text::{end_comment, line, one_line};
 use super::{FormatError, Head, WriteTransactions, amounts};
 
 /// Beancount rounds negative numbers to the precision of Python's decimals.
@@ -57,6 +57,10 @@ impl WriteTransactions for Beancount {
         amounts::write_negated(&row.amount, out);
         line(&[" ", currency.as_str()], out);
         Ok(())
+    }
+
+    fn end(&mut self, rows: u64, out: &mut Vec<u8>) {
+        end_comment(rows, out);
     }
 }
 

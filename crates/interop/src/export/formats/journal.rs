@@ -4,7 +4,7 @@ use bellbird_domain::{Account, Category, Transaction};
 use jiff::civil::Date;
 
 use super::accounts::{AccountNames, OtherSide, is_liability, label};
-use super::text::{key, line, one_line};
+use super::text::{end_comment, key, line, one_line};
 use super::{FormatError, Head, WriteTransactions};
 
 /// An id is the value of a tag, which ends at a comma. Longer ones, and ones with other characters, become a digest.
@@ -45,6 +45,10 @@ impl WriteTransactions for Journal {
         line(&["    ", name, "  ", row.amount.as_str(), " ", currency.as_str()], out);
         line(&["    ", &other_side(OtherSide::of(row))], out);
         Ok(())
+    }
+
+    fn end(&mut self, rows: u64, out: &mut Vec<u8>) {
+        end_comment(rows, out);
     }
 }
 

@@ -96,8 +96,8 @@ pub trait WriteTransactions: Send {
     /// `date` is the day of posting in the user's timezone.
     fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError>;
 
-    /// What follows the last row: nothing in most formats.
-    fn end(&mut self, _out: &mut Vec<u8>) {}
+    /// What follows the last of all rows: nothing in formats that have no place for it.
+    fn end(&mut self, _rows: u64, _out: &mut Vec<u8>) {}
 }
 
 impl Format {

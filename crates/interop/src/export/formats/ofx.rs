@@ -95,7 +95,7 @@ impl WriteTransactions for Ofx {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Vec<u8>) {
+    fn end(&mut self, _rows: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(self.rest.as_bytes());
     }
 }

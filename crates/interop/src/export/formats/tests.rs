@@ -111,7 +111,7 @@ fn file_with(
         writer.row(&given.row(account), DAY, &mut out)?;
     }
     whole.append(&mut out);
-    writer.end(&mut whole);
+    writer.end(rows.len() as u64, &mut whole);
     Ok(whole)
 }
 

@@ -46,3 +46,8 @@ pub(super) fn line(parts: &[&str], out: &mut Vec<u8>) {
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
     out.push(b'\n');
 }
+
+/// The last line of a journal, by which a reader sees that nothing is missing.
+pub(super) fn end_comment(rows: u64, out: &mut Vec<u8>) {
+    line(&["\n; End of the file. Transactions: ", &rows.to_string()], out);
+}

@@ -111,6 +111,8 @@ fn journal_of_a_row() {
     ; category: FOOD_AND_DRINK
     assets:ironbark example bank:everyday 1234  -12.50 AUD
     expenses:food and drink
+
+; End of the file. Transactions: 1
 ";
     assert_eq!(text_of(Format::Journal, &[row]), expected);
 }
@@ -132,6 +134,8 @@ plugin "beancount.plugins.auto_accounts"
   category: "FOOD_AND_DRINK"
   Assets:Ironbark-Example-Bank:Everyday-1234  -12.50 AUD
   Expenses:Food-And-Drink  12.50 AUD
+
+; End of the file. Transactions: 1
 "#;
     assert_eq!(text_of(Format::Beancount, &[row]), expected);
 }
