@@ -84,6 +84,9 @@ impl Download {
         let (mut rest, mut file) = (&self.received[head_end..], Vec::new());
         while let Some(line_end) = memchr::memmem::find(rest, b"\r\n") {
             let size = usize::from_str_radix(str::from_utf8(&rest[..line_end]).unwrap(), 16).unwrap();
+            if size == 0 {
+                break;
+            }
             let chunk = &rest[line_end + 2..];
             file.extend_from_slice(&chunk[..size.min(chunk.len())]);
             rest = chunk.get(size + 2..).unwrap_or_default();
