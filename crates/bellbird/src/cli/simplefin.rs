@@ -24,6 +24,23 @@ const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 #[derive(Debug, Subcommand)]
 pub(super) enum SimplefinCommand {
     Token(TokenArgs),
+    Revoke(RevokeArgs),
+}
+
+/// Revoke the setup tokens of a user that no program has claimed yet.
+///
+/// For a token that somebody else may have seen. A claimed token is used up, and `bellbird key revoke` ends the access
+/// of the key that its claim created.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird simplefin revoke --user me@example.com")]
+pub(super) struct RevokeArgs {
+    /// E-mail address or id of the user
+    #[arg(long)]
+    user: String,
+
+    #[command(flatten)]
+    format: JsonFlag,
 }
 
 /// Print a setup token, which a user pastes into a program such as Actual Budget.
@@ -49,10 +66,23 @@ pub(super) struct TokenArgs {
 pub(super) async fn run(settings: &SettingArgs, command: SimplefinCommand) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let storage = wiring::open_storage(&settings).await?;
-    let SimplefinCommand::Token(args) = command;
-    let result = token(&settings, &storage, &args).await;
+    let result = match command {
+        SimplefinCommand::Token(args) => token(&settings, &storage, &args).await,
+        SimplefinCommand::Revoke(args) => revoke(&storage, &args).await,
+    };
     storage.close().await;
     result
+}
+
+async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
+    let user = find_user(storage, &args.user).await?;
+    let revoked = storage.setup_tokens().revoke_unclaimed(user.id, Timestamp::now()).await?;
+    output::print(args.format, &json!({"revoked": revoked}), |_| match revoked {
+        0 => "No setup token was waiting. `bellbird key list` shows the keys of claimed ones.".to_owned(),
+        1 => "1 setup token revoked.".to_owned(),
+        count => format!("{count} setup tokens revoked."),
+    })?;
+    Ok(())
 }
 
 async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyhow::Result<()> {

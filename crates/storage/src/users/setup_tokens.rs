@@ -26,6 +26,9 @@ statements! {
 
     SET_KEY = "UPDATE setup_tokens SET key_id = $3 WHERE user_id = $1 AND id = $2 AND key_id IS NULL";
 
+    EXPIRE_UNCLAIMED = "UPDATE setup_tokens SET expires_at = $2
+        WHERE user_id = $1 AND key_id IS NULL AND expires_at > $2";
+
     RECORD = "INSERT INTO key_audit (user_id, id, key_id, recorded_at, event)
         SELECT id, $2, $3, $4, $5 FROM users WHERE id = $1
             AND (SELECT COUNT(*) FROM key_audit WHERE user_id = $1 AND key_id = $3) <= $6";
@@ -117,6 +120,11 @@ impl SetupTokens<'_> {
         };
         tx.commit().await?;
         Ok(claim)
+    }
+
+    /// Makes every setup token of a user expire that nobody has claimed. Returns their number.
+    pub async fn revoke_unclaimed(self, user: UserId, now: Timestamp) -> Result<u64> {
+        self.0.db.run(EXPIRE_UNCLAIMED, params![user, now]).await
     }
 
     /// Lists how a key was created with a setup token, and rejected claims of that token. Oldest first.

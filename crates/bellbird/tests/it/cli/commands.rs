@@ -61,6 +61,7 @@ fn help_texts() {
         "key rotate",
         "key revoke",
         "simplefin",
+        "simplefin revoke",
         "simplefin token",
         "connection",
         "connection link",
@@ -205,6 +206,8 @@ fn setup_token_names_the_api() {
         "error: the token needs the URL of the API: set api.public_url, or start the service first"
     );
     assert_eq!(workdir.json("key list"), json!([]), "a key comes with the claim");
+    assert_eq!(workdir.json("simplefin revoke --user me@example.com"), json!({"revoked": 2}));
+    assert_eq!(workdir.json("simplefin revoke --user me@example.com"), json!({"revoked": 0}));
 }
 
 #[test]

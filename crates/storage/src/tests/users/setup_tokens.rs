@@ -33,6 +33,19 @@ both! {
         assert_eq!(events(db, user, created.id).await, [(59, "claimed".to_owned())]);
     }
 
+    async fn unclaimed_tokens_are_revoked(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        for (user, token) in [(user, 1), (user, 2), (other, 3)] {
+            insert_setup_token(db, user, token, at(60)).await;
+        }
+        claimed(db, 1, 8, 10).await;
+        assert_eq!(db.setup_tokens().revoke_unclaimed(user, at(20)).await.unwrap(), 1);
+        assert_eq!(db.setup_tokens().revoke_unclaimed(user, at(20)).await.unwrap(), 0);
+        assert!(matches!(claim(db, 2, 7, 21).await, SetupTokenClaim::Unknown));
+        assert!(db.keys().find_caller(&key(8), at(21)).await.unwrap().is_some(), "of a claimed token");
+        claimed(db, 3, 6, 21).await;
+    }
+
     async fn second_claim_creates_nothing_and_is_recorded(db) {
         let user = db.user("a@x").await.id;
         insert_setup_token(db, user, 1, at(60)).await;
