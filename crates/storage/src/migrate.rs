@@ -50,7 +50,7 @@ pub(crate) struct RetryBudget {
 const RETRY_BUDGET: RetryBudget =
     RetryBudget { lock_timeout: Duration::from_secs(3), pause: Duration::from_secs(1), tries: 75 };
 
-/// Oldest first. Never edit a released migration.
+/// Oldest first. Never edit a released migration: a test compares it with its digest in released.sha256.
 pub(crate) const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "0001_initial", text: include_str!("../migrations/0001_initial.sql") }];
 

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use crate::digest::{hash, hex};
 use crate::migrate::{MIGRATIONS, Migration, RetryBudget};
 use crate::tests::fixtures::wait_for_lock_waiters;
 use crate::tests::support::{TestDb, both, connect, on_empty_postgres, on_postgres, on_sqlite};
@@ -81,6 +82,29 @@ fn every_migration_says_which_programs_work_with_it() {
         assert!(migration.text.starts_with("-- oldest-compatible: "), "{}", migration.name);
         assert!((1..=migration.version).contains(&migration.oldest_compatible()), "{}", migration.name);
     }
+}
+
+/// The released migrations that are missing or were edited. `released` has lines of `sha256sum`.
+fn edited<'r>(released: &'r str, migrations: &[Migration]) -> Vec<&'r str> {
+    let lines = released.lines().filter(|line| !line.starts_with('#'));
+    let files = lines.map(|line| line.split_once("  migrations/").expect("a digest and a file"));
+    let is_kept = |digest: &str, file: &str| {
+        let same = |one: &Migration| format!("{}.sql", one.name) == file && hex(hash(one.text).as_ref()) == digest;
+        migrations.iter().any(same)
+    };
+    files.filter(|(digest, file)| !is_kept(digest, file)).map(|(_, file)| file).collect()
+}
+
+/// `scripts/release` adds the digests. A database knows the text of its migrations, so an edited one locks it out.
+#[test]
+fn released_migrations_are_never_edited() {
+    let released = include_str!("../../released.sha256");
+    assert_eq!(edited(released, MIGRATIONS), [""; 0], "restore the released file, and add a migration");
+    let digest = hex(hash(MIGRATIONS[0].text).as_ref());
+    let frozen = format!("# Comment\n{digest}  migrations/0001_initial.sql\n");
+    assert_eq!(edited(&frozen, MIGRATIONS), [""; 0]);
+    assert_eq!(edited(&frozen, &[Migration { text: "another", ..MIGRATIONS[0] }]), ["0001_initial.sql"]);
+    assert_eq!(edited(&frozen, &[expand()]), ["0001_initial.sql"], "gone");
 }
 
 both! {
