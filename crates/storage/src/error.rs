@@ -22,7 +22,7 @@ pub enum StorageError {
     /// Another process holds the [`crate::ServiceLock`] of this SQLite file.
     #[error("a Bellbird service runs on {}: stop it first", .0.display())]
     InUse(PathBuf),
-    /// The schema has pending migrations, was made by a newer version, or was changed by hand.
+    /// The schema has pending migrations, was made by a newer version, or is not known.
     #[error("{0}")]
     Schema(String),
     /// A backup, or the database to compare it with, cannot be used. The text says why.
@@ -56,9 +56,14 @@ impl StorageError {
         }
     }
 
-    /// For missing tables or columns.
+    /// For missing tables or columns. Whoever checks the migrations first reads this only if the schema changed since,
+    /// or was changed by hand.
     pub(crate) fn migration_needed() -> Self {
-        Self::Schema("the database is not set up for this version: run `bellbird migrate`".to_owned())
+        Self::Schema(
+            "the database lacks a table or column of this version: run `bellbird migrate`, and if that finds nothing \
+             to do, restore a backup"
+                .to_owned(),
+        )
     }
 
     /// Names the row of a unique violation.

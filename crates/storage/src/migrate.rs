@@ -1,7 +1,7 @@
 //! Applies pending migrations to the database.
 //!
 //! The table `schema_migrations` records the applied migrations with the SHA-256 of their text. An edited migration is
-//! an error.
+//! an error, and so is every schema that this program does not know: only a database without tables is empty.
 //!
 //! The version of a program is that of its newest migration. Instances are upgraded one after another, so an older
 //! program starts and stays ready on a newer schema, unless a migration needs a newer program: see
@@ -54,6 +54,11 @@ const RETRY_BUDGET: RetryBudget =
 pub(crate) const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "0001_initial", text: include_str!("../migrations/0001_initial.sql") }];
 
+const TABLE: &str = "schema_migrations";
+
+/// Tables that an error lists.
+const LISTED_MAX: usize = 3;
+
 const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     version INTEGER NOT NULL PRIMARY KEY,
     name TEXT NOT NULL,
@@ -78,6 +83,14 @@ statements! {
 
     INSERT_APPLIED = "INSERT INTO schema_migrations (version, name, sha256, oldest_compatible, applied_at)
         VALUES ($1, $2, $3, $4, $5)";
+
+    /// Tables of PostgreSQL's extensions are no sign of another program.
+    LIST_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
+        ORDER BY name",
+        on_postgres = "SELECT CAST(c.relname AS TEXT) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND NOT EXISTS (SELECT 1 FROM pg_depend d
+            WHERE d.classid = CAST('pg_class' AS regclass) AND d.objid = c.oid AND d.deptype = 'e')
+        ORDER BY 1";
 }
 
 impl Storage {
@@ -85,7 +98,7 @@ impl Storage {
     /// ones. On PostgreSQL, it tries again for minutes if other sessions hold locks.
     ///
     /// # Errors
-    /// [`StorageError::Schema`] if an applied migration differs from this program's, or needs a newer program.
+    /// [`StorageError::Schema`] if the schema is not known, or needs a newer program.
     pub async fn migrate(&self) -> Result<Vec<String>> {
         self.migrate_to(MIGRATIONS, RETRY_BUDGET).await
     }
@@ -129,22 +142,48 @@ impl Storage {
     }
 
     /// The name of the newest migration that was applied, perhaps by a newer program. `None` for an empty database.
+    ///
+    /// # Errors
+    /// As [`Self::migrate`].
     pub async fn schema_version(&self) -> Result<Option<String>> {
-        match self.db.all(LIST_APPLIED, params![], applied).await {
-            Err(StorageError::Schema(_)) => Ok(None),
-            other => Ok(other?.pop().map(|newest| newest.name)),
-        }
+        Ok(self.list_applied().await?.pop().map(|newest| newest.name))
     }
 
     /// As [`Self::pending_migrations`], with a given list.
     pub(crate) async fn pending_of(&self, migrations: &[Migration]) -> Result<Vec<String>> {
-        let applied = match self.db.all(LIST_APPLIED, params![], applied).await {
-            // The table does not exist yet, so no migration was ever applied.
-            Err(StorageError::Schema(_)) => Vec::new(),
-            other => other?,
-        };
-        Ok(names(&pending(migrations, &applied)?))
+        Ok(names(&pending(migrations, &self.list_applied().await?)?))
     }
+
+    /// The applied migrations, oldest first. None for an empty database.
+    async fn list_applied(&self) -> Result<Vec<Applied>> {
+        match self.db.all(LIST_APPLIED, params![], applied).await {
+            Err(StorageError::Schema(_)) => {}
+            done => return done,
+        }
+        let tables = self.db.all(LIST_TABLES, params![], |row| Ok(row.text(0)?.to_owned())).await?;
+        if tables.iter().any(|table| table == TABLE) {
+            // Another instance may have made it since.
+            return match self.db.all(LIST_APPLIED, params![], applied).await {
+                Err(StorageError::Schema(_)) => Err(unknown_schema(&format!("{TABLE} lacks a column"))),
+                other => other,
+            };
+        }
+        if tables.is_empty() {
+            return Ok(Vec::new());
+        }
+        let listed = tables.iter().take(LISTED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if tables.len() > LISTED_MAX { ", ..." } else { "" };
+        Err(unknown_schema(&format!("it has the tables {listed}{more}, and no {TABLE}")))
+    }
+}
+
+/// For a schema that no released version of this program made. `what` is the difference.
+fn unknown_schema(what: &str) -> StorageError {
+    StorageError::Schema(format!(
+        "the database was made by an unreleased or older version of Bellbird, or by another program, and this version \
+         cannot upgrade it ({what}): go back to the version that made it, restore a backup of this version, or name an \
+         empty database in database.url"
+    ))
 }
 
 /// Translates a script into the dialect of the database.
@@ -179,7 +218,10 @@ fn pending<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&
     let own_version = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
     for entry in applied {
         let Some(migration) = migrations.iter().find(|migration| migration.version == entry.version) else {
-            if entry.version > own_version && entry.oldest_compatible <= own_version {
+            if entry.version <= own_version {
+                return Err(unknown_schema(&format!("it has {}", entry.name)));
+            }
+            if entry.oldest_compatible <= own_version {
                 continue;
             }
             return Err(StorageError::Schema(format!(
@@ -189,20 +231,16 @@ fn pending<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&
             )));
         };
         if migration.name != entry.name || sha256(migration.text) != entry.sha256 {
-            return Err(StorageError::Schema(format!(
-                "the migration {} was applied with another text than this version's {}: restore the released files",
-                entry.name, migration.name
-            )));
+            return Err(unknown_schema(&format!("its migration {} is another one", entry.name)));
         }
     }
     let newest = applied.iter().map(|entry| entry.version).max().unwrap_or(0);
     let pending: Vec<_> =
         migrations.iter().filter(|migration| applied.iter().all(|entry| entry.version != migration.version)).collect();
     match pending.first() {
-        Some(gap) if gap.version < newest => Err(StorageError::Schema(format!(
-            "the migration {} is missing in the database, although later ones were applied: restore a backup",
-            gap.name
-        ))),
+        Some(gap) if gap.version < newest => {
+            Err(unknown_schema(&format!("it has later migrations than {}, but not that one", gap.name)))
+        }
         _ => Ok(pending),
     }
 }

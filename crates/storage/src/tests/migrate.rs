@@ -76,6 +76,16 @@ fn schema_error(error: StorageError) -> String {
     text
 }
 
+/// Nothing is applied to it, and each way to open it says the same.
+async fn assert_unknown_schema(db: &TestDb, what: &str) {
+    let shown = [db.migrate().await.map(drop), db.pending_migrations().await.map(drop)];
+    for result in shown {
+        let text = schema_error(result.unwrap_err());
+        assert!(text.contains("made by an unreleased or older version") && text.contains(what), "{text}");
+        assert!(text.contains("restore a backup of this version") && !text.contains("bellbird migrate"), "{text}");
+    }
+}
+
 #[test]
 fn every_migration_says_which_programs_work_with_it() {
     for migration in MIGRATIONS {
@@ -110,10 +120,23 @@ fn released_migrations_are_never_edited() {
 both! {
     async fn changed_migration_is_rejected(db) {
         db.raw("UPDATE schema_migrations SET sha256 = 'another' WHERE version = 1").await;
-        for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
-            let text = schema_error(error);
-            assert!(text.contains(MIGRATIONS[0].name), "{text}");
-        }
+        assert_unknown_schema(db, "(its migration 0001_initial is another one)").await;
+    }
+
+    // As the databases of before the first release, some of which also have another text of the first migration.
+    async fn schema_without_a_column_is_rejected(db) {
+        db.raw("ALTER TABLE schema_migrations DROP COLUMN oldest_compatible").await;
+        assert_unknown_schema(db, "(schema_migrations lacks a column)").await;
+    }
+
+    async fn tables_without_migrations_are_rejected(db) {
+        db.raw("DROP TABLE schema_migrations").await;
+        assert_unknown_schema(db, "(it has the tables accounts, api_keys, connection_audit, ..., and no ").await;
+    }
+
+    async fn unknown_migration_is_rejected(db) {
+        db.raw("INSERT INTO schema_migrations VALUES (0, '0000_draft', 'x', 0, 0)").await;
+        assert_unknown_schema(db, "(it has 0000_draft)").await;
     }
 
     // Instances are upgraded one after another: the older ones start, stay ready and write.
@@ -152,7 +175,7 @@ both! {
         assert_eq!(migrate_to(db, &[MIGRATIONS, &[third]].concat()).await.unwrap(), ["third"]);
         let error = migrate_to(db, &[MIGRATIONS, &[second, third]].concat()).await.unwrap_err();
         let text = schema_error(error);
-        assert!(text.contains("second"), "{text}");
+        assert!(text.contains("later migrations than second"), "{text}");
     }
 
     async fn later_migration_keeps_the_rows(db) {
