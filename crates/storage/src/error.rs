@@ -33,8 +33,8 @@ pub enum StorageError {
     /// The message never repeats the URL.
     #[error("{0}")]
     BadUrl(String),
-    /// The database could not be opened. The text names the file or the server, and says what to do, without a
-    /// password.
+    /// The database could not be opened, or its server denies what a migration needs. The text names the file, the
+    /// server or the role, and says what to do, without a password.
     #[error("{0}")]
     Open(String),
     /// A column holds a value that this program never writes. The text names the column.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bellbird_domain::Clock;
 
-use crate::db::postgres::is_lock_conflict;
+use crate::db::postgres::{ServerError, is_lock_conflict};
 use crate::db::{Db, Row, params, statements};
 use crate::digest::{hash, hex};
 use crate::error::Result;
@@ -59,6 +59,9 @@ const TABLE: &str = "schema_migrations";
 /// Tables that an error lists.
 const LISTED_MAX: usize = 3;
 
+/// PostgreSQL: the role may not do this.
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
+
 const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     version INTEGER NOT NULL PRIMARY KEY,
     name TEXT NOT NULL,
@@ -91,6 +94,59 @@ statements! {
         WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND NOT EXISTS (SELECT 1 FROM pg_depend d
             WHERE d.classid = CAST('pg_class' AS regclass) AND d.objid = c.oid AND d.deptype = 'e')
         ORDER BY 1";
+
+    /// Names are quoted as a statement needs them.
+    PERMISSIONS_ON_POSTGRES = "", on_postgres = "SELECT quote_ident(current_user), quote_ident(current_database()),
+            quote_ident(pg_get_userbyid(d.datdba)),
+            CAST(CASE WHEN has_schema_privilege(current_schema(), 'CREATE') THEN 1 ELSE 0 END AS BIGINT),
+            (SELECT quote_ident(t.tableowner) FROM pg_tables t
+                WHERE t.schemaname = current_schema() AND t.tablename = 'schema_migrations'
+                    AND NOT pg_has_role(current_user, t.tableowner, 'USAGE'))
+        FROM pg_database d WHERE d.datname = current_database()";
+}
+
+/// What the role of a PostgreSQL connection may do.
+struct Permissions {
+    role: String,
+    database: String,
+    database_owner: String,
+    may_create: bool,
+    /// The owner of the tables, if the role does not have its rights.
+    table_owner: Option<String>,
+}
+
+fn permissions(row: &Row<'_>) -> Result<Permissions> {
+    Ok(Permissions {
+        role: row.text(0)?.to_owned(),
+        database: row.text(1)?.to_owned(),
+        database_owner: row.text(2)?.to_owned(),
+        may_create: row.int(3)? == 1,
+        table_owner: row.opt_text(4)?.map(str::to_owned),
+    })
+}
+
+impl Permissions {
+    /// Says what the role lacks, and how it gets that. None if it lacks nothing.
+    fn advice(&self) -> Option<String> {
+        let Self { role, database, database_owner, may_create, table_owner } = self;
+        let (reason, statement) = match table_owner {
+            Some(owner) => (
+                format!("may not use the tables of the database {database}, which {owner} owns: connect as {owner}"),
+                format!("REASSIGN OWNED BY {owner} TO {role}"),
+            ),
+            None if *may_create => return None,
+            None if database_owner == role => (
+                format!("may not create tables in the database {database}"),
+                format!("GRANT USAGE, CREATE ON SCHEMA public TO {role}"),
+            ),
+            None => (
+                format!("may not create tables in the database {database}, which {database_owner} owns"),
+                format!("ALTER DATABASE {database} OWNER TO {role}"),
+            ),
+        };
+        let link = if table_owner.is_some() { ", or" } else { ":" };
+        Some(format!("PostgreSQL's role {role} {reason}{link} run `{statement}` there as a superuser"))
+    }
 }
 
 impl Storage {
@@ -98,7 +154,8 @@ impl Storage {
     /// ones. On PostgreSQL, it tries again for minutes if other sessions hold locks.
     ///
     /// # Errors
-    /// [`StorageError::Schema`] if the schema is not known, or needs a newer program.
+    /// [`StorageError::Schema`] if the schema is not known, or needs a newer program. [`StorageError::Open`] if
+    /// PostgreSQL denies it.
     pub async fn migrate(&self) -> Result<Vec<String>> {
         self.migrate_to(MIGRATIONS, RETRY_BUDGET).await
     }
@@ -114,6 +171,7 @@ impl Storage {
                     tokio::time::sleep(budget.pause).await;
                     tries += 1;
                 }
+                Err(error) => return Err(self.explain_denied(error).await),
                 done => return done,
             }
         }
@@ -141,6 +199,31 @@ impl Storage {
         self.pending_of(MIGRATIONS).await
     }
 
+    /// Fails if PostgreSQL would deny [`Self::migrate`], and says what to grant.
+    pub async fn check_may_migrate(&self) -> Result<()> {
+        match self.permissions().await?.and_then(|permissions| permissions.advice()) {
+            Some(advice) => Err(StorageError::Open(advice)),
+            None => Ok(()),
+        }
+    }
+
+    /// None on SQLite.
+    async fn permissions(&self) -> Result<Option<Permissions>> {
+        match &self.db {
+            Db::Sqlite(_) => Ok(None),
+            Db::Postgres(_) => self.db.one(PERMISSIONS_ON_POSTGRES, params![], permissions).await,
+        }
+    }
+
+    /// Turns a denial of PostgreSQL into one that says what to grant. Leaves other errors as they are.
+    async fn explain_denied(&self, error: StorageError) -> StorageError {
+        let StorageError::Unavailable(source) = &error else { return error };
+        if source.downcast_ref::<ServerError>().is_none_or(|error| error.code != INSUFFICIENT_PRIVILEGE) {
+            return error;
+        }
+        self.check_may_migrate().await.err().filter(|error| matches!(error, StorageError::Open(_))).unwrap_or(error)
+    }
+
     /// The name of the newest migration that was applied, perhaps by a newer program. `None` for an empty database.
     ///
     /// # Errors
@@ -158,6 +241,7 @@ impl Storage {
     async fn list_applied(&self) -> Result<Vec<Applied>> {
         match self.db.all(LIST_APPLIED, params![], applied).await {
             Err(StorageError::Schema(_)) => {}
+            Err(error) => return Err(self.explain_denied(error).await),
             done => return done,
         }
         let tables = self.db.all(LIST_TABLES, params![], |row| Ok(row.text(0)?.to_owned())).await?;

@@ -147,7 +147,11 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         }
         Err(NotReady::PendingMigrations(pending)) => {
             let (count, names) = (pending.len(), pending.join(", "));
-            let detail = format!("{location} has pending migrations: {count} ({names}); run `bellbird migrate`");
+            let advice = match storage.check_may_migrate().await {
+                Ok(()) => "run `bellbird migrate`".to_owned(),
+                Err(denied) => format!("`bellbird migrate` would fail, because {denied}"),
+            };
+            let detail = format!("{location} has pending migrations: {count} ({names}); {advice}");
             checks.add("database", Verdict::Wrong, detail);
         }
     }

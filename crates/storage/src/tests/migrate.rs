@@ -1,4 +1,7 @@
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
+
+use futures_util::FutureExt as _;
 
 use crate::digest::{hash, hex};
 use crate::migrate::{MIGRATIONS, Migration, RetryBudget};
@@ -191,6 +194,60 @@ both! {
         db.raw("ALTER TABLE users DROP COLUMN timezone").await;
         assert!(matches!(db.users().list().await, Err(StorageError::Schema(_))));
     }
+}
+
+/// A URL for another role, which is dropped at the end with what it owns. The server asks for no password.
+async fn with_role(db: &TestDb, body: impl AsyncFnOnce(&str, &str)) {
+    let role = format!("role_{}", uuid::Uuid::now_v7().simple());
+    let client = connect(&db.url).await;
+    client.batch_execute(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
+    let (scheme, rest) = db.url.split_once("://").unwrap();
+    let (_, address) = rest.split_once('@').unwrap();
+    let outcome = AssertUnwindSafe(body(&role, &format!("{scheme}://{role}@{address}"))).catch_unwind().await;
+    client.batch_execute(&format!("REASSIGN OWNED BY {role} TO CURRENT_USER; DROP ROLE {role}")).await.unwrap();
+    if let Err(panic) = outcome {
+        resume_unwind(panic);
+    }
+}
+
+/// Since PostgreSQL 15, only the owner of a database may create tables in it.
+#[test]
+fn postgres_says_which_role_must_own_the_database() {
+    on_empty_postgres(async |db| {
+        with_role(db, async |role, url| {
+            let storage = Storage::open(url, Sealer::random()).await.unwrap();
+            let database = db.texts("SELECT CAST(current_database() AS TEXT)").await.remove(0);
+            let statement = format!("ALTER DATABASE {database} OWNER TO {role}");
+            for denied in [storage.migrate().await.map(drop), storage.check_may_migrate().await] {
+                let Err(StorageError::Open(text)) = denied else { panic!("{denied:?}") };
+                let reason =
+                    format!("PostgreSQL's role {role} may not create tables in the database {database}, which ");
+                assert!(text.starts_with(&reason) && text.contains(&format!("run `{statement}`")), "{text}");
+            }
+            db.raw(&statement).await;
+            storage.check_may_migrate().await.unwrap();
+            assert_eq!(storage.migrate().await.unwrap().len(), MIGRATIONS.len());
+            // The role of the tests is a superuser, which needs not own them.
+            db.check_may_migrate().await.unwrap();
+        })
+        .await;
+    });
+}
+
+#[test]
+fn postgres_says_which_role_owns_the_tables() {
+    on_postgres(async |db| {
+        with_role(db, async |role, url| {
+            let storage = Storage::open(url, Sealer::random()).await.unwrap();
+            for denied in [storage.migrate().await.map(drop), storage.pending_migrations().await.map(drop)] {
+                let Err(StorageError::Open(text)) = denied else { panic!("{denied:?}") };
+                let owner = db.texts("SELECT CAST(current_user AS TEXT)").await.remove(0);
+                assert!(text.contains(&format!("which {owner} owns: connect as {owner}, or run `REASSIGN")), "{text}");
+                assert!(text.contains(&format!(" TO {role}`")), "{text}");
+            }
+        })
+        .await;
+    });
 }
 
 /// A session that holds a lock on `users`, as a long report does.

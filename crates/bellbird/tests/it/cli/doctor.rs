@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::commands::{without_folder, without_providers};
-use crate::support::process::{Workdir, text};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, text};
 
 #[test]
 fn doctor_reports_failures() {
@@ -102,5 +102,34 @@ fn doctor_notes_a_database_without_tls() {
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let notes = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "database TLS");
         assert_eq!(notes.count(), usize::from(is_noted), "{parameters}: {report}");
+    }
+}
+
+mod postgres {
+    use super::*;
+    use crate::support::database::execute;
+    use crate::support::harness::postgres_database;
+
+    /// Since PostgreSQL 15, only the owner of a database may create tables in it.
+    #[tokio::test]
+    async fn doctor_and_migrate_say_what_a_role_lacks() {
+        let url = postgres_database().await;
+        let (server, database) = url.rsplit_once('/').unwrap();
+        let role = format!("guest_of_{database}");
+        execute(&url, &format!("DROP ROLE IF EXISTS {role}"), "").await;
+        execute(&url, &format!("CREATE ROLE {role} LOGIN"), "").await;
+        let mut workdir = Workdir::new();
+        let (_, host) = server.rsplit_once('@').unwrap();
+        workdir.set("BELLBIRD_DATABASE__URL", &format!("postgres://{role}@{host}/{database}"));
+        workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+        let remedy = format!("run `ALTER DATABASE {database} OWNER TO {role}` there as a superuser");
+        let error = workdir.error("migrate", 1);
+        assert!(error.starts_with("error: could not migrate the PostgreSQL database ") && error.contains(&remedy));
+        let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "database").unwrap();
+        let detail = text(check, "detail");
+        assert!(detail.contains("`bellbird migrate` would fail, because ") && detail.ends_with(&remedy), "{detail}");
+        execute(&url, &format!("DROP ROLE {role}"), "").await;
     }
 }
