@@ -96,6 +96,14 @@ pub enum SealError {
     /// The value is damaged, belongs to another row, or was sealed with a different key of the same id.
     #[error("a sealed value cannot be opened: it is damaged, or was sealed with another key of the same id")]
     DoesNotOpen,
+    /// The first master key has the id of the one that sealed what is stored, and is another one. `affected` counts the
+    /// secrets by purpose.
+    #[error(
+        "the master key `{id}` of secrets.key is not the one that sealed what the database holds ({affected}), so \
+         nothing is sealed with it: find the old key. If it is lost, give the new key another id, such as `{id}-2`, \
+         and follow docs/secrets.md#if-the-key-is-lost"
+    )]
+    OtherKey { id: String, affected: String },
     /// The library fails only if the operating system has no random numbers.
     #[error("could not seal a value: the operating system has no random numbers")]
     DoesNotSeal,

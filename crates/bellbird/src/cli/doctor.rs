@@ -81,7 +81,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
         }
         Ok(settings) => {
             settings::check(&mut checks, &settings);
-            check_secrets(&mut checks, &settings);
+            check_secrets(&mut checks, &settings).await;
             files::check(&mut checks, &settings);
             check_database(&mut checks, &settings).await;
             check_providers(&mut checks, &settings).await;
@@ -95,7 +95,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn check_secrets(checks: &mut Checks, settings: &Settings) {
+async fn check_secrets(checks: &mut Checks, settings: &Settings) {
     match wiring::sealer(settings) {
         Ok(Some(sealer)) => {
             let ids: Vec<_> = sealer.key_ids().collect();
@@ -105,11 +105,9 @@ fn check_secrets(checks: &mut Checks, settings: &Settings) {
                 format!("seals with key `{}`, opens with {}", ids[0], ids.join(", ")),
             );
         }
-        Ok(None) => checks.add(
-            "secrets.key",
-            Verdict::Wrong,
-            "not set. Set BELLBIRD_SECRETS__KEY=\"main:$(head -c 32 /dev/urandom | base64)\" and keep a copy",
-        ),
+        Ok(None) => {
+            checks.add("secrets.key", Verdict::Wrong, wiring::describe_missing_key(settings).await);
+        }
         Err(error) => checks.add("secrets.key", Verdict::Wrong, format!("{error:#}")),
     }
 }
@@ -140,7 +138,9 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
                 let detail = format!("restored from a backup, so the service does not start: {hint}");
                 checks.add("restore", Verdict::Wrong, detail);
             }
-            check_sealed(checks, &storage).await;
+            if settings.master_keys.is_some() {
+                check_sealed(checks, &storage).await;
+            }
             connections::check(checks, &storage).await;
             check_instances(checks, settings, &storage).await;
             jobs::check(checks, settings, &storage).await;
@@ -160,6 +160,9 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
     const NAME: &str = "secrets";
+    if let Err(error) = storage.secrets().check_sealing_key().await {
+        return checks.add(NAME, Verdict::Wrong, error.to_string());
+    }
     let secrets = match storage.secrets().sealed().await {
         Ok(secrets) => secrets,
         Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
