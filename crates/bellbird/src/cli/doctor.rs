@@ -3,12 +3,13 @@
 mod connections;
 mod files;
 mod jobs;
+mod ports;
 mod settings;
 
 use std::process::ExitCode;
 
 use bellbird_providers::{CallContext, Provider, Registry};
-use bellbird_storage::Storage;
+use bellbird_storage::{Instance, Storage, StorageError};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -21,8 +22,8 @@ use super::output::{self, ErrorView, JsonFlag};
 use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding};
+use crate::service;
 use crate::wiring::{self, NotReady};
-use crate::{serve, service};
 
 /// Check settings, database, secrets, instances, providers, jobs and ports.
 ///
@@ -83,9 +84,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             settings::check(&mut checks, &settings);
             check_secrets(&mut checks, &settings).await;
             files::check(&mut checks, &settings);
-            check_database(&mut checks, &settings).await;
+            let running = check_database(&mut checks, &settings).await;
             check_providers(&mut checks, &settings).await;
-            check_ports(&mut checks, &settings).await;
+            ports::check(&mut checks, &settings, running.as_deref()).await;
         }
     }
     let wrong = checks.0.iter().filter(|check| check.verdict == Verdict::Wrong);
@@ -112,7 +113,8 @@ async fn check_secrets(checks: &mut Checks, settings: &Settings) {
     }
 }
 
-async fn check_database(checks: &mut Checks, settings: &Settings) {
+/// Returns the instances that run on this machine and this database. None if they are not known.
+async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<Instance>> {
     let url = settings.database.url.expose_secret();
     if Storage::allows_plain_text(url) {
         let detail = "the connection to another machine may go without TLS: set sslmode=require in database.url";
@@ -124,12 +126,17 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
     };
     let storage = match opened {
         Ok(storage) => storage,
-        Err(error) => return checks.add("database", Verdict::Wrong, format!("{error:#}")),
+        Err(error) => {
+            checks.add("database", Verdict::Wrong, format!("{error:#}"));
+            // None can run on a file that does not exist.
+            return Storage::sqlite_path(url).filter(|path| !path.exists()).map(|_| Vec::new());
+        }
     };
     let location = wiring::database_location(settings);
-    match wiring::check_ready(&storage).await {
+    let running = match wiring::check_ready(&storage).await {
         Err(NotReady::Unreadable(error) | NotReady::UnknownSchema(error)) => {
             checks.add("database", Verdict::Wrong, format!("{location}: {error}"));
+            None
         }
         ready @ (Ok(()) | Err(NotReady::AwaitsDecision)) => {
             checks.add("database", Verdict::Ok, format!("{location} is up to date"));
@@ -144,6 +151,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
             connections::check(checks, &storage).await;
             check_instances(checks, settings, &storage).await;
             jobs::check(checks, settings, &storage).await;
+            running_here(&storage).await.ok()
         }
         Err(NotReady::PendingMigrations(pending)) => {
             let (count, names) = (pending.len(), pending.join(", "));
@@ -153,9 +161,21 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
             };
             let detail = format!("{location} has pending migrations: {count} ({names}); {advice}");
             checks.add("database", Verdict::Wrong, detail);
+            match storage.schema_version().await {
+                Ok(None) => Some(Vec::new()),
+                _ => running_here(&storage).await.ok(),
+            }
         }
-    }
+    };
     storage.close().await;
+    running
+}
+
+/// The instances that run on this machine.
+async fn running_here(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
+    let Some(first) = instances::on_this_machine(storage).await? else { return Ok(Vec::new()) };
+    let running = instances::running(storage).await?;
+    Ok(running.into_iter().filter(|instance| instance.host == first.host).collect())
 }
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
@@ -235,23 +255,6 @@ fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry)
             checks.add(name, Verdict::Note, "no provider supports it with the configured credentials");
         } else {
             checks.add(name, Verdict::Ok, format!("{supporting}, at {url}{path}"));
-        }
-    }
-}
-
-async fn check_ports(checks: &mut Checks, settings: &Settings) {
-    let addresses = [
-        ("api.listen", settings.api.listen),
-        ("console.listen", settings.console.listen),
-        ("ops.listen", settings.ops_listen),
-    ];
-    for (name, address) in addresses {
-        match serve::listen(address).await {
-            Ok(_) => checks.add(name, Verdict::Ok, format!("{address} is free")),
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                checks.add(name, Verdict::Note, format!("{address} is in use; expected while the service runs"));
-            }
-            Err(error) => checks.add(name, Verdict::Wrong, format!("{address}: {error}")),
         }
     }
 }
