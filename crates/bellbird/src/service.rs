@@ -69,6 +69,10 @@ impl Service {
         let listeners = Listeners::open(&settings).await?;
         migrate(&storage).await?;
         wiring::require_ready(&settings, &storage).await?;
+        // The random key of a demo opens nothing that another run has left.
+        if settings.master_keys.is_some() {
+            storage.secrets().check_sealing_key().await?;
+        }
         let urls = listeners.urls(&settings);
         let wiring = Wiring::with(&settings, &storage, start.providers.clone(), start.clock.clone());
         let parts = Parts::new(&wiring, &urls)?;

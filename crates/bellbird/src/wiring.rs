@@ -12,7 +12,7 @@ use bellbird_interop::Interop;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
-use bellbird_storage::{Sealer, Storage, StorageError, random_base62};
+use bellbird_storage::{SealedSecrets, Sealer, Storage, StorageError, random_base62};
 use bellbird_webhooks::Webhooks;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use secrecy::ExposeSecret as _;
@@ -93,8 +93,9 @@ pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
 
 /// Opens the database for commands that read or store secrets, to call providers and endpoints.
 pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage> {
-    let storage = open_existing(settings, required_sealer(settings)?).await?;
+    let storage = open_existing(settings, required_sealer(settings).await?).await?;
     require_ready(settings, &storage).await?;
+    storage.secrets().check_sealing_key().await?;
     Ok(storage)
 }
 
@@ -141,9 +142,35 @@ pub fn optional_sealer(settings: &Settings) -> anyhow::Result<Sealer> {
     Ok(sealer(settings)?.unwrap_or_else(Sealer::random))
 }
 
-pub fn required_sealer(settings: &Settings) -> anyhow::Result<Sealer> {
-    let Some(sealer) = sealer(settings)? else { bail!(NO_MASTER_KEY) };
-    Ok(sealer)
+/// The configured master keys. Without any, the error says what [`describe_missing_key`] does.
+pub async fn required_sealer(settings: &Settings) -> anyhow::Result<Sealer> {
+    match sealer(settings)? {
+        Some(sealer) => Ok(sealer),
+        None => bail!("{}", describe_missing_key(settings).await),
+    }
+}
+
+/// Says what to do without secrets.key. If the database has secrets already, a new key would open none of them.
+pub async fn describe_missing_key(settings: &Settings) -> String {
+    let secrets = match open_existing(settings, Sealer::random()).await {
+        Ok(storage) => {
+            let secrets = storage.secrets().sealed().await;
+            storage.close().await;
+            secrets.unwrap_or_default()
+        }
+        // Whoever needs the key next opens the database too, and reports this.
+        Err(_) => SealedSecrets::default(),
+    };
+    let keys: Vec<_> = secrets.by_key.iter().map(|(id, count)| format!("`{id}` ({count})")).collect();
+    if keys.is_empty() {
+        return NO_MASTER_KEY.to_owned();
+    }
+    format!(
+        "secrets.key is not set, but the database holds secrets that are sealed with the master key {}: find the old \
+         key, and set secrets.key to it. If it is lost, make a new key with another id, and follow \
+         docs/secrets.md#if-the-key-is-lost",
+        keys.join(", ")
+    )
 }
 
 /// The configured master keys; `None` if secrets.key is not set.

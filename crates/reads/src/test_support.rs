@@ -67,6 +67,7 @@ impl World {
             credentials: SecretString::from(""),
             revision: 1,
             refreshed_us: AtomicI64::new(i64::MIN),
+            gone_us: AtomicI64::new(i64::MIN),
         })
     }
 

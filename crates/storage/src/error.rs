@@ -22,7 +22,7 @@ pub enum StorageError {
     /// Another process holds the [`crate::ServiceLock`] of this SQLite file.
     #[error("a Bellbird service runs on {}: stop it first", .0.display())]
     InUse(PathBuf),
-    /// The schema has pending migrations, was made by a newer version, or was changed by hand.
+    /// The schema has pending migrations, was made by a newer version, or is not known.
     #[error("{0}")]
     Schema(String),
     /// A backup, or the database to compare it with, cannot be used. The text says why.
@@ -33,8 +33,8 @@ pub enum StorageError {
     /// The message never repeats the URL.
     #[error("{0}")]
     BadUrl(String),
-    /// The database could not be opened. The text names the file or the server, and says what to do, without a
-    /// password.
+    /// The database could not be opened, or its server denies what a migration needs. The text names the file, the
+    /// server or the role, and says what to do, without a password.
     #[error("{0}")]
     Open(String),
     /// A column holds a value that this program never writes. The text names the column.
@@ -56,9 +56,14 @@ impl StorageError {
         }
     }
 
-    /// For missing tables or columns.
+    /// For missing tables or columns. Whoever checks the migrations first reads this only if the schema changed since,
+    /// or was changed by hand.
     pub(crate) fn migration_needed() -> Self {
-        Self::Schema("the database is not set up for this version: run `bellbird migrate`".to_owned())
+        Self::Schema(
+            "the database lacks a table or column of this version: run `bellbird migrate`, and if that finds nothing \
+             to do, restore a backup"
+                .to_owned(),
+        )
     }
 
     /// Names the row of a unique violation.
@@ -91,6 +96,14 @@ pub enum SealError {
     /// The value is damaged, belongs to another row, or was sealed with a different key of the same id.
     #[error("a sealed value cannot be opened: it is damaged, or was sealed with another key of the same id")]
     DoesNotOpen,
+    /// The first master key has the id of the one that sealed what is stored, and is another one. `affected` counts the
+    /// secrets by purpose.
+    #[error(
+        "the master key `{id}` of secrets.key is not the one that sealed what the database holds ({affected}), so \
+         nothing is sealed with it: find the old key. If it is lost, give the new key another id, such as `{id}-2`, \
+         and follow docs/secrets.md#if-the-key-is-lost"
+    )]
+    OtherKey { id: String, affected: String },
     /// The library fails only if the operating system has no random numbers.
     #[error("could not seal a value: the operating system has no random numbers")]
     DoesNotSeal,

@@ -1,7 +1,7 @@
 //! Applies pending migrations to the database.
 //!
 //! The table `schema_migrations` records the applied migrations with the SHA-256 of their text. An edited migration is
-//! an error.
+//! an error, and so is every schema that this program does not know: only a database without tables is empty.
 //!
 //! The version of a program is that of its newest migration. Instances are upgraded one after another, so an older
 //! program starts and stays ready on a newer schema, unless a migration needs a newer program: see
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bellbird_domain::Clock;
 
-use crate::db::postgres::is_lock_conflict;
+use crate::db::postgres::{ServerError, is_lock_conflict};
 use crate::db::{Db, Row, params, statements};
 use crate::digest::{hash, hex};
 use crate::error::Result;
@@ -50,9 +50,17 @@ pub(crate) struct RetryBudget {
 const RETRY_BUDGET: RetryBudget =
     RetryBudget { lock_timeout: Duration::from_secs(3), pause: Duration::from_secs(1), tries: 75 };
 
-/// Oldest first. Never edit a released migration.
+/// Oldest first. Never edit a released migration: a test compares it with its digest in released.sha256.
 pub(crate) const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "0001_initial", text: include_str!("../migrations/0001_initial.sql") }];
+
+const TABLE: &str = "schema_migrations";
+
+/// Tables that an error lists.
+const LISTED_MAX: usize = 3;
+
+/// PostgreSQL: the role may not do this.
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     version INTEGER NOT NULL PRIMARY KEY,
@@ -78,6 +86,67 @@ statements! {
 
     INSERT_APPLIED = "INSERT INTO schema_migrations (version, name, sha256, oldest_compatible, applied_at)
         VALUES ($1, $2, $3, $4, $5)";
+
+    /// Tables of PostgreSQL's extensions are no sign of another program.
+    LIST_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
+        ORDER BY name",
+        on_postgres = "SELECT CAST(c.relname AS TEXT) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND NOT EXISTS (SELECT 1 FROM pg_depend d
+            WHERE d.classid = CAST('pg_class' AS regclass) AND d.objid = c.oid AND d.deptype = 'e')
+        ORDER BY 1";
+
+    /// Names are quoted as a statement needs them.
+    PERMISSIONS_ON_POSTGRES = "", on_postgres = "SELECT quote_ident(current_user), quote_ident(current_database()),
+            quote_ident(pg_get_userbyid(d.datdba)),
+            CAST(CASE WHEN has_schema_privilege(current_schema(), 'CREATE') THEN 1 ELSE 0 END AS BIGINT),
+            (SELECT quote_ident(t.tableowner) FROM pg_tables t
+                WHERE t.schemaname = current_schema() AND t.tablename = 'schema_migrations'
+                    AND NOT pg_has_role(current_user, t.tableowner, 'USAGE'))
+        FROM pg_database d WHERE d.datname = current_database()";
+}
+
+/// What the role of a PostgreSQL connection may do.
+struct Permissions {
+    role: String,
+    database: String,
+    database_owner: String,
+    may_create: bool,
+    /// The owner of the tables, if the role does not have its rights.
+    table_owner: Option<String>,
+}
+
+fn permissions(row: &Row<'_>) -> Result<Permissions> {
+    Ok(Permissions {
+        role: row.text(0)?.to_owned(),
+        database: row.text(1)?.to_owned(),
+        database_owner: row.text(2)?.to_owned(),
+        may_create: row.int(3)? == 1,
+        table_owner: row.opt_text(4)?.map(str::to_owned),
+    })
+}
+
+impl Permissions {
+    /// Says what the role lacks, and how it gets that. None if it lacks nothing.
+    fn advice(&self) -> Option<String> {
+        let Self { role, database, database_owner, may_create, table_owner } = self;
+        let (reason, statement) = match table_owner {
+            Some(owner) => (
+                format!("may not use the tables of the database {database}, which {owner} owns: connect as {owner}"),
+                format!("REASSIGN OWNED BY {owner} TO {role}"),
+            ),
+            None if *may_create => return None,
+            None if database_owner == role => (
+                format!("may not create tables in the database {database}"),
+                format!("GRANT USAGE, CREATE ON SCHEMA public TO {role}"),
+            ),
+            None => (
+                format!("may not create tables in the database {database}, which {database_owner} owns"),
+                format!("ALTER DATABASE {database} OWNER TO {role}"),
+            ),
+        };
+        let link = if table_owner.is_some() { ", or" } else { ":" };
+        Some(format!("PostgreSQL's role {role} {reason}{link} run `{statement}` there as a superuser"))
+    }
 }
 
 impl Storage {
@@ -85,7 +154,8 @@ impl Storage {
     /// ones. On PostgreSQL, it tries again for minutes if other sessions hold locks.
     ///
     /// # Errors
-    /// [`StorageError::Schema`] if an applied migration differs from this program's, or needs a newer program.
+    /// [`StorageError::Schema`] if the schema is not known, or needs a newer program. [`StorageError::Open`] if
+    /// PostgreSQL denies it.
     pub async fn migrate(&self) -> Result<Vec<String>> {
         self.migrate_to(MIGRATIONS, RETRY_BUDGET).await
     }
@@ -101,6 +171,7 @@ impl Storage {
                     tokio::time::sleep(budget.pause).await;
                     tries += 1;
                 }
+                Err(error) => return Err(self.explain_denied(error).await),
                 done => return done,
             }
         }
@@ -128,23 +199,75 @@ impl Storage {
         self.pending_of(MIGRATIONS).await
     }
 
-    /// The name of the newest migration that was applied, perhaps by a newer program. `None` for an empty database.
-    pub async fn schema_version(&self) -> Result<Option<String>> {
-        match self.db.all(LIST_APPLIED, params![], applied).await {
-            Err(StorageError::Schema(_)) => Ok(None),
-            other => Ok(other?.pop().map(|newest| newest.name)),
+    /// Fails if PostgreSQL would deny [`Self::migrate`], and says what to grant.
+    pub async fn check_may_migrate(&self) -> Result<()> {
+        match self.permissions().await?.and_then(|permissions| permissions.advice()) {
+            Some(advice) => Err(StorageError::Open(advice)),
+            None => Ok(()),
         }
+    }
+
+    /// None on SQLite.
+    async fn permissions(&self) -> Result<Option<Permissions>> {
+        match &self.db {
+            Db::Sqlite(_) => Ok(None),
+            Db::Postgres(_) => self.db.one(PERMISSIONS_ON_POSTGRES, params![], permissions).await,
+        }
+    }
+
+    /// Turns a denial of PostgreSQL into one that says what to grant. Leaves other errors as they are.
+    async fn explain_denied(&self, error: StorageError) -> StorageError {
+        let StorageError::Unavailable(source) = &error else { return error };
+        if source.downcast_ref::<ServerError>().is_none_or(|error| error.code != INSUFFICIENT_PRIVILEGE) {
+            return error;
+        }
+        self.check_may_migrate().await.err().filter(|error| matches!(error, StorageError::Open(_))).unwrap_or(error)
+    }
+
+    /// The name of the newest migration that was applied, perhaps by a newer program. `None` for an empty database.
+    ///
+    /// # Errors
+    /// As [`Self::migrate`].
+    pub async fn schema_version(&self) -> Result<Option<String>> {
+        Ok(self.list_applied().await?.pop().map(|newest| newest.name))
     }
 
     /// As [`Self::pending_migrations`], with a given list.
     pub(crate) async fn pending_of(&self, migrations: &[Migration]) -> Result<Vec<String>> {
-        let applied = match self.db.all(LIST_APPLIED, params![], applied).await {
-            // The table does not exist yet, so no migration was ever applied.
-            Err(StorageError::Schema(_)) => Vec::new(),
-            other => other?,
-        };
-        Ok(names(&pending(migrations, &applied)?))
+        Ok(names(&pending(migrations, &self.list_applied().await?)?))
     }
+
+    /// The applied migrations, oldest first. None for an empty database.
+    async fn list_applied(&self) -> Result<Vec<Applied>> {
+        match self.db.all(LIST_APPLIED, params![], applied).await {
+            Err(StorageError::Schema(_)) => {}
+            Err(error) => return Err(self.explain_denied(error).await),
+            done => return done,
+        }
+        let tables = self.db.all(LIST_TABLES, params![], |row| Ok(row.text(0)?.to_owned())).await?;
+        if tables.iter().any(|table| table == TABLE) {
+            // Another instance may have made it since.
+            return match self.db.all(LIST_APPLIED, params![], applied).await {
+                Err(StorageError::Schema(_)) => Err(unknown_schema(&format!("{TABLE} lacks a column"))),
+                other => other,
+            };
+        }
+        if tables.is_empty() {
+            return Ok(Vec::new());
+        }
+        let listed = tables.iter().take(LISTED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if tables.len() > LISTED_MAX { ", ..." } else { "" };
+        Err(unknown_schema(&format!("it has the tables {listed}{more}, and no {TABLE}")))
+    }
+}
+
+/// For a schema that no released version of this program made. `what` is the difference.
+fn unknown_schema(what: &str) -> StorageError {
+    StorageError::Schema(format!(
+        "the database was made by an unreleased or older version of Bellbird, or by another program, and this version \
+         cannot upgrade it ({what}): go back to the version that made it, restore a backup of this version, or name an \
+         empty database in database.url"
+    ))
 }
 
 /// Translates a script into the dialect of the database.
@@ -179,7 +302,10 @@ fn pending<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&
     let own_version = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
     for entry in applied {
         let Some(migration) = migrations.iter().find(|migration| migration.version == entry.version) else {
-            if entry.version > own_version && entry.oldest_compatible <= own_version {
+            if entry.version <= own_version {
+                return Err(unknown_schema(&format!("it has {}", entry.name)));
+            }
+            if entry.oldest_compatible <= own_version {
                 continue;
             }
             return Err(StorageError::Schema(format!(
@@ -189,20 +315,16 @@ fn pending<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&
             )));
         };
         if migration.name != entry.name || sha256(migration.text) != entry.sha256 {
-            return Err(StorageError::Schema(format!(
-                "the migration {} was applied with another text than this version's {}: restore the released files",
-                entry.name, migration.name
-            )));
+            return Err(unknown_schema(&format!("its migration {} is another one", entry.name)));
         }
     }
     let newest = applied.iter().map(|entry| entry.version).max().unwrap_or(0);
     let pending: Vec<_> =
         migrations.iter().filter(|migration| applied.iter().all(|entry| entry.version != migration.version)).collect();
     match pending.first() {
-        Some(gap) if gap.version < newest => Err(StorageError::Schema(format!(
-            "the migration {} is missing in the database, although later ones were applied: restore a backup",
-            gap.name
-        ))),
+        Some(gap) if gap.version < newest => {
+            Err(unknown_schema(&format!("it has later migrations than {}, but not that one", gap.name)))
+        }
         _ => Ok(pending),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
-use bellbird_domain::{Account, Balance, Caller, Clock, ConnectionId, KeyId};
+use bellbird_domain::{Account, Balance, Caller, Clock, KeyId};
 use bellbird_limits::client_address::Network;
 use bellbird_limits::{Expiring, InFlight, RateLimiter};
 use bellbird_reads::balances::Balances;

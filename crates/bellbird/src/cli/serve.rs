@@ -34,7 +34,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
     raise_open_files_limit();
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
-    let (providers, sealer) = (wiring::providers(&settings)?, wiring::required_sealer(&settings)?);
+    let (providers, sealer) = (wiring::providers(&settings)?, wiring::required_sealer(&settings).await?);
     let has_providers = providers.iter().next().is_some();
     let start = Start { providers, sealer, clock: Clock::system(), metrics, stop };
     let mut service = Service::open(settings.clone(), start).await?;

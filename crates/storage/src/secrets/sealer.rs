@@ -148,8 +148,9 @@ fn split(sealed: &[u8]) -> Result<Parts<'_>, SealError> {
     Ok(Parts { header, key_id, nonce, body })
 }
 
-/// Version, length and key id. [`is_key_id`] limits the id, so its length fits in a byte.
-fn header(key_id: &str) -> Vec<u8> {
+/// Version, length and key id: what every value begins with that a key of this id sealed. [`is_key_id`] limits the id,
+/// so its length fits in a byte.
+pub(super) fn header(key_id: &str) -> Vec<u8> {
     let mut header = vec![VERSION, u8::try_from(key_id.len()).unwrap_or(u8::MAX)];
     header.extend_from_slice(key_id.as_bytes());
     header

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::db::{Db, Param, Row, Tx, params, statements};
 use crate::error::Result;
+use crate::secrets::sealer;
 use crate::{SealError, SealedFor, Secrets, key_id_of};
 
 /// Secrets sealed again in one transaction: few enough that other writers hardly wait.
@@ -29,6 +30,10 @@ statements! {
         WHERE (user_id, purpose, subject) > ($1, $2, $3) ORDER BY user_id, purpose, subject LIMIT $4";
 
     COUNT = "SELECT COUNT(*) FROM secrets";
+
+    /// One that begins with $1. $2 is the end of the values that do.
+    FIND_SEALED_WITH = "SELECT user_id, purpose, subject, sealed FROM secrets WHERE sealed >= $1 AND sealed < $2
+        LIMIT 1";
 
     /// Compares before it writes, so a secret that changed since it was read stays.
     RESEAL = "UPDATE secrets SET sealed = $5 WHERE user_id = $1 AND purpose = $2 AND subject = $3 AND sealed = $4";
@@ -153,6 +158,39 @@ impl<'s> Secrets<'s> {
                 }
             }
         }
+    }
+
+    /// Fails if the key that seals is another one than the key of the same id that sealed what is stored, because a
+    /// database with both could never be opened whole. Reads one secret, and all of them only if that one does not
+    /// open: it may be damaged alone.
+    ///
+    /// # Errors
+    /// [`SealError::OtherKey`] if secrets have the id of this key, and it opens none of them.
+    pub async fn check_sealing_key(self) -> Result<()> {
+        let id = self.sealing_key_id();
+        let begin = sealer::header(id);
+        let mut end = begin.clone();
+        // The last character of an id is ASCII.
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        let range = params![begin.as_slice(), end.as_slice()];
+        let Some(Stored { slot, sealed }) = self.0.db.one(FIND_SEALED_WITH, range, stored).await? else {
+            return Ok(());
+        };
+        if self.open_secret(&slot, &sealed).is_ok() {
+            return Ok(());
+        }
+        let secrets = self.sealed().await?;
+        if secrets.opened_by.get(id).is_some_and(|opened| *opened > 0) {
+            return Ok(());
+        }
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for secret in secrets.unopenable.iter().filter(|secret| secret.why == SealError::DoesNotOpen) {
+            *counts.entry(&secret.purpose).or_default() += 1;
+        }
+        let affected: Vec<_> = counts.iter().map(|(purpose, count)| format!("{purpose}: {count}")).collect();
+        Err(SealError::OtherKey { id: id.to_owned(), affected: affected.join(", ") }.into())
     }
 
     /// The id of the key that seals.

@@ -235,6 +235,10 @@ fn unusable_files_are_rejected() {
         let newer = rusqlite::Connection::open(file("newer.db")).unwrap();
         newer.execute_batch("INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 9999, 0)").unwrap();
         drop(newer);
+        fs::write(file("older.db"), &good).unwrap();
+        let older = rusqlite::Connection::open(file("older.db")).unwrap();
+        older.execute_batch("ALTER TABLE schema_migrations DROP COLUMN oldest_compatible").unwrap();
+        drop(older);
         fs::write(file("raw.db"), &good).unwrap();
         fs::write(file("raw.db-wal"), "committed rows").unwrap();
         for (name, message) in [
@@ -244,6 +248,7 @@ fn unusable_files_are_rejected() {
             ("damaged.db", "integrity check failed"),
             ("other.db", "not a database of Bellbird"),
             ("newer.db", "it has 9999_later"),
+            ("older.db", "made by an unreleased or older version"),
             ("raw.db", "a write-ahead log (-wal) is beside it"),
             ("test.db", "this is the database itself"),
         ] {

@@ -1,5 +1,9 @@
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+
+use crate::digest::{hash, hex};
 use crate::migrate::{MIGRATIONS, Migration, RetryBudget};
 use crate::tests::fixtures::wait_for_lock_waiters;
 use crate::tests::support::{TestDb, both, connect, on_empty_postgres, on_postgres, on_sqlite};
@@ -75,6 +79,16 @@ fn schema_error(error: StorageError) -> String {
     text
 }
 
+/// Nothing is applied to it, and each way to open it says the same.
+async fn assert_unknown_schema(db: &TestDb, what: &str) {
+    let shown = [db.migrate().await.map(drop), db.pending_migrations().await.map(drop)];
+    for result in shown {
+        let text = schema_error(result.unwrap_err());
+        assert!(text.contains("made by an unreleased or older version") && text.contains(what), "{text}");
+        assert!(text.contains("restore a backup of this version") && !text.contains("bellbird migrate"), "{text}");
+    }
+}
+
 #[test]
 fn every_migration_says_which_programs_work_with_it() {
     for migration in MIGRATIONS {
@@ -83,13 +97,49 @@ fn every_migration_says_which_programs_work_with_it() {
     }
 }
 
+/// The released migrations that are missing or were edited. `released` has lines of `sha256sum`.
+fn edited<'r>(released: &'r str, migrations: &[Migration]) -> Vec<&'r str> {
+    let lines = released.lines().filter(|line| !line.starts_with('#'));
+    let files = lines.map(|line| line.split_once("  migrations/").expect("a digest and a file"));
+    let is_kept = |digest: &str, file: &str| {
+        let same = |one: &Migration| format!("{}.sql", one.name) == file && hex(hash(one.text).as_ref()) == digest;
+        migrations.iter().any(same)
+    };
+    files.filter(|(digest, file)| !is_kept(digest, file)).map(|(_, file)| file).collect()
+}
+
+/// `scripts/release` adds the digests. A database knows the text of its migrations, so an edited one locks it out.
+#[test]
+fn released_migrations_are_never_edited() {
+    let released = include_str!("../../released.sha256");
+    assert_eq!(edited(released, MIGRATIONS), [""; 0], "restore the released file, and add a migration");
+    let digest = hex(hash(MIGRATIONS[0].text).as_ref());
+    let frozen = format!("# Comment\n{digest}  migrations/0001_initial.sql\n");
+    assert_eq!(edited(&frozen, MIGRATIONS), [""; 0]);
+    assert_eq!(edited(&frozen, &[Migration { text: "another", ..MIGRATIONS[0] }]), ["0001_initial.sql"]);
+    assert_eq!(edited(&frozen, &[expand()]), ["0001_initial.sql"], "gone");
+}
+
 both! {
     async fn changed_migration_is_rejected(db) {
         db.raw("UPDATE schema_migrations SET sha256 = 'another' WHERE version = 1").await;
-        for error in [db.migrate().await.unwrap_err(), db.pending_migrations().await.unwrap_err()] {
-            let text = schema_error(error);
-            assert!(text.contains(MIGRATIONS[0].name), "{text}");
-        }
+        assert_unknown_schema(db, "(its migration 0001_initial is another one)").await;
+    }
+
+    // As the databases of before the first release, some of which also have another text of the first migration.
+    async fn schema_without_a_column_is_rejected(db) {
+        db.raw("ALTER TABLE schema_migrations DROP COLUMN oldest_compatible").await;
+        assert_unknown_schema(db, "(schema_migrations lacks a column)").await;
+    }
+
+    async fn tables_without_migrations_are_rejected(db) {
+        db.raw("DROP TABLE schema_migrations").await;
+        assert_unknown_schema(db, "(it has the tables accounts, api_keys, connection_audit, ..., and no ").await;
+    }
+
+    async fn unknown_migration_is_rejected(db) {
+        db.raw("INSERT INTO schema_migrations VALUES (0, '0000_draft', 'x', 0, 0)").await;
+        assert_unknown_schema(db, "(it has 0000_draft)").await;
     }
 
     // Instances are upgraded one after another: the older ones start, stay ready and write.
@@ -128,7 +178,7 @@ both! {
         assert_eq!(migrate_to(db, &[MIGRATIONS, &[third]].concat()).await.unwrap(), ["third"]);
         let error = migrate_to(db, &[MIGRATIONS, &[second, third]].concat()).await.unwrap_err();
         let text = schema_error(error);
-        assert!(text.contains("second"), "{text}");
+        assert!(text.contains("later migrations than second"), "{text}");
     }
 
     async fn later_migration_keeps_the_rows(db) {
@@ -144,6 +194,60 @@ both! {
         db.raw("ALTER TABLE users DROP COLUMN timezone").await;
         assert!(matches!(db.users().list().await, Err(StorageError::Schema(_))));
     }
+}
+
+/// A URL for another role, which is dropped at the end with what it owns. The server asks for no password.
+async fn with_role(db: &TestDb, body: impl AsyncFnOnce(&str, &str)) {
+    let role = format!("role_{}", uuid::Uuid::now_v7().simple());
+    let client = connect(&db.url).await;
+    client.batch_execute(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
+    let (scheme, rest) = db.url.split_once("://").unwrap();
+    let (_, address) = rest.split_once('@').unwrap();
+    let outcome = AssertUnwindSafe(body(&role, &format!("{scheme}://{role}@{address}"))).catch_unwind().await;
+    client.batch_execute(&format!("REASSIGN OWNED BY {role} TO CURRENT_USER; DROP ROLE {role}")).await.unwrap();
+    if let Err(panic) = outcome {
+        resume_unwind(panic);
+    }
+}
+
+/// Since PostgreSQL 15, only the owner of a database may create tables in it.
+#[test]
+fn postgres_says_which_role_must_own_the_database() {
+    on_empty_postgres(async |db| {
+        with_role(db, async |role, url| {
+            let storage = Storage::open(url, Sealer::random()).await.unwrap();
+            let database = db.texts("SELECT CAST(current_database() AS TEXT)").await.remove(0);
+            let statement = format!("ALTER DATABASE {database} OWNER TO {role}");
+            for denied in [storage.migrate().await.map(drop), storage.check_may_migrate().await] {
+                let Err(StorageError::Open(text)) = denied else { panic!("{denied:?}") };
+                let reason =
+                    format!("PostgreSQL's role {role} may not create tables in the database {database}, which ");
+                assert!(text.starts_with(&reason) && text.contains(&format!("run `{statement}`")), "{text}");
+            }
+            db.raw(&statement).await;
+            storage.check_may_migrate().await.unwrap();
+            assert_eq!(storage.migrate().await.unwrap().len(), MIGRATIONS.len());
+            // The role of the tests is a superuser, which needs not own them.
+            db.check_may_migrate().await.unwrap();
+        })
+        .await;
+    });
+}
+
+#[test]
+fn postgres_says_which_role_owns_the_tables() {
+    on_postgres(async |db| {
+        with_role(db, async |role, url| {
+            let storage = Storage::open(url, Sealer::random()).await.unwrap();
+            for denied in [storage.migrate().await.map(drop), storage.pending_migrations().await.map(drop)] {
+                let Err(StorageError::Open(text)) = denied else { panic!("{denied:?}") };
+                let owner = db.texts("SELECT CAST(current_user AS TEXT)").await.remove(0);
+                assert!(text.contains(&format!("which {owner} owns: connect as {owner}, or run `REASSIGN")), "{text}");
+                assert!(text.contains(&format!(" TO {role}`")), "{text}");
+            }
+        })
+        .await;
+    });
 }
 
 /// A session that holds a lock on `users`, as a long report does.

@@ -3,13 +3,14 @@
 mod connections;
 mod files;
 mod jobs;
+mod ports;
 mod settings;
 
 use std::fmt::Display;
 use std::process::ExitCode;
 
 use bellbird_providers::{CallContext, Provider, Registry};
-use bellbird_storage::Storage;
+use bellbird_storage::{Instance, Storage, StorageError};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -22,8 +23,8 @@ use super::output::{self, ErrorView, JsonFlag};
 use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding};
+use crate::service;
 use crate::wiring::{self, NotReady};
-use crate::{serve, service};
 
 /// Check settings, database, secrets, instances, providers, jobs and ports.
 ///
@@ -87,11 +88,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
         }
         Ok(settings) => {
             settings::check(&mut checks, &settings);
-            check_secrets(&mut checks, &settings);
+            check_secrets(&mut checks, &settings).await;
             files::check(&mut checks, &settings);
-            check_database(&mut checks, &settings).await;
+            let running = check_database(&mut checks, &settings).await;
             check_providers(&mut checks, &settings).await;
-            check_ports(&mut checks, &settings).await;
+            ports::check(&mut checks, &settings, running.as_deref()).await;
         }
     }
     let wrong = checks.0.iter().filter(|check| check.verdict == Verdict::Wrong);
@@ -101,9 +102,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn check_secrets(checks: &mut Checks, settings: &Settings) {
-    match checks.value("secrets.key", wiring::sealer(settings)) {
-        Some(Some(sealer)) => {
+async fn check_secrets(checks: &mut Checks, settings: &Settings) {
+    match wiring::sealer(settings) {
+        Ok(Some(sealer)) => {
             let ids: Vec<_> = sealer.key_ids().collect();
             checks.add(
                 "secrets.key",
@@ -111,16 +112,15 @@ fn check_secrets(checks: &mut Checks, settings: &Settings) {
                 format!("seals with key `{}`, opens with {}", ids[0], ids.join(", ")),
             );
         }
-        Some(None) => checks.add(
-            "secrets.key",
-            Verdict::Wrong,
-            "not set. Set BELLBIRD_SECRETS__KEY=\"main:$(head -c 32 /dev/urandom | base64)\" and keep a copy",
-        ),
-        None => {}
+        Ok(None) => {
+            checks.add("secrets.key", Verdict::Wrong, wiring::describe_missing_key(settings).await);
+        }
+        Err(error) => checks.add("secrets.key", Verdict::Wrong, format!("{error:#}")),
     }
 }
 
-async fn check_database(checks: &mut Checks, settings: &Settings) {
+/// Returns the instances that run on this machine and this database. None if they are not known.
+async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<Instance>> {
     let url = settings.database.url.expose_secret();
     if Storage::allows_plain_text(url) {
         let detail = "the connection to another machine may go without TLS: set sslmode=require in database.url";
@@ -130,11 +130,19 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         Ok(sealer) => wiring::open_existing(settings, sealer).await,
         Err(error) => Err(error),
     };
-    let Some(storage) = checks.value("database", opened) else { return };
+    let storage = match opened {
+        Ok(storage) => storage,
+        Err(error) => {
+            checks.add("database", Verdict::Wrong, format!("{error:#}"));
+            // None can run on a file that does not exist.
+            return Storage::sqlite_path(url).filter(|path| !path.exists()).map(|_| Vec::new());
+        }
+    };
     let location = wiring::database_location(settings);
-    match wiring::check_ready(&storage).await {
+    let running = match wiring::check_ready(&storage).await {
         Err(NotReady::Unreadable(error) | NotReady::UnknownSchema(error)) => {
             checks.add("database", Verdict::Wrong, format!("{location}: {error}"));
+            None
         }
         ready @ (Ok(()) | Err(NotReady::AwaitsDecision)) => {
             checks.add("database", Verdict::Ok, format!("{location} is up to date"));
@@ -143,23 +151,48 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
                 let detail = format!("restored from a backup, so the service does not start: {hint}");
                 checks.add("restore", Verdict::Wrong, detail);
             }
-            check_sealed(checks, &storage).await;
+            if settings.master_keys.is_some() {
+                check_sealed(checks, &storage).await;
+            }
             connections::check(checks, &storage).await;
             check_instances(checks, settings, &storage).await;
             jobs::check(checks, settings, &storage).await;
+            running_here(&storage).await.ok()
         }
         Err(NotReady::PendingMigrations(pending)) => {
             let (count, names) = (pending.len(), pending.join(", "));
-            let detail = format!("{location} has pending migrations: {count} ({names}); run `bellbird migrate`");
+            let advice = match storage.check_may_migrate().await {
+                Ok(()) => "run `bellbird migrate`".to_owned(),
+                Err(denied) => format!("`bellbird migrate` would fail, because {denied}"),
+            };
+            let detail = format!("{location} has pending migrations: {count} ({names}); {advice}");
             checks.add("database", Verdict::Wrong, detail);
+            match storage.schema_version().await {
+                Ok(None) => Some(Vec::new()),
+                _ => running_here(&storage).await.ok(),
+            }
         }
-    }
+    };
     storage.close().await;
+    running
+}
+
+/// The instances that run on this machine.
+async fn running_here(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
+    let Some(first) = instances::on_this_machine(storage).await? else { return Ok(Vec::new()) };
+    let running = instances::running(storage).await?;
+    Ok(running.into_iter().filter(|instance| instance.host == first.host).collect())
 }
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
     const NAME: &str = "secrets";
-    let Some(secrets) = checks.value(NAME, storage.secrets().sealed().await) else { return };
+    if let Err(error) = storage.secrets().check_sealing_key().await {
+        return checks.add(NAME, Verdict::Wrong, error.to_string());
+    }
+    let secrets = match storage.secrets().sealed().await {
+        Ok(secrets) => secrets,
+        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
+    };
     let current = storage.secrets().sealing_key_id();
     let (all_open, detail) = secrets::summary(&secrets, current);
     let needs_rotation = secrets.by_key.keys().any(|key| key != current);
@@ -221,23 +254,6 @@ fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry)
             checks.add(name, Verdict::Note, "no provider supports it with the configured credentials");
         } else {
             checks.add(name, Verdict::Ok, format!("{supporting}, at {url}{path}"));
-        }
-    }
-}
-
-async fn check_ports(checks: &mut Checks, settings: &Settings) {
-    let addresses = [
-        ("api.listen", settings.api.listen),
-        ("console.listen", settings.console.listen),
-        ("ops.listen", settings.ops_listen),
-    ];
-    for (name, address) in addresses {
-        match serve::listen(address).await {
-            Ok(_) => checks.add(name, Verdict::Ok, format!("{address} is free")),
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                checks.add(name, Verdict::Note, format!("{address} is in use; expected while the service runs"));
-            }
-            Err(error) => checks.add(name, Verdict::Wrong, format!("{address}: {error}")),
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::commands::{without_folder, without_providers};
-use crate::support::process::{Workdir, text};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, text};
 
 #[test]
 fn doctor_reports_failures() {
@@ -102,5 +102,72 @@ fn doctor_notes_a_database_without_tls() {
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let notes = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "database TLS");
         assert_eq!(notes.count(), usize::from(is_noted), "{parameters}: {report}");
+    }
+}
+
+/// As when the unit of the service names another database than bellbird.toml, which commands read.
+#[test]
+fn doctor_notices_a_service_on_another_database() {
+    let (mut own, mut other) = (Workdir::migrated(), Workdir::new());
+    own.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    other.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let service = RunningCommand::start(&own, &format!("serve --json {ANY_PORTS}"));
+    let address = |url: &str| text(&service.json(), url).strip_prefix("http://").unwrap().to_owned();
+    let (api, console, ops) = (address("apiUrl"), address("consoleUrl"), address("opsUrl"));
+    let verdicts = |workdir: &Workdir, api: &str| {
+        let listen = format!("--api-listen {api} --console-listen {console} --ops-listen {ops}");
+        let output = workdir.run(&format!("doctor --json {listen}"));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let checks = report["checks"].as_array().unwrap().iter();
+        let ports = checks.filter(|check| text(check, "name").ends_with(".listen"));
+        ports.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect::<Vec<_>>()
+    };
+    let expected = |address: &str| ("note".to_owned(), format!("{address} is in use; expected while the service runs"));
+    let wrong = |address: &str| {
+        let detail = format!(
+            "the Bellbird at {address} uses another database than this command: give both the same database.url, as in \
+             bellbird.toml"
+        );
+        ("wrong".to_owned(), detail)
+    };
+    assert_eq!(verdicts(&own, &api), [expected(&api), expected(&console), expected(&ops)]);
+    // There is no database yet, then an empty one, then one that is set up.
+    let as_wrong = [wrong(&api), expected(&console), wrong(&ops)];
+    assert_eq!(verdicts(&other, &api), as_wrong);
+    rusqlite::Connection::open(other.path().join("bellbird.db")).unwrap().execute_batch("VACUUM").unwrap();
+    assert_eq!(verdicts(&other, &api), as_wrong);
+    other.json("migrate");
+    assert_eq!(verdicts(&other, &api), as_wrong);
+    // What responds otherwise is another program.
+    assert_eq!(verdicts(&other, &console)[0], expected(&console));
+    assert_eq!(service.stop("-TERM").0, Some(0));
+}
+
+mod postgres {
+    use super::*;
+    use crate::support::database::execute;
+    use crate::support::harness::postgres_database;
+
+    /// Since PostgreSQL 15, only the owner of a database may create tables in it.
+    #[tokio::test]
+    async fn doctor_and_migrate_say_what_a_role_lacks() {
+        let url = postgres_database().await;
+        let (server, database) = url.rsplit_once('/').unwrap();
+        let role = format!("guest_of_{database}");
+        execute(&url, &format!("DROP ROLE IF EXISTS {role}"), "").await;
+        execute(&url, &format!("CREATE ROLE {role} LOGIN"), "").await;
+        let mut workdir = Workdir::new();
+        let (_, host) = server.rsplit_once('@').unwrap();
+        workdir.set("BELLBIRD_DATABASE__URL", &format!("postgres://{role}@{host}/{database}"));
+        workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+        let remedy = format!("run `ALTER DATABASE {database} OWNER TO {role}` there as a superuser");
+        let error = workdir.error("migrate", 1);
+        assert!(error.starts_with("error: could not migrate the PostgreSQL database ") && error.contains(&remedy));
+        let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "database").unwrap();
+        let detail = text(check, "detail");
+        assert!(detail.contains("`bellbird migrate` would fail, because ") && detail.ends_with(&remedy), "{detail}");
+        execute(&url, &format!("DROP ROLE {role}"), "").await;
     }
 }

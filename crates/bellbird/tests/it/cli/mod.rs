@@ -6,5 +6,6 @@ mod config;
 mod doctor;
 mod instances;
 mod long_running;
+mod schema;
 mod secrets;
 mod webhook;

@@ -277,6 +277,46 @@ fn unopenable_secrets_are_reported_and_kept() {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
+/// As after `secrets.key` was generated again. What is stored stays readable with the old key, and nothing is added
+/// that only the new one opens.
+#[tokio::test]
+async fn another_key_of_the_same_id_seals_nothing() {
+    let mut deployment = Deployment::start(OLD);
+    let connection = deployment.import(0);
+    let another = format!("2026:{}", &NEW[5..]);
+    deployment.workdir.set(KEYS, &another);
+    let reason = "the master key `2026` of secrets.key is not the one that sealed what the database holds \
+                  (credentials: 1), so nothing is sealed with it: find the old key. If it is lost, give the new key \
+                  another id, such as `2026-2`, and follow docs/secrets.md#if-the-key-is-lost";
+    let credentials = deployment.sandbox.json()["credentials"][1].to_string();
+    let import = "connection import --user me@example.com --credentials -";
+    let imported = deployment.workdir.run_with_input(import, &credentials);
+    assert_eq!((imported.status.code(), errors(&imported)), (Some(1), format!("error: {reason}\n")));
+    for command in ["secrets rotate", &format!("serve {ANY_PORTS}")] {
+        let error = deployment.workdir.error(command, 1);
+        assert!(error.contains(reason), "{command}: {error}");
+    }
+    assert_eq!(deployment.doctor(), [("wrong".to_owned(), reason.to_owned())]);
+
+    // Without a key, nobody is told to generate one.
+    deployment.workdir.set(KEYS, "");
+    let error = deployment.workdir.error(&format!("serve {ANY_PORTS}"), 1);
+    let missing =
+        "secrets.key is not set, but the database holds secrets that are sealed with the master key `2026` (1)";
+    assert!(error.contains(missing) && error.contains("find the old key"), "{error}");
+    let checked = deployment.workdir.run(&format!("doctor {ANY_PORTS}"));
+    let checked = String::from_utf8(checked.stdout).unwrap();
+    assert!(checked.contains("sealed with the master key `2026` (1)") && !checked.contains("urandom"), "{checked}");
+
+    // The old key opens what it sealed, and a key with another id begins again.
+    let service = deployment.serve(OLD);
+    assert_eq!(service.read_status(&connection).await, 200);
+    service.stop();
+    deployment.serve(NEW).stop();
+    deployment.import(1);
+    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
+}
+
 #[test]
 fn invalid_keys_are_rejected_up_front() {
     let mut workdir = Workdir::migrated();

@@ -6,9 +6,10 @@ use uuid::Uuid;
 const UUID_LENGTH: usize = 36;
 const HOST: &str = "http://127.0.0.1:";
 
-/// Replaces each id by `id-<n>`, where equal ids have equal numbers, each cursor by `cursor`, and ports by 0.
+/// Replaces each id by `id-<n>`, where equal ids have equal numbers, each cursor by `cursor`, ports by 0, and the
+/// version of the program by `VERSION`, because a release changes it.
 pub(crate) fn redact(body: &Value) -> Value {
-    let mut text = body.to_string();
+    let mut text = body.to_string().replace(concat!("\"", env!("CARGO_PKG_VERSION"), "\""), "\"VERSION\"");
     let mut cursors = Vec::new();
     collect_cursors(body, &mut cursors);
     for cursor in cursors {

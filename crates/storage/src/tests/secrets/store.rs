@@ -53,6 +53,30 @@ both! {
         );
     }
 
+    async fn key_that_opens_nothing_of_its_id_may_not_seal(db) {
+        let user = db.user("a@x").await.id;
+        let lost = with_keys(db, &[1]).await;
+        lost.secrets().check_sealing_key().await.unwrap();
+        let ids = connections(&lost, user, 2).await;
+        lost.secrets().check_sealing_key().await.unwrap();
+        let another_key = Sealer::parse("k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").unwrap();
+        let other = Storage::open(&db.url, another_key).await.unwrap();
+        let error = other.secrets().check_sealing_key().await.unwrap_err();
+        assert!(matches!(error, StorageError::Sealed(SealError::OtherKey { .. })), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("the master key `k1`") && text.contains("(credentials: 2)"), "{text}");
+        assert!(text.contains("find the old key") && text.contains("another id, such as `k1-2`"), "{text}");
+        // Whoever begins again with a new id may seal, also beside what the lost key sealed.
+        with_keys(db, &[2]).await.secrets().check_sealing_key().await.unwrap();
+        // One secret that opens is enough, also if the first that is found does not.
+        db.raw(&format!(
+            "UPDATE secrets SET sealed = (SELECT sealed FROM secrets WHERE subject = '{}') WHERE subject = '{}'",
+            ids[1], ids[0]
+        ))
+        .await;
+        lost.secrets().check_sealing_key().await.unwrap();
+    }
+
     async fn rotation_reseals_every_secret(db) {
         let user = db.user("a@x").await.id;
         let old = with_keys(db, &[1]).await;

@@ -1,0 +1,46 @@
+//! A database that this version cannot upgrade: every command that opens it says so.
+
+use serde_json::Value;
+
+use crate::support::database::execute;
+use crate::support::harness::{Database, on_both_databases};
+use crate::support::process::{ANY_PORTS, Workdir, new_deployment, text};
+
+const REASON: &str = "the database was made by an unreleased or older version of Bellbird, or by another program, and \
+                      this version cannot upgrade it (schema_migrations lacks a column): go back to the version that \
+                      made it, restore a backup of this version, or name an empty database in database.url";
+
+fn database_check(workdir: &Workdir) -> String {
+    let report = workdir.run(&format!("doctor --json {ANY_PORTS}"));
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "database").unwrap();
+    text(check, "detail").to_owned()
+}
+
+on_both_databases! {
+    async fn unknown_schema_is_explained(database: Database) {
+        let (mut workdir, sandbox, url) = new_deployment(database).await;
+        let is_file = url.starts_with("sqlite:");
+        if is_file {
+            workdir.text("backup before.db");
+        }
+        execute(&url, "ALTER TABLE schema_migrations DROP COLUMN oldest_compatible", "").await;
+        for command in ["migrate", "user list", &format!("serve {ANY_PORTS}")] {
+            let error = workdir.error(command, 1);
+            assert!(error.contains(REASON), "{command}: {error}");
+        }
+        assert!(database_check(&workdir).ends_with(REASON), "{}", database_check(&workdir));
+        if is_file {
+            // As a backup, it is rejected too, while one of this version takes its place.
+            let path = url.strip_prefix("sqlite:").unwrap().to_owned();
+            workdir.set("BELLBIRD_DATABASE__URL", "sqlite:new.db");
+            let error = workdir.error(&format!("restore {path}"), 1);
+            assert_eq!(error, format!("error: nothing was restored: {REASON}"));
+            workdir.set("BELLBIRD_DATABASE__URL", &url);
+            workdir.text("restore before.db");
+            workdir.text("restore --keep-keys");
+            assert_eq!(workdir.json("user list").as_array().unwrap().len(), 0);
+        }
+        assert_eq!(sandbox.stop("-TERM").0, Some(0));
+    }
+}
