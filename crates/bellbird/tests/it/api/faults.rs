@@ -68,7 +68,7 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
             assert_eq!(next.status, 200, "after {fault}: {}", next.text);
             assert_ne!(next.header("x-cache"), Some("HIT"), "no broken answer was cached");
             // The cached response expires before the next fault.
-            app.clock.set(app.clock.now() + jiff::SignedDuration::from_secs(301));
+            app.clock.set(app.clock.now() + SignedDuration::from_secs(301));
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::support::database::execute;
-use crate::support::harness::{Database, on_both_databases};
+use crate::support::harness::on_both_databases;
 use crate::support::process::{ANY_PORTS, Workdir, new_deployment, text};
 
 const REASON: &str = "the database was made by an unreleased or older version of Bellbird, or by another program, and \
