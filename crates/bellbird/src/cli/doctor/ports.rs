@@ -71,7 +71,7 @@ async fn is_bellbird(mut address: SocketAddr, path: &str) -> bool {
         stream.write_all(request.as_bytes()).await?;
         let mut response = String::new();
         stream.take(RESPONSE_BYTES_MAX).read_to_string(&mut response).await?;
-        std::io::Result::Ok(response)
+        Ok::<_, std::io::Error>(response)
     };
     let Ok(Ok(response)) = tokio::time::timeout(TIMEOUT, asked).await else { return false };
     response.starts_with("HTTP/1.1 200 ") && response.ends_with(ALIVE)

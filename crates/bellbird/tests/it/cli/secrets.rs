@@ -304,7 +304,7 @@ async fn another_key_of_the_same_id_seals_nothing() {
     let missing =
         "secrets.key is not set, but the database holds secrets that are sealed with the master key `2026` (1)";
     assert!(error.contains(missing) && error.contains("find the old key"), "{error}");
-    let checked = deployment.workdir.run(&format!("doctor {ANY_PORTS}"));
+    let checked = deployment.workdir.run(&format!("doctor --json {ANY_PORTS}"));
     let checked = String::from_utf8(checked.stdout).unwrap();
     assert!(checked.contains("sealed with the master key `2026` (1)") && !checked.contains("urandom"), "{checked}");
 
