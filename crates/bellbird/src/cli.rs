@@ -1,6 +1,7 @@
 //! The command line. Each command has its own module.
 
 mod arguments;
+mod audit;
 mod backup;
 mod completions;
 mod connection;
@@ -19,6 +20,7 @@ mod restore;
 mod sandbox;
 mod secrets;
 mod serve;
+mod service_client;
 mod simplefin;
 mod status;
 mod user;
@@ -82,6 +84,7 @@ enum Command {
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Export(export::ExportArgs),
+    Audit(audit::AuditArgs),
     /// Let an assistant read the accounts: MCP over standard input and output.
     ///
     /// Passes messages to a running service, which it finds at BELLBIRD_URL (default http://127.0.0.1:8080). It calls
@@ -153,6 +156,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
         Command::Export(args) => export::run(&settings, &args).await?,
+        Command::Audit(args) => return audit::run(&settings, &args).await,
         Command::Mcp => mcp::run().await?,
         Command::Openapi(args) => openapi::run(&args)?,
         Command::Completions(args) => completions::run(&args, cli.format, &mut Cli::command())?,

@@ -131,8 +131,13 @@ pub async fn running(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
 
 /// The running instance on this machine that started first.
 pub async fn on_this_machine(storage: &Storage) -> Result<Option<Instance>, StorageError> {
-    let host = host_name();
-    Ok(running(storage).await?.into_iter().find(|instance| instance.host == host))
+    Ok(running(storage).await?.into_iter().find(is_here))
+}
+
+/// Whether an instance runs on this machine.
+#[must_use]
+pub fn is_here(instance: &Instance) -> bool {
+    instance.host == host_name()
 }
 
 /// Finds what differs between the running instances, and between them and a command with these settings.

@@ -15,6 +15,7 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use tokio::time::Instant;
 
+pub(super) use self::files::database_files;
 use self::settings::placeholders;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, ErrorView, JsonFlag};

@@ -18,11 +18,7 @@ pub struct ServiceAccess {
 impl ServiceAccess {
     /// Fails with a message for the user. It does not repeat the values: the key is a secret, and a URL may hold one.
     pub fn from_process() -> Result<Self, String> {
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let url = variable(URL).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let url = web_url(&url).ok_or_else(|| {
-            format!("{URL} must be the http or https URL of the API, such as https://bank.example.com")
-        })?;
+        let url = service_url()?;
         let Some(key) = variable(KEY) else {
             return Err(format!("{KEY} is not set: make a key with `bellbird key create`, and set it to that"));
         };
@@ -30,4 +26,15 @@ impl ServiceAccess {
             .map_err(|_| format!("{KEY} is not a valid API key: paste all of it, bb_ and 38 letters and digits"))?;
         Ok(Self { url, key })
     }
+}
+
+/// The URL of the service, without a trailing slash. Fails with a message for the user.
+pub fn service_url() -> Result<String, String> {
+    let url = variable(URL).unwrap_or_else(|| DEFAULT_URL.to_owned());
+    web_url(&url)
+        .ok_or_else(|| format!("{URL} must be the http or https URL of the API, such as https://bank.example.com"))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

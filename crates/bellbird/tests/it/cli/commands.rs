@@ -46,6 +46,7 @@ fn help_texts() {
         "migrate",
         "status",
         "doctor",
+        "audit",
         "openapi",
         "completions",
         "user",
