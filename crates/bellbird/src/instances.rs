@@ -17,7 +17,10 @@ pub use compare::Finding;
 use crate::config::Settings;
 use crate::wiring::{self, NotReady, Urls};
 
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit that a release is built from, otherwise `unknown`: see `build.rs`.
+pub const COMMIT: &str = env!("BELLBIRD_COMMIT");
+/// The version with its commit: `0.1.0+b76420e12345`.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("BELLBIRD_COMMIT"));
 
 /// An instance counts as dead after three missed renewals.
 const RENEW_INTERVAL: Duration = Duration::from_secs(10);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bellbird::instances::{COMMIT, VERSION};
 use serde_json::{Value, json};
 
 use super::webhook::receiver;
@@ -75,7 +76,11 @@ on_both_databases! {
         let status = workdir.json("status");
         let instance = &status["instances"][0];
         assert_eq!((text(instance, "apiUrl"), &instance["keyIds"]), (api(&service).as_str(), &json!(["main"])));
-        assert_eq!(instance["version"], env!("CARGO_PKG_VERSION"));
+        let (number, commit) = text(instance, "version").split_once('+').unwrap();
+        assert_eq!((number, commit), (env!("CARGO_PKG_VERSION"), COMMIT));
+        assert!(commit == "unknown" || commit.len() == 12 && commit.bytes().all(|c| c.is_ascii_hexdigit()), "{commit}");
+        assert_eq!(instance["version"], status["version"]);
+        assert_eq!(workdir.text("--version"), format!("bellbird {VERSION}\n"));
         assert_eq!(status["differences"], json!([]));
         let shown = workdir.text("status");
         assert!(shown.contains("1 running") && shown.contains(&api(&service)), "{shown}");
