@@ -85,9 +85,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             settings::check(&mut checks, &settings);
             check_secrets(&mut checks, &settings);
             files::check(&mut checks, &settings);
-            check_database(&mut checks, &settings).await;
+            let running_here = check_database(&mut checks, &settings).await;
             check_providers(&mut checks, &settings).await;
-            check_ports(&mut checks, &settings).await;
+            check_ports(&mut checks, &settings, running_here).await;
         }
     }
     let wrong = checks.0.iter().filter(|check| check.verdict == Verdict::Wrong);
@@ -116,7 +116,8 @@ fn check_secrets(checks: &mut Checks, settings: &Settings) {
     }
 }
 
-async fn check_database(checks: &mut Checks, settings: &Settings) {
+/// Returns whether an instance runs on this machine. `None` if the database does not say.
+async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<bool> {
     let url = settings.database.url.expose_secret();
     if Storage::allows_plain_text(url) {
         let detail = "the connection to another machine may go without TLS: set sslmode=require in database.url";
@@ -128,8 +129,12 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
     };
     let storage = match opened {
         Ok(storage) => storage,
-        Err(error) => return checks.add("database", Verdict::Wrong, format!("{error:#}")),
+        Err(error) => {
+            checks.add("database", Verdict::Wrong, format!("{error:#}"));
+            return None;
+        }
     };
+    let mut running_here = None;
     let location = wiring::database_location(settings);
     match wiring::check_ready(&storage).await {
         Err(NotReady::Unreadable(error) | NotReady::UnknownSchema(error)) => {
@@ -144,7 +149,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
             }
             check_sealed(checks, &storage).await;
             connections::check(checks, &storage).await;
-            check_instances(checks, settings, &storage).await;
+            running_here = check_instances(checks, settings, &storage).await;
             jobs::check(checks, settings, &storage).await;
         }
         Err(NotReady::PendingMigrations(pending)) => {
@@ -154,6 +159,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) {
         }
     }
     storage.close().await;
+    running_here
 }
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
@@ -173,12 +179,16 @@ async fn check_sealed(checks: &mut Checks, storage: &Storage) {
     checks.add(NAME, verdict, detail);
 }
 
-/// Reports the running instances, and what differs between them and these settings.
-async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Storage) {
+/// Reports the running instances, and what differs between them and these settings. Returns whether one runs on this
+/// machine.
+async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Storage) -> Option<bool> {
     const NAME: &str = "instances";
     let running = match instances::running(storage).await {
         Ok(running) => running,
-        Err(error) => return checks.add(NAME, Verdict::Wrong, error.to_string()),
+        Err(error) => {
+            checks.add(NAME, Verdict::Wrong, error.to_string());
+            return None;
+        }
     };
     let names: Vec<_> = running.iter().map(|one| format!("{one} with version {}", one.version)).collect();
     let detail = match &names[..] {
@@ -189,6 +199,7 @@ async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Sto
     for Finding { is_wrong, text } in instances::compare_with(&running, settings) {
         checks.add(NAME, if is_wrong { Verdict::Wrong } else { Verdict::Note }, text);
     }
+    Some(running.iter().any(instances::is_here))
 }
 
 async fn check_providers(checks: &mut Checks, settings: &Settings) {
@@ -234,7 +245,7 @@ fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry)
     }
 }
 
-async fn check_ports(checks: &mut Checks, settings: &Settings) {
+async fn check_ports(checks: &mut Checks, settings: &Settings, running_here: Option<bool>) {
     let addresses = [
         ("api.listen", settings.api.listen),
         ("console.listen", settings.console.listen),
@@ -244,7 +255,16 @@ async fn check_ports(checks: &mut Checks, settings: &Settings) {
         match serve::listen(address).await {
             Ok(_) => checks.add(name, Verdict::Ok, format!("{address} is free")),
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                checks.add(name, Verdict::Note, format!("{address} is in use; expected while the service runs"));
+                let (verdict, why) = match running_here {
+                    Some(true) => (Verdict::Ok, "; expected while the service runs"),
+                    Some(false) => (
+                        Verdict::Wrong,
+                        ", but no instance of this database runs on this machine: another program has it, or a \
+                         Bellbird with another database.url",
+                    ),
+                    None => (Verdict::Note, ""),
+                };
+                checks.add(name, verdict, format!("{address} is in use{why}"));
             }
             Err(error) => checks.add(name, Verdict::Wrong, format!("{address}: {error}")),
         }

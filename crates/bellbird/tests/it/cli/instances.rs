@@ -94,6 +94,30 @@ on_both_databases! {
     }
 }
 
+#[tokio::test]
+async fn doctor_expects_used_ports_only_of_an_instance() {
+    let (workdir, _) = migrated(Database::Sqlite).await;
+    let check = |address: &str| {
+        let ports = ANY_PORTS.replacen("--api-listen 127.0.0.1:0", &format!("--api-listen {address}"), 1);
+        let output = workdir.run(&format!("doctor --json {ports}"));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["version"], VERSION);
+        let checks = report["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["name"] == "api.listen").unwrap();
+        (text(check, "verdict").to_owned(), text(check, "detail").to_owned())
+    };
+    let service = serve(&workdir);
+    let address = api(&service).replace("http://", "");
+    let expected = format!("{address} is in use; expected while the service runs");
+    assert_eq!(check(&address), ("ok".to_owned(), expected));
+    assert_eq!(service.stop("-TERM").0, Some(0));
+
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (verdict, detail) = check(&other.local_addr().unwrap().to_string());
+    assert_eq!(verdict, "wrong");
+    assert!(detail.contains("is in use, but no instance of this database runs on this machine"), "{detail}");
+}
+
 #[test]
 fn status_names_settings_file_and_database() {
     let mut workdir = Workdir::new();
