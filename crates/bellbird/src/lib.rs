@@ -2,6 +2,7 @@
 //!
 //! It is a library so that tests and benchmarks can start the real service. `main` only calls [`cli::run`].
 
+pub mod audit;
 pub mod background;
 pub mod cli;
 pub mod config;

@@ -99,7 +99,7 @@ async fn start_page_helps_the_operator_on_this_machine_only() {
     let console = TestConsole::new().await;
     let own = console.send(request("GET", "/", &[("host", "127.0.0.1:8081")], "")).await;
     assert_eq!(own.status, 200);
-    for words in ["bellbird connection link --user", "http://127.0.0.1:8080/docs", "/webhooks/PROVIDER"] {
+    for words in ["bellbird connection link --user", "href=\"http://127.0.0.1:8080/docs\"", "/webhooks/PROVIDER"] {
         assert!(own.text.contains(words), "no {words:?} in {}", own.text);
     }
     let forwarded = [("host", "127.0.0.1:8081"), ("x-forwarded-for", "192.0.2.1")];

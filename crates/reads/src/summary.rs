@@ -53,6 +53,8 @@ pub struct GroupTotals {
 pub struct Summary {
     group_by: Option<GroupBy>,
     groups: BTreeMap<(Currency, Group), Totals>,
+    /// Of rows that the provider calls transfers. They are in the groups, too.
+    transfers: BTreeMap<Currency, Totals>,
 }
 
 #[derive(Clone, Default)]
@@ -97,7 +99,7 @@ impl Totals {
 impl Summary {
     #[must_use]
     pub fn new(group_by: Option<GroupBy>) -> Self {
-        Self { group_by, groups: BTreeMap::new() }
+        Self { group_by, groups: BTreeMap::new(), transfers: BTreeMap::new() }
     }
 
     /// Adds a row under its own currency, else that of its account. An unknown currency, `XXX`, is one of its own.
@@ -110,6 +112,9 @@ impl Summary {
             key.1 = Group::Rest;
         }
         self.groups.entry(key).or_default().add(&row.amount);
+        if matches!(row.category, Some(Category::TransferIn | Category::TransferOut)) {
+            self.transfers.entry(currency).or_default().add(&row.amount);
+        }
     }
 
     fn group_of(&self, row: &Transaction<'_>, day: Date) -> Group {
@@ -133,6 +138,12 @@ impl Summary {
             currencies.entry(*currency).or_default().merge(totals);
         }
         currencies.into_iter().map(|(currency, totals)| totals.of_group(currency, Group::All)).collect()
+    }
+
+    /// The part of [`Self::totals`] that providers call transfers, such as those between the user's own accounts.
+    #[must_use]
+    pub fn transfers(&self) -> Vec<GroupTotals> {
+        self.transfers.iter().map(|(currency, totals)| totals.of_group(*currency, Group::All)).collect()
     }
 
     /// The sums of each group, currency by currency. Months come in order, other groups by the largest net sum of
@@ -241,6 +252,21 @@ mod tests {
             [format!("AUD none 4: {aud}"), "JPY TRAVEL 1: 0 -1500 -1500".into(), "XXX none 1: 0.10 0 0.10".into()]
         );
         assert_eq!(lines(&of(Some(GroupBy::Account)).groups())[0], format!("AUD account 4: {aud}"));
+    }
+
+    #[test]
+    fn transfers_are_also_summed_apart() {
+        let of = |category, amount: &str| (Row { category, ..row(amount) }, "2026-11-01");
+        let rows = [
+            of(Some(Category::TransferIn), "300"),
+            of(Some(Category::TransferOut), "-300"),
+            of(Some(Category::TransferOut), "-20.50"),
+            of(Some(Category::Travel), "-7"),
+            of(None, "9"),
+        ];
+        let summary = summary(None, &account("1"), &rows);
+        assert_eq!(lines(&summary.totals()), ["AUD all 5: 309 -327.50 -18.50"]);
+        assert_eq!(lines(&summary.transfers()), ["AUD all 3: 300 -320.50 -20.50"]);
     }
 
     #[test]

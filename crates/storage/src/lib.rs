@@ -20,6 +20,7 @@
 
 mod backups;
 mod connections;
+mod contents;
 mod db;
 mod digest;
 mod error;

@@ -167,7 +167,7 @@ impl Drawing<'_> {
             Oddity::Decimals => {
                 // Amounts of these formats are a sandbox choice (docs/providers/fiskil.md#sandbox-choices). The
                 // standard requires at least two decimals.
-                for text in ["-12.5", "0.00", "-0.00", "1234567.8900", "+15.20", "-3.141", "-7"] {
+                for text in ["-12.5", "0.00", "-0.00", "12.3400", "+15.20", "-3.141", "-7"] {
                     self.odd(text, nearest + 2);
                 }
                 if let Some(row) = self.rows.last_mut() {

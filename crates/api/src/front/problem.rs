@@ -53,8 +53,10 @@ impl From<&str> for ErrorBody {
 pub enum Problem {
     /// The key is missing or not valid.
     Unauthorized,
-    /// A rate limit, the limit of concurrent requests, or the budget of provider calls, with the seconds to wait.
+    /// A rate limit or the budget of provider calls, with the seconds to wait.
     TooManyRequests(u64),
+    /// All concurrent requests of the key are in use.
+    TooManyAtOnce,
     /// The user's plan has no API access.
     PlanRequired,
     /// The endpoint needs the Professional plan.
@@ -85,7 +87,7 @@ impl Problem {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::TooManyRequests(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyRequests(_) | Self::TooManyAtOnce => StatusCode::TOO_MANY_REQUESTS,
             Self::PlanRequired | Self::ProfessionalRequired => StatusCode::FORBIDDEN,
             Self::BadRequest { .. } => StatusCode::BAD_REQUEST,
             Self::NotFound(_) | Self::NoSuchPath => StatusCode::NOT_FOUND,
@@ -107,6 +109,7 @@ impl Problem {
                 "The API key is missing or not valid: send the header \"Authorization: Bearer <key>\""
             }
             Self::TooManyRequests(_) => "Too many requests: try again after the number of seconds in Retry-After",
+            Self::TooManyAtOnce => "Too many requests of this key at once: try again when one of them has ended",
             Self::PlanRequired => "API access requires a Developer or Professional plan",
             Self::ProfessionalRequired => "Holdings and trades require a Professional plan",
             Self::BadRequest { message, .. } => return message.to_string(),
@@ -130,6 +133,7 @@ impl Problem {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::TooManyRequests(seconds) | Self::ProviderUnavailable(seconds) => Some(*seconds),
+            Self::TooManyAtOnce => Some(1),
             Self::ServiceUnavailable => Some(STORAGE_RETRY_AFTER_SECONDS),
             _ => None,
         }

@@ -77,7 +77,7 @@ impl QuotaClass {
             // All permits of this key are in use.
             Some(None) => {
                 let decision = self.limit.as_ref().map(|limit| limit.peek(&caller.key_id, now));
-                return (decision, Err(Problem::TooManyRequests(1)));
+                return (decision, Err(Problem::TooManyAtOnce));
             }
             Some(Some(permit)) => Some(Arc::new(permit)),
             None => None,
@@ -147,7 +147,7 @@ mod tests {
         let admit = |class: &QuotaClass| class.admit(&caller, &permits, NOW);
         let (_, held) = admit(&live);
         let (decision, rejected) = admit(&live);
-        assert_eq!(rejected.err(), Some(Problem::TooManyRequests(1)));
+        assert_eq!(rejected.err(), Some(Problem::TooManyAtOnce));
         assert_eq!(decision.map(|decision| decision.remaining), Some(9));
         assert!(admit(&metadata).1.is_ok_and(|permit| permit.is_none()), "only live requests need a permit");
         drop(held);

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_console::Demo;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
-use bellbird_domain::{AccountType, ApiKey, Clock, ConnectionCategory, Plan, User};
+use bellbird_domain::{AccountType, ApiKey, Clock, ConnectionCategory, EventType, Plan, User, UserId};
 use bellbird_sandbox::Description;
 use bellbird_storage::{NewUser, Storage};
 use clap::Args;
@@ -20,6 +20,7 @@ use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::sandbox::{DataArgs, sandbox_settings};
 use super::simplefin;
+use super::webhook::add::{self as webhook, checked_url};
 use crate::config::Settings;
 use crate::service::{self, Service, Start};
 use crate::telemetry;
@@ -28,17 +29,24 @@ use crate::wiring::{self, Urls};
 const PROFESSIONAL: &str = "demo@bellbird.example";
 const DEVELOPER: &str = "developer@bellbird.example";
 const SAVER: &str = "saver@bellbird.example";
+/// The event types of the endpoint that `--webhook` adds.
+const EVENTS: [EventType; 2] = [EventType::TransactionsSynced, EventType::TradesSynced];
 
 /// Try Bellbird with simulated providers and made-up users.
 ///
 /// Needs no settings, no database server and no provider account. There are three users, one for each plan. The
 /// database is a temporary file that is deleted at the end, unless database.url is set. The console's start page makes
-/// new link URLs.
+/// new link URLs. With --webhook, it prints the secret of the endpoint, and the first events follow at once.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird demo
+  bellbird demo --webhook http://127.0.0.1:9000/
   bellbird demo --json --api-listen 127.0.0.1:0 | jq -r .apiKey")]
 pub(super) struct DemoArgs {
+    /// Send webhook events of the first user to this URL, which may be of this machine
+    #[arg(long, value_name = "URL")]
+    webhook: Option<String>,
+
     #[command(flatten)]
     data: DataArgs,
 
@@ -63,6 +71,9 @@ struct DemoView<'a> {
     link_url: &'a str,
     /// Of the professional user.
     simplefin_token: &'a str,
+    /// With `--webhook`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook_secret: Option<&'a str>,
     /// None if its URL has a password.
     database: Option<&'a str>,
     sandbox: &'a Description,
@@ -76,6 +87,13 @@ struct Person {
 
 pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Result<()> {
     let mut settings = settings.load(Some(&args.listen))?;
+    let webhook = match &args.webhook {
+        Some(url) => {
+            settings.webhooks.rules.allow_loopback = true;
+            Some(checked_url(&settings, url).await?.0)
+        }
+        None => None,
+    };
     let log = telemetry::start_log(&settings.log);
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
@@ -84,10 +102,14 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let folder = use_temporary_database(&mut settings)?;
     let database = shown_database(&settings);
     let (providers, sealer) = (wiring::providers(&settings)?, wiring::optional_sealer(&settings)?);
-    let start = Start { providers, sealer, clock: Clock::system(), metrics, stop };
+    let start = Start { providers, sealer, clock: Clock::system(), metrics, stop: stop.clone() };
     let mut service = Service::open(settings, start).await?;
     let (storage, connections) = (service.parts.storage.clone(), service.parts.connections.clone());
     let people = add_people(&storage, &connections, sandbox.description()).await?;
+    let webhook_secret = match &webhook {
+        Some(url) => Some(webhook::insert(&storage, &people[0].user, url, &EVENTS).await?.1),
+        None => None,
+    };
     let demo = Demo { user: people[0].user.id, email: people[0].user.email.clone(), database: database.clone() };
     // The button of its pages needs no key, so it is for this machine only.
     let is_local = service.is_console_local();
@@ -103,12 +125,18 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         timezone: people[0].user.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE),
         link_url: link.url.expose_secret(),
         simplefin_token: token.expose_secret(),
+        webhook_secret: webhook_secret.as_ref().map(|secret| secret.expose_secret()),
         database: database.as_deref(),
         sandbox: sandbox.description(),
     };
     let paths = if args.format.json { Vec::new() } else { paths_to_try(&storage, &people[0].user).await? };
     output::print(args.format, &view, |view| text(view, &paths, folder.is_some(), is_local))?;
     service.start_background();
+    if webhook.is_some() {
+        let (connections, user) = (connections.clone(), people[0].user.id);
+        let syncing = async move { sync_all(&storage, &connections, user).await };
+        tokio::spawn(stop.run_until_cancelled_owned(syncing));
+    }
     service.serve(is_local.then_some(demo)).await?;
     sandbox.stop().await;
     if let Some(folder) = folder {
@@ -186,6 +214,20 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
     Ok(Person { user, key })
 }
 
+/// Syncs the user's connections, so that their first events need not wait for the schedule. The end of the demo
+/// interrupts it.
+async fn sync_all(storage: &Storage, connections: &Connections, user: UserId) {
+    let all = match storage.connections().list(user).await {
+        Ok(all) => all,
+        Err(error) => return tracing::warn!(%error, "could not list the connections of the demo"),
+    };
+    for connection in all {
+        if let Err(error) = connections.syncs().run(user, connection.id).await {
+            tracing::warn!(%error, connection_id = %connection.id, "could not sync");
+        }
+    }
+}
+
 /// Example paths of the API, with ids of this demo.
 async fn paths_to_try(storage: &Storage, user: &User) -> anyhow::Result<Vec<String>> {
     let (accounts, _) = storage.accounts().list(user.id, 50, 0).await?;
@@ -217,6 +259,13 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links
         Some(url) => format!("BELLBIRD_DATABASE__URL='{url}'"),
         None => "that of database.url".to_owned(),
     };
+    let webhook = view.webhook_secret.map_or_else(String::new, |secret| {
+        format!(
+            "Webhook events of the last thirty days are being sent. Their receiver verifies them with this secret, and \
+             an event that\nfinds no receiver is sent again, at first after seconds:\n\n  \
+             export BELLBIRD_WEBHOOK_SECRET={secret}\n\n"
+        )
+    });
     let fate = if is_temporary { ", deleted at the end" } else { "" };
     format!(
         "Bellbird is running at {api} with simulated providers and made-up users. Try it in another terminal:\n\n  \
@@ -229,6 +278,7 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links
          Save transactions as a file:\n\n  \
          curl -fsS -o transactions.csv -H \"Authorization: Bearer $BELLBIRD_KEY\" \
          '{api}/v1/export/transactions.csv'\n\n\
+         {webhook}\
          The database for `bellbird user`, `key` and `simplefin token`{fate}:\n\n  {database}\n\n\
          The API reference is at {api}/docs, and metrics are at {ops}/metrics. Press Ctrl-C to stop.",
         view.api_key,

@@ -1,6 +1,7 @@
 //! The command line. Each command has its own module.
 
 mod arguments;
+mod audit;
 mod backup;
 mod completions;
 mod connection;
@@ -19,6 +20,7 @@ mod restore;
 mod sandbox;
 mod secrets;
 mod serve;
+mod service_client;
 mod simplefin;
 mod status;
 mod user;
@@ -29,6 +31,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+use crate::instances::VERSION;
 use arguments::SettingArgs;
 use output::JsonFlag;
 #[cfg(feature = "sandbox")]
@@ -51,7 +54,7 @@ Exit status: 0 success, 1 failure, 2 invalid usage.";
 ///
 /// Balances, transactions, holdings and trades are fetched live from the providers and never stored.
 #[derive(Debug, Parser)]
-#[command(name = "bellbird", version, disable_help_subcommand = true)]
+#[command(name = "bellbird", version = VERSION, disable_help_subcommand = true)]
 #[command(after_long_help = format!("{DEMO_EXAMPLE}{HOST_EXAMPLE}"))]
 struct Cli {
     #[command(flatten)]
@@ -81,6 +84,7 @@ enum Command {
     Restore(restore::RestoreArgs),
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
+    Audit(audit::AuditArgs),
     Export(export::ExportArgs),
     /// Let an assistant read the accounts: MCP over standard input and output.
     ///
@@ -153,6 +157,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Restore(args) => restore::run(&settings, &args).await?,
         Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
+        Command::Audit(args) => return audit::run(&settings, &args).await,
         Command::Export(args) => export::run(&settings, &args).await?,
         Command::Mcp => mcp::run().await?,
         Command::Openapi(args) => openapi::run(&args)?,

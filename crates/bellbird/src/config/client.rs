@@ -19,14 +19,7 @@ pub struct ServiceAccess {
 impl ServiceAccess {
     /// Fails with a message for the user. It does not repeat the values: the key is a secret, and a URL may hold one.
     pub fn from_process() -> Result<Self, String> {
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let url = variable(URL).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let url = web_url(&url).filter(|url| is_safe(url)).ok_or_else(|| {
-            format!(
-                "{URL} must be the https URL of the API, such as https://bank.example.com. Only on this machine may it \
-                 be http: others on the network would read the key"
-            )
-        })?;
+        let url = service_url()?;
         let Some(key) = variable(KEY) else {
             return Err(format!("{KEY} is not set: make a key with `bellbird key create`, and set it to that"));
         };
@@ -39,4 +32,19 @@ impl ServiceAccess {
 fn is_safe(url: &str) -> bool {
     url.parse::<http::Uri>()
         .is_ok_and(|uri| uri.scheme_str() == Some("https") || uri.host().is_some_and(is_this_machine))
+}
+
+/// The URL of the service, without a trailing slash. Fails with a message for the user.
+pub fn service_url() -> Result<String, String> {
+    let url = variable(URL).unwrap_or_else(|| DEFAULT_URL.to_owned());
+    web_url(&url).filter(|url| is_safe(url)).ok_or_else(|| {
+        format!(
+            "{URL} must be the https URL of the API, such as https://bank.example.com. Only on this machine may it be \
+             http: others on the network would read the key"
+        )
+    })
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -17,7 +17,10 @@ pub use compare::Finding;
 use crate::config::Settings;
 use crate::wiring::{self, NotReady, Urls};
 
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit that a release is built from, otherwise `unknown`: see `build.rs`.
+pub const COMMIT: &str = env!("BELLBIRD_COMMIT");
+/// The version with its commit: `0.1.0+b76420e12345`.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("BELLBIRD_COMMIT"));
 
 /// An instance counts as dead after three missed renewals.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
@@ -164,8 +167,13 @@ pub async fn running(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
 
 /// The running instance on this machine that started first.
 pub async fn on_this_machine(storage: &Storage) -> Result<Option<Instance>, StorageError> {
-    let host = host_name();
-    Ok(running(storage).await?.into_iter().find(|instance| instance.host == host))
+    Ok(running(storage).await?.into_iter().find(is_here))
+}
+
+/// Whether an instance runs on this machine.
+#[must_use]
+pub fn is_here(instance: &Instance) -> bool {
+    instance.host == host_name()
 }
 
 /// Finds what differs between the running instances, and between them and a command with these settings.

@@ -19,6 +19,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt};
 
 use crate::config::{Log, LogFormat, LogLevel, terminal};
+use crate::instances::COMMIT;
 
 /// Histograms keep raw samples until upkeep aggregates them.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -86,6 +87,7 @@ pub fn start_metrics(log: &LogGuard, stop: CancellationToken) -> Result<Promethe
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &DURATION_BUCKETS)?
         .install_recorder()?;
     metrics::describe();
+    ::metrics::gauge!("bellbird_build_info", "version" => env!("CARGO_PKG_VERSION"), "commit" => COMMIT).set(1);
     let (upkeep, dropped) = (handle.clone(), log.dropped.clone());
     tokio::spawn(async move {
         while !stop.is_cancelled() {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use deadpool_postgres::{Hook, HookError, Manager, Object, Pool, PoolError, QueueMode, Runtime};
+use futures_util::TryStreamExt as _;
 use futures_util::future::{join_all, join3};
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
@@ -25,7 +26,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::{IsNull, ToSql, Type, WrongType};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, WrongType};
 use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
@@ -139,6 +140,17 @@ impl Postgres {
         let outcome = timeout(STATEMENT_TIMEOUT, batch(client.start()?, statements)).await;
         let results = client.finish(outcome)?;
         results.iter().map(|rows| rows.first().map_or(Ok(None), |row| Row::Postgres(row).opt_int(0))).collect()
+    }
+
+    /// Calls `visit` with each value of a query while the rows arrive, and returns their number. Has no time limit: a
+    /// table may be large.
+    pub(crate) async fn visit_values(&self, select: &str, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        tx.script("SET LOCAL statement_timeout = 0").await?;
+        let outcome = visit_values(tx.start()?, select, visit).await;
+        let count = tx.finish(Ok(outcome))?;
+        tx.rollback().await;
+        Ok(count)
     }
 
     pub(crate) async fn begin(&self) -> Result<Box<PooledClient>> {
@@ -269,6 +281,37 @@ async fn query(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<Vec<
 async fn execute(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<u64> {
     let statement = client.prepare_cached(&numbered(sql.postgres)).await?;
     client.execute(&statement, &references(params)).await
+}
+
+async fn visit_values(client: &Object, select: &str, visit: &mut dyn FnMut(&[u8])) -> PgResult<u64> {
+    let rows = client.query_raw(select, std::iter::empty::<&(dyn ToSql + Sync)>()).await?;
+    let mut rows = std::pin::pin!(rows);
+    let mut count = 0;
+    while let Some(row) = rows.try_next().await? {
+        count += 1;
+        for (at, column) in row.columns().iter().enumerate() {
+            if *column.type_() == Type::INT8 {
+                let number: Option<i64> = row.try_get(at)?;
+                number.inspect(|number| visit(number.to_string().as_bytes()));
+            } else if let Some(AsSent(bytes)) = row.try_get(at)? {
+                visit(bytes);
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// The bytes of a value of any type. Those of a text are its UTF-8, those of a BYTEA its content.
+struct AsSent<'a>(&'a [u8]);
+
+impl<'a> FromSql<'a> for AsSent<'a> {
+    fn from_sql(_: &Type, bytes: &'a [u8]) -> std::result::Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self(bytes))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
 }
 
 async fn batch(client: &Object, statements: &[Bound<'_>]) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {

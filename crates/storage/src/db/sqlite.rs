@@ -109,6 +109,26 @@ impl Sqlite {
         all(&self.reader(), sql, params, map)
     }
 
+    /// Calls `visit` with each value of a query, and returns the number of rows.
+    pub(crate) fn visit_values(&self, select: &str, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        let reader = self.reader();
+        let mut statement = reader.prepare(select).map_err(to_storage_error)?;
+        let columns = statement.column_count();
+        let mut rows = statement.raw_query();
+        let mut count = 0;
+        while let Some(row) = rows.next().map_err(to_storage_error)? {
+            count += 1;
+            for column in 0..columns {
+                match row.get_ref(column).map_err(to_storage_error)? {
+                    ValueRef::Text(bytes) | ValueRef::Blob(bytes) => visit(bytes),
+                    ValueRef::Integer(number) => visit(number.to_string().as_bytes()),
+                    ValueRef::Null | ValueRef::Real(_) => {}
+                }
+            }
+        }
+        Ok(count)
+    }
+
     /// Waits for the writer, then for other processes, and begins. `begin_statement` takes the write lock at once. A
     /// transaction that reads first and writes later would fail without waiting for `busy_timeout`.
     pub(crate) async fn begin(&self, begin_statement: &'static str) -> Result<SqliteTx> {

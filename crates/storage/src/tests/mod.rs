@@ -3,6 +3,7 @@
 mod backups;
 mod concurrency;
 mod connections;
+mod contents;
 mod db;
 mod fixtures;
 mod instances;

@@ -35,7 +35,7 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
 }
 
 /// The files of SQLite.
-fn database_files(settings: &Settings) -> BTreeSet<PathBuf> {
+pub(in crate::cli) fn database_files(settings: &Settings) -> BTreeSet<PathBuf> {
     let Some(path) = Storage::sqlite_path(settings.database.url.expose_secret()) else { return BTreeSet::new() };
     let with_end = |end: &&str| {
         let mut path = path.clone().into_os_string();

@@ -17,12 +17,13 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use tokio::time::Instant;
 
+pub(super) use self::files::database_files;
 use self::settings::placeholders;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, ErrorView, JsonFlag};
 use super::secrets;
 use crate::config::Settings;
-use crate::instances::{self, Finding};
+use crate::instances::{self, Finding, VERSION};
 use crate::service;
 use crate::wiring::{self, NotReady};
 
@@ -59,6 +60,7 @@ struct Check {
 #[derive(Serialize)]
 struct Report {
     ok: bool,
+    version: &'static str,
     checks: Vec<Check>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorView>,
@@ -98,7 +100,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
     let wrong = checks.0.iter().filter(|check| check.verdict == Verdict::Wrong);
     let wrong: Vec<_> = wrong.map(|check| format!("{}: {}", check.name, check.detail)).collect();
     let ok = wrong.is_empty();
-    output::print(args.format, &Report { ok, checks: checks.0, error: ErrorView::of(&wrong) }, text)?;
+    output::print(args.format, &Report { ok, version: VERSION, checks: checks.0, error: ErrorView::of(&wrong) }, text)?;
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -268,5 +270,9 @@ fn text(report: &Report) -> String {
         [check.name.clone(), verdict.to_owned(), check.detail.clone()]
     });
     let summary = if report.ok { "All checks passed." } else { "At least one check failed." };
-    format!("{}\n\n{summary}", output::table(["check", "verdict", "detail"], rows))
+    format!(
+        "{}\n\nChecked by bellbird {}. {summary}",
+        output::table(["check", "verdict", "detail"], rows),
+        report.version
+    )
 }

@@ -103,6 +103,7 @@ pub(super) struct RevokeArgs {
 #[serde(rename_all = "camelCase")]
 struct NewKeyView<'a> {
     id: KeyId,
+    user: &'a str,
     key: &'a str,
     name: &'a str,
     prefix: &'a str,
@@ -111,9 +112,9 @@ struct NewKeyView<'a> {
 }
 
 impl<'a> NewKeyView<'a> {
-    fn new(key: &'a ApiKey, record: &'a KeyRecord) -> Self {
+    fn new(user: &'a str, key: &'a ApiKey, record: &'a KeyRecord) -> Self {
         let KeyRecord { id, name, prefix, created_at, expires_at, .. } = record;
-        Self { id: *id, key: key.expose(), name, prefix, created_at: *created_at, expires_at: *expires_at }
+        Self { id: *id, user, key: key.expose(), name, prefix, created_at: *created_at, expires_at: *expires_at }
     }
 
     fn text(&self) -> String {
@@ -180,7 +181,17 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let (key, now) = (wiring::new_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let record = storage.keys().insert(user.id, &key, &args.name, expires_at, now).await?;
-    output::print(args.format, &NewKeyView::new(&key, &record), NewKeyView::text)
+    output::print(args.format, &NewKeyView::new(&user.email, &key, &record), NewKeyView::text)?;
+    let keys = storage.keys().list(user.id).await?;
+    let namesakes = keys.iter().filter(|other| other.name == record.name && status(other, now) == ACTIVE).count();
+    if namesakes > 1 {
+        let (email, name) = (&user.email, &record.name);
+        output::note(&format!(
+            "{email} now has {namesakes} active keys with the name {name}, so `key rotate` and `key revoke` need the \
+             id of the one that you mean"
+        ));
+    }
+    Ok(())
 }
 
 async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
@@ -238,6 +249,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     let key = wiring::new_key();
     let life = old.expires_at.map(|at| at.duration_since(old.created_at));
     let expires_at = life.map(|life| now.checked_add(life)).transpose()?;
+    let user = storage.users().find(old.user_id).await?.context("the key's user was removed meanwhile")?;
     let record = storage.keys().insert(old.user_id, &key, &old.name, expires_at, now).await?;
     storage.keys().expire(old.id, after(now, args.grace)?).await.with_context(|| {
         format!(
@@ -245,7 +257,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
             record.id
         )
     })?;
-    output::print(args.format, &NewKeyView::new(&key, &record), NewKeyView::text)
+    output::print(args.format, &NewKeyView::new(&user.email, &key, &record), NewKeyView::text)
 }
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {

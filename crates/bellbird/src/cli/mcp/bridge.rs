@@ -1,34 +1,21 @@
 //! Calls the service: one request for each message.
 
-use std::time::Duration;
-
-use bellbird_domain::ApiKey;
 use bellbird_interop::mcp::message::Request;
 use bellbird_interop::mcp::revision::{
     METHOD_HEADER, NAME_HEADER, VERSION_HEADER, encode, name_in_body, version_in_body,
 };
 use bellbird_interop::mcp::rpc::RpcError;
-use bellbird_providers::http::pool::{self, GaiResolver, Limits, Pool};
+use bellbird_providers::http::pool::{self, Pool};
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use http_body_util::Full;
 use serde_json::Value;
 
+use crate::cli::service_client::{TIMEOUT, connect};
 use crate::config::client::{KEY, ServiceAccess, URL};
 
-/// Longer than a request takes at the service.
-const TIMEOUT: Duration = Duration::from_secs(120);
 const RESPONSE_BYTES_MAX: usize = 1024 * 1024;
-const LIMITS: Limits = Limits {
-    connect_timeout: TIMEOUT,
-    tcp_timeout: None,
-    idle_timeout: Duration::from_secs(30),
-    idle_max: 4,
-    reuse_max: Duration::MAX,
-    read_buffer_bytes: 64 * 1024,
-    headers_max: 100,
-};
 
 pub(super) struct Bridge {
     pool: Pool,
@@ -39,10 +26,10 @@ pub(super) struct Bridge {
 impl Bridge {
     /// Fails with a message for the user.
     pub(super) fn new(access: &ServiceAccess) -> Result<Self, String> {
-        let pool = Pool::new(pool::tls_config("the service")?, GaiResolver::new(), LIMITS);
+        let (pool, authorization) = connect(&access.key)?;
         // Programs that call a URL are given that of `/mcp`.
         let url = format!("{}/mcp", access.url.strip_suffix("/mcp").unwrap_or(&access.url));
-        Ok(Self { pool, url, authorization: bearer(&access.key)? })
+        Ok(Self { pool, url, authorization })
     }
 
     /// Returns the response to a request, in one line. A failure of the transport is an error of the request.
@@ -80,13 +67,6 @@ impl Bridge {
             |_| RpcError::of_status(StatusCode::BAD_REQUEST, "A method or version has characters that no header has");
         head.body(Full::from(line)).map_err(unsendable)
     }
-}
-
-fn bearer(key: &ApiKey) -> Result<HeaderValue, String> {
-    let mut value =
-        HeaderValue::from_str(&format!("Bearer {}", key.expose())).map_err(|_| format!("{KEY} is no key"))?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 /// Returns the service's response as one line with the request's id. Anything but a message becomes an error.

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType};
-use bellbird_storage::{NewEndpoint, Storage, StorageError};
+use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, User};
+use bellbird_storage::{Endpoint, NewEndpoint, Storage, StorageError};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bellbird_webhooks::target::check_url;
 use bellbird_webhooks::target::resolver::{ResolveError, Resolver};
 use clap::Args;
 use jiff::Timestamp;
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
 use super::super::arguments;
@@ -77,17 +77,7 @@ impl NewEndpointView<'_> {
 pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
     let (url, resolve_error) = checked_url(settings, &args.url).await?;
-    let events = in_order(&args.events);
-    let secret = new_secret();
-    let new = NewEndpoint { user_id: user.id, url: &url, event_types: &events, secret: &secret };
-    let endpoint = match storage.endpoints().insert(&new, ENDPOINTS_MAX, Timestamp::now()).await {
-        Err(StorageError::Conflict(_)) => bail!(
-            "{0} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list --user {0}` shows \
-             them, and `bellbird webhook remove ID` removes one",
-            user.email
-        ),
-        other => other?,
-    };
+    let (endpoint, secret) = insert(storage, &user, &url, &in_order(&args.events)).await?;
     let view = NewEndpointView {
         id: endpoint.id,
         url: &endpoint.url,
@@ -103,8 +93,30 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }
 
+/// Adds an endpoint, and returns it with its secret. The URL is what [`checked_url`] returned.
+pub(in super::super) async fn insert(
+    storage: &Storage,
+    user: &User,
+    url: &str,
+    events: &[EventType],
+) -> anyhow::Result<(Endpoint, SecretString)> {
+    let secret = new_secret();
+    let new = NewEndpoint { user_id: user.id, url, event_types: events, secret: &secret };
+    match storage.endpoints().insert(&new, ENDPOINTS_MAX, Timestamp::now()).await {
+        Err(StorageError::Conflict(_)) => bail!(
+            "{0} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list --user {0}` shows \
+             them, and `bellbird webhook remove ID` removes one",
+            user.email
+        ),
+        other => Ok((other?, secret)),
+    }
+}
+
 /// Checks the URL of an endpoint, and returns its normal form. Also returns why its host name does not resolve now.
-pub(super) async fn checked_url(settings: &Settings, url: &str) -> anyhow::Result<(String, Option<ResolveError>)> {
+pub(in super::super) async fn checked_url(
+    settings: &Settings,
+    url: &str,
+) -> anyhow::Result<(String, Option<ResolveError>)> {
     let rules = settings.webhooks.rules;
     let url = check_url(url, rules).map_err(|error| anyhow::Error::msg(advice::explain(error, url)))?;
     // Only a loopback address, where allowed, has no host name.

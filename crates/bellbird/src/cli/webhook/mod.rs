@@ -1,6 +1,6 @@
 //! `bellbird webhook`: manages the webhook endpoints of users and their deliveries.
 
-mod add;
+pub(super) mod add;
 pub(super) mod advice;
 mod log;
 mod ping;

@@ -178,6 +178,10 @@ async fn concurrent_live_requests_are_bounded() {
     let running: Vec<_> = paths.iter().map(|path| app.get(path)).collect();
     for answer in futures_util::future::join_all(running).await {
         answers.push((answer.status.as_u16(), answer.header("retry-after").map(str::to_owned)));
+        if answer.status == 429 {
+            let message = answer.error(429);
+            assert_eq!(message, "Too many requests of this key at once: try again when one of them has ended");
+        }
     }
     answers.sort();
     assert_eq!(answers.iter().filter(|(status, _)| *status == 200).count(), 4);

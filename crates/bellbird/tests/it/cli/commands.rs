@@ -46,6 +46,7 @@ fn help_texts() {
         "migrate",
         "status",
         "doctor",
+        "audit",
         "openapi",
         "completions",
         "user",
@@ -143,7 +144,7 @@ fn key_lifecycle() {
     let workdir = Workdir::migrated();
     workdir.json("user add --email me@example.com");
     let made = workdir.json("key create --user me@example.com --name laptop --expires 90d");
-    assert_eq!(names(&made), ["createdAt", "expiresAt", "id", "key", "name", "prefix"]);
+    assert_eq!(names(&made), ["createdAt", "expiresAt", "id", "key", "name", "prefix", "user"]);
     let key = made["key"].as_str().unwrap();
     assert!(bellbird_domain::ApiKey::parse(key).is_ok() && key.starts_with(made["prefix"].as_str().unwrap()));
     let hours_valid = |key: &Value| {
@@ -217,7 +218,15 @@ fn key_is_found_by_its_name() {
         workdir.json(&format!("user add --email {user}"));
         workdir.json(&format!("key create --user {user} --name laptop"));
     }
-    workdir.json("key create --user me@example.com --name sheet");
+    let sheet = workdir.json("key create --user me@example.com --name sheet");
+    assert_eq!(sheet["user"], "me@example.com");
+    let second = workdir.run("key create --user me@example.com --name sheet");
+    assert_eq!(
+        errors(&second),
+        "me@example.com now has 2 active keys with the name sheet, so `key rotate` and `key revoke` need the id of the \
+         one that you mean\n"
+    );
+    workdir.json(&format!("key revoke {}", text(&sheet, "id")));
     let shown = workdir.json("key show sheet");
     assert_eq!(
         (&shown["name"], &shown["user"], &shown["status"]),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bellbird::instances::{COMMIT, VERSION};
 use serde_json::{Value, json};
 
 use super::webhook::receiver;
@@ -75,7 +76,11 @@ on_both_databases! {
         let status = workdir.json("status");
         let instance = &status["instances"][0];
         assert_eq!((text(instance, "apiUrl"), &instance["keyIds"]), (api(&service).as_str(), &json!(["main"])));
-        assert_eq!(instance["version"], env!("CARGO_PKG_VERSION"));
+        let (number, commit) = text(instance, "version").split_once('+').unwrap();
+        assert_eq!((number, commit), (env!("CARGO_PKG_VERSION"), COMMIT));
+        assert!(commit == "unknown" || commit.len() == 12 && commit.bytes().all(|c| c.is_ascii_hexdigit()), "{commit}");
+        assert_eq!(instance["version"], status["version"]);
+        assert_eq!(workdir.text("--version"), format!("bellbird {VERSION}\n"));
         assert_eq!(status["differences"], json!([]));
         let shown = workdir.text("status");
         assert!(shown.contains("1 running") && shown.contains(&api(&service)), "{shown}");
@@ -87,6 +92,30 @@ on_both_databases! {
         assert_eq!(query(&url, "SELECT id FROM instances").await, Vec::<Vec<String>>::new());
         assert_eq!(checked(&workdir), [("ok".to_owned(), "none is running".to_owned())]);
     }
+}
+
+#[tokio::test]
+async fn doctor_expects_used_ports_only_of_an_instance() {
+    let (workdir, _) = migrated(Database::Sqlite).await;
+    let check = |address: &str| {
+        let ports = ANY_PORTS.replacen("--api-listen 127.0.0.1:0", &format!("--api-listen {address}"), 1);
+        let output = workdir.run(&format!("doctor --json {ports}"));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["version"], VERSION);
+        let checks = report["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["name"] == "api.listen").unwrap();
+        (text(check, "verdict").to_owned(), text(check, "detail").to_owned())
+    };
+    let service = serve(&workdir);
+    let address = api(&service).replace("http://", "");
+    let expected = format!("{address} is in use; expected while the service runs");
+    assert_eq!(check(&address), ("ok".to_owned(), expected));
+    assert_eq!(service.stop("-TERM").0, Some(0));
+
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (verdict, detail) = check(&other.local_addr().unwrap().to_string());
+    assert_eq!(verdict, "wrong");
+    assert!(detail.contains("is in use, but no instance of this database runs on this machine"), "{detail}");
 }
 
 #[test]

@@ -1,17 +1,21 @@
 //! Commands that run until a signal stops them.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::Mutex;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use standardwebhooks::Webhook;
 
 use crate::support::database::execute;
-use crate::support::harness::{Database, on_both_databases, simulated_providers};
+use crate::support::harness::{Database, eventually, on_both_databases, simulated_providers};
 use crate::support::process::{
     ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text,
 };
+use crate::support::receiver::Receiver;
 
 #[tokio::test]
 async fn serve_prints_ready_and_stops_on_sigterm() {
@@ -134,6 +138,32 @@ async fn demo_starts_ready_and_cleans_up() {
     assert_eq!(rest, "");
     assert!(keys.iter().all(|key| !log.contains(key)), "a key is in the log");
     assert!(workdir.folder.path().read_dir().unwrap().next().is_none(), "the database is still there");
+}
+
+#[tokio::test]
+async fn demo_sends_webhook_events() {
+    let receiver = Receiver::start().await;
+    let workdir = Workdir::new();
+    let demo = format!("demo --json --rows 50 --webhook {} {ANY_PORTS}", receiver.url);
+    let running = RunningCommand::start(&workdir, &demo);
+    let printed = running.json();
+    let webhook = Webhook::new(text(&printed, "webhookSecret")).unwrap();
+    let types = Mutex::new(BTreeSet::new());
+    eventually(async || {
+        let mut types = types.lock().unwrap();
+        for event in receiver.drain() {
+            assert_eq!(event.signature, webhook.sign(&event.id, event.timestamp, &event.raw).unwrap());
+            types.insert(text(&event.body, "type").to_owned());
+        }
+        types.len() == 2
+    })
+    .await;
+    assert_eq!(types.into_inner().unwrap().into_iter().collect::<Vec<_>>(), ["trades.synced", "transactions.synced"]);
+    let (code, _, log) = running.stop("-INT");
+    assert_eq!(code, Some(0));
+    assert!(!log.contains(text(&printed, "webhookSecret")), "the secret is in the log");
+    let error = workdir.error(&format!("demo --webhook http://hooks.example.com/ {ANY_PORTS}"), 1);
+    assert!(error.contains("https"), "{error}");
 }
 
 /// A browser keeps connections for later, and opens some in advance.

@@ -50,10 +50,9 @@ impl Deployment {
         }
     }
 
-    /// Ends every lease, which would take minutes, and makes every removal due.
+    /// Frees every job as if it had not been interrupted, which would delay it after a failure, and makes it due.
     async fn expire_leases(&self) {
-        let sql = "UPDATE jobs SET run_at = 0, lease_until = CASE WHEN lease_until IS NOT NULL THEN 0 END
-            WHERE kind = 'removal'";
+        let sql = "UPDATE jobs SET run_at = 0, lease_until = NULL WHERE kind = 'removal'";
         execute(&self.database, sql, "").await;
     }
 

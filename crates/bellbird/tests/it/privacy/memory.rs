@@ -1,35 +1,31 @@
 //! A minute after they were read, no row is left in the memory of the running service.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::time::Duration;
 
+use bellbird::audit::memory::visit_memory;
+use bellbird::audit::texts::Texts;
 use futures_util::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
-use memchr::memmem::Finder;
 use serde_json::Value;
 
+use super::audit::audit;
 use crate::support::database::{execute, query};
 use crate::support::harness::{App, Database, Setup, simulated_providers};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
 use crate::support::provider_spec::spec;
 
 /// In each description twice, since an allocator may write over the start of freed memory. Nothing else contains it.
-const MARK: &str = "Zq7Wv2Kx9";
+pub(super) const MARK: &str = "Zq7Wv2Kx9";
 /// Rows that the test adds at each provider.
-const ROWS: usize = 150;
-/// The promise of SECURITY.md.
-const REST: Duration = Duration::from_secs(60);
-const PAGE_BYTES: u64 = 4096;
+pub(super) const ROWS: usize = 150;
 
-fn description(provider: &str, row: usize) -> String {
+pub(super) fn description(provider: &str, row: usize) -> String {
     // Written as JSON, the quotes have backslashes.
     format!("{MARK} {provider} \"{row}\" {MARK}")
 }
 
 /// Imports a connection of each provider and adds rows with unmistakable descriptions to it.
-async fn import_with_marked_rows(workdir: &Workdir, sandbox: &Value, database: &str) {
+pub(super) async fn import_with_marked_rows(workdir: &Workdir, sandbox: &Value, database: &str) {
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     for provider in simulated_providers() {
         let all = sandbox["credentials"].as_array().unwrap();
@@ -91,47 +87,17 @@ async fn walk(http: &reqwest::Client, api: &str, key: &str) -> BTreeSet<String> 
     found
 }
 
-/// Where the needles occur in the resident pages of a process: the memory region and the text around.
-fn find_in_memory(process: u32, needle: &str) -> Vec<String> {
-    let finder = Finder::new(needle);
-    let mut memory = File::open(format!("/proc/{process}/mem")).unwrap();
-    let mut pagemap = File::open(format!("/proc/{process}/pagemap")).unwrap();
+/// Where the mark occurs in the memory of a process: the region, and the text around.
+fn find_mark(process: u32) -> Vec<String> {
+    let mark = Texts::new([(MARK, 0)]).unwrap();
     let mut found = Vec::new();
-    for line in fs::read_to_string(format!("/proc/{process}/maps")).unwrap().lines() {
-        let mut parts = line.split_ascii_whitespace();
-        let (range, access) = (parts.next().unwrap(), parts.next().unwrap());
-        // The program itself is no place for rows.
-        if !access.starts_with("rw") {
-            continue;
-        }
-        let (start, end) = range.split_once('-').unwrap();
-        let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
-        let mut entries = vec![0; usize::try_from((end - start) / PAGE_BYTES * 8).unwrap()];
-        pagemap.seek(SeekFrom::Start(start / PAGE_BYTES * 8)).unwrap();
-        pagemap.read_exact(&mut entries).unwrap();
-        let is_resident = |entry: &[u8]| entry[7] & 0b1100_0000 != 0;
-        let pages: Vec<bool> = entries.chunks_exact(8).map(is_resident).collect();
-        let mut page = 0;
-        // A row may lie across pages, so pages that follow each other are read at once.
-        for run in pages.chunk_by(|one, other| one == other) {
-            let first = start + page * PAGE_BYTES;
-            page += run.len() as u64;
-            if !run[0] {
-                continue;
-            }
-            let mut bytes = vec![0; run.len() * usize::try_from(PAGE_BYTES).unwrap()];
-            memory.seek(SeekFrom::Start(first)).unwrap();
-            // Pages may have been returned to the system since.
-            if memory.read_exact(&mut bytes).is_err() {
-                continue;
-            }
-            for at in finder.find_iter(&bytes) {
-                let around = &bytes[at.saturating_sub(160)..(at + 120).min(bytes.len())];
-                let place = format!("{:x} in {line}", first + at as u64);
-                found.push(format!("{place}: {}", String::from_utf8_lossy(around).escape_debug()));
-            }
-        }
-    }
+    let visited = visit_memory(process, &mut |region, bytes| {
+        mark.find_in(bytes, &mut |_, at| {
+            let around = &bytes[at.saturating_sub(160)..(at + 120).min(bytes.len())];
+            found.push(format!("{region}: {}", String::from_utf8_lossy(around).escape_debug()));
+        });
+    });
+    visited.unwrap();
     found
 }
 
@@ -167,17 +133,24 @@ async fn rows_leave_memory_within_a_minute() {
     let key = workdir.json("key create --user me@example.com --name test");
     let key = text(&key, "key");
     import_with_marked_rows(&workdir, &sandbox.json(), &database).await;
-    let serve = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let log = workdir.folder.path().join("service.log");
+    let serve = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
     let urls = serve.json();
     // Its connections stay open during the rest, idle.
     let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(None).build().unwrap();
     let read = walk(&http, text(&urls, "apiUrl"), key).await;
     let providers = simulated_providers().count();
     assert_eq!(read.len(), ROWS * providers, "the walk read every row");
-    assert!(!find_in_memory(serve.id(), MARK).is_empty(), "just after the walk, the search finds rows");
-    // A fact about real time and a real process, so there is no clock to set.
-    tokio::time::sleep(REST).await;
-    let left = find_in_memory(serve.id(), MARK);
+    assert!(!find_mark(serve.id()).is_empty(), "just after the walk, the search finds rows");
+    workdir.set("BELLBIRD_URL", text(&urls, "apiUrl"));
+    // Waits for the minute that SECURITY.md promises. A fact about real time and a real process, so there is no clock
+    // to set.
+    let audit = audit(&workdir, key, "--log service.log").await;
+    let left = find_mark(serve.id());
     assert!(left.is_empty(), "{} of {} left:\n{}", left.len(), 2 * read.len(), left[..left.len().min(40)].join("\n"));
+    assert!(audit.rows() >= (ROWS * providers) as u64, "{}", audit.printed);
+    assert_eq!(audit.found(), [], "{}", audit.printed);
+    assert_eq!(audit.not_searched(), Vec::<String>::new());
+    assert_eq!(audit.code, Some(0));
     drop(http);
 }

@@ -1,6 +1,7 @@
 //! Tests that the service stores and logs no row, no secret, and nothing of a removed connection.
 
 mod answers;
+mod audit;
 mod erasure;
 mod memory;
 mod pending_events;

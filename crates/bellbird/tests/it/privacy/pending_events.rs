@@ -1,7 +1,8 @@
 //! While an event waits for its next attempt, no table, file or log contains anything of its rows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use bellbird::audit::texts::Texts;
 use reqwest::Method;
 use serde_json::Value;
 
@@ -94,25 +95,23 @@ fn is_unmistakable(secret: &str) -> bool {
     secret.len() >= DIGITS_MIN || !secret.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Texts that are searched at once, by their first bytes.
-struct Secrets<'s>(HashMap<&'s [u8], Vec<&'s [u8]>>);
+/// Texts that are searched at once.
+struct Secrets<'s> {
+    all: Vec<&'s String>,
+    texts: Texts,
+}
 
 impl<'s> Secrets<'s> {
     fn new(secrets: impl Iterator<Item = &'s String>) -> Self {
-        let mut by_start: HashMap<_, Vec<_>> = HashMap::new();
-        for secret in secrets.filter(|secret| is_unmistakable(secret)) {
-            by_start.entry(&secret.as_bytes()[..LENGTH_MIN]).or_default().push(secret.as_bytes());
-        }
-        Self(by_start)
+        let all: Vec<_> = secrets.filter(|secret| is_unmistakable(secret)).collect();
+        let texts = Texts::new(all.iter().enumerate().map(|(number, secret)| (secret.as_str(), number))).unwrap();
+        Self { all, texts }
     }
 
     #[track_caller]
     fn assert_none_in(&self, location: &str, bytes: &[u8]) {
-        for (at, start) in bytes.windows(LENGTH_MIN).enumerate() {
-            for secret in self.0.get(start).into_iter().flatten() {
-                assert!(!bytes[at..].starts_with(secret), "{} is in {location}", String::from_utf8_lossy(secret));
-            }
-        }
+        let found = self.texts.first_in(bytes).map(|number| self.all[number]);
+        assert_eq!(found, None, "in {location}");
     }
 }
 

@@ -124,7 +124,7 @@ pub(super) async fn summarize(call: &ToolCall<'_>, arguments: Map<String, Value>
         rows_read: rows_read.into_inner(),
     };
     let groups = if group_by.is_some() { summary.groups() } else { Vec::new() };
-    Ok(result.members(&groups, &summary.totals()))
+    Ok(result.members(&groups, &summary.totals(), &summary.transfers()))
 }
 
 impl Reading<'_> {
@@ -173,11 +173,12 @@ struct SummaryResult<'a> {
 }
 
 impl SummaryResult<'_> {
-    fn members(&self, groups: &[GroupTotals], totals: &[GroupTotals]) -> Vec<u8> {
-        let total_rows: Vec<SumRow> = totals.iter().map(|totals| self.row(totals)).collect();
-        let total_rows = json!(total_rows);
-        let mut head = self.head(totals);
-        let reserved = HEAD_BYTES + missing_bytes(self.missing) + total_rows.to_string().len() + 2 * head.len();
+    fn members(&self, groups: &[GroupTotals], totals: &[GroupTotals], transfers: &[GroupTotals]) -> Vec<u8> {
+        let sum_rows = |totals: &[GroupTotals]| json!(totals.iter().map(|one| self.row(one)).collect::<Vec<SumRow>>());
+        let (total_rows, transfer_rows) = (sum_rows(totals), sum_rows(transfers));
+        let mut head = self.head(totals, transfers);
+        let sums_bytes = total_rows.to_string().len() + transfer_rows.to_string().len();
+        let reserved = HEAD_BYTES + missing_bytes(self.missing) + sums_bytes + 2 * head.len();
         let mut rows = Rows::new(GROUPS_MAX, reserved);
         for group in groups {
             let row = self.row(group);
@@ -195,6 +196,7 @@ impl SummaryResult<'_> {
         }
         let mut others = Map::new();
         others.insert("totals".to_owned(), total_rows);
+        others.insert("transfers".to_owned(), transfer_rows);
         others.insert("complete".to_owned(), self.complete.into());
         others.insert("rows_read".to_owned(), self.rows_read.into());
         if let Some(day) = self.read_from {
@@ -208,7 +210,7 @@ impl SummaryResult<'_> {
         output::members(&head, COLUMNS, &rows, "groups", &others)
     }
 
-    fn head(&self, totals: &[GroupTotals]) -> String {
+    fn head(&self, totals: &[GroupTotals], transfers: &[GroupTotals]) -> String {
         let mut head = if self.complete {
             format!("Complete: all {} rows{} were read.", self.rows_read, self.range)
         } else {
@@ -220,6 +222,13 @@ impl SummaryResult<'_> {
         for totals in totals {
             let GroupTotals { currency, rows, money_in, money_out, net, .. } = totals;
             head += &format!("\nTotal {currency}: in {money_in}, out {money_out}, net {net}, {rows} rows.");
+            if let Some(transfers) = transfers.iter().find(|transfers| transfers.currency == *currency) {
+                let GroupTotals { rows, money_in, money_out, .. } = transfers;
+                head += &format!(
+                    " Of these, transfers (TRANSFER_IN and TRANSFER_OUT, also between the user's own accounts): in \
+                     {money_in}, out {money_out}, {rows} rows."
+                );
+            }
         }
         let too_long: u64 = totals.iter().map(|totals| totals.rows_too_long).sum();
         if too_long > 0 {
@@ -231,8 +240,10 @@ impl SummaryResult<'_> {
     fn row(&self, totals: &GroupTotals) -> SumRow {
         let (group, label) = match &totals.group {
             Group::All => (None, None),
-            Group::Category(category) => (Some(category.map_or("", |category| category.key()).to_owned()), None),
-            Group::Merchant(name) => (Some(clean(name.as_deref().unwrap_or_default(), CELL_CHARS_MAX)), None),
+            Group::Category(None) => (Some(String::new()), Some("(no category)".to_owned())),
+            Group::Category(Some(category)) => (Some(category.key().to_owned()), None),
+            Group::Merchant(None) => (Some(String::new()), Some("(no merchant)".to_owned())),
+            Group::Merchant(Some(name)) => (Some(clean(name, CELL_CHARS_MAX)), None),
             Group::Month(first) => (Some(first.strftime("%Y-%m").to_string()), None),
             Group::Account(id) => (Some(id.to_string()), self.name_of(*id)),
             Group::Rest => (Some("(all other groups)".to_owned()), None),

@@ -12,6 +12,7 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::backups::changes_since::STATEMENTS,
         crate::backups::copy::STATEMENTS,
         crate::backups::origin::STATEMENTS,
+        crate::contents::STATEMENTS,
         crate::connections::accounts::STATEMENTS,
         crate::connections::imports::STATEMENTS,
         crate::connections::audit::STATEMENTS,

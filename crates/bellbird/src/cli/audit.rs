@@ -1,0 +1,220 @@
+//! `bellbird audit`: checks that the service stores, logs and remembers no row of an account.
+
+mod places;
+mod read;
+
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bellbird_domain::ApiKey;
+use bellbird_storage::Storage;
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::arguments::SettingArgs;
+use super::output::{self, ErrorView, JsonFlag};
+use crate::audit::strings::{Counts, Strings};
+use crate::config::{Settings, client, terminal};
+use crate::wiring;
+use places::{Gap, Place};
+use read::Service;
+
+const STDIN: &str = "-";
+/// Longer than any key.
+const KEY_BYTES_MAX: u64 = 1024;
+
+/// Check that no row of an account is stored, logged or left in memory.
+///
+/// Reads the newest rows of each connection through the running service, at BELLBIRD_URL (default
+/// http://127.0.0.1:8080), and waits. Then it searches the database of the settings, the log files and the memory of
+/// the service for the rows' descriptions, ids, account numbers and long amounts, and for the key. It prints what it
+/// searched and what it found where, but never a string itself.
+///
+/// Exits with status 1 if it finds any, or if a part cannot be searched. Reading memory needs Linux, and permission:
+/// run the command as root. While other clients or syncs read the same rows, these are in memory for up to a minute.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  bellbird audit --key-file key.txt --log /var/log/bellbird.log
+  bellbird key create --user me@example.com --expires 1h --json | jq -r .key |
+    bellbird audit --key-file -")]
+pub(super) struct AuditArgs {
+    /// File with the API key of a user, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    key_file: String,
+
+    /// Log file to search; may be given several times
+    #[arg(long = "log", value_name = "FILE")]
+    logs: Vec<PathBuf>,
+
+    /// Seconds between reading and searching
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=86_400))]
+    wait: u64,
+
+    /// Id of the service's process; by default the one that listens at BELLBIRD_URL
+    #[arg(long)]
+    pid: Option<u32>,
+
+    /// Leave out the memory
+    #[arg(long, conflicts_with = "pid")]
+    no_memory: bool,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuditView {
+    /// True if everything was searched but what the arguments leave out, and nothing was found.
+    clean: bool,
+    connections: usize,
+    rows: u64,
+    waited_seconds: u64,
+    /// How many different strings of each kind were searched for.
+    strings: Counts,
+    /// Strings that are too short, or are stored or published by design.
+    strings_left_out: u64,
+    places: Vec<Place>,
+    not_searched: Vec<Gap>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorView>,
+}
+
+pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Result<ExitCode> {
+    let settings = settings.load(None)?;
+    let key = read_key(&args.key_file)?;
+    let url = client::service_url().map_err(anyhow::Error::msg)?;
+    let mut gaps = Vec::new();
+    let storage = match open_database(&settings, &key, &url).await {
+        Ok(storage) => Some(storage),
+        Err(error) => {
+            gaps.push(Gap::failed("database", format!("{error:#}")));
+            None
+        }
+    };
+    let mut known = match &storage {
+        Some(storage) => stored_names(storage).await?,
+        None => Vec::new(),
+    };
+    // The service has it in memory, with its examples.
+    known.push(String::from_utf8_lossy(crate::openapi::document().json()).into_owned());
+    let mut strings = Strings::default();
+    strings.add_key(&key);
+    let read = Service::new(&url, &key)?.read_rows(&mut known, &mut strings).await?;
+    gaps.extend(read.gaps);
+    if read.rows == 0 {
+        bail!("the connections of the key's user have no rows of the last {} days to search for", read::DAYS);
+    }
+    if terminal::stderr_is_terminal() {
+        output::note(&format!("Read {} rows. Searching in {} seconds.", read.rows, args.wait));
+    }
+    tokio::time::sleep(Duration::from_secs(args.wait)).await;
+
+    let searcher = strings.searcher()?;
+    let mut places = Vec::new();
+    if let Some(storage) = &storage {
+        places.extend(places::tables(storage, &searcher).await?);
+        places::database_files(&settings, &searcher, &mut places, &mut gaps);
+    }
+    places::logs(&args.logs, &searcher, &mut places, &mut gaps);
+    if args.no_memory {
+        gaps.push(Gap::chosen("memory", "--no-memory"));
+    } else {
+        match places::memory(args.pid, &url, storage.as_ref(), &searcher).await {
+            Ok(found) => places.extend(found),
+            Err(reason) => gaps.push(Gap::failed("memory", reason)),
+        }
+    }
+    if let Some(storage) = storage {
+        storage.close().await;
+    }
+    let failures: Vec<_> =
+        places.iter().filter_map(Place::failure).chain(gaps.iter().filter_map(Gap::failure)).collect();
+    let view = AuditView {
+        clean: failures.is_empty(),
+        connections: read.connections,
+        rows: read.rows,
+        waited_seconds: args.wait,
+        strings: strings.counts(),
+        strings_left_out: strings.left_out,
+        places,
+        not_searched: gaps,
+        error: ErrorView::of(&failures),
+    };
+    output::print(args.format, &view, text)?;
+    Ok(output::finish(&failures))
+}
+
+/// Errors never quote the content.
+fn read_key(from: &str) -> anyhow::Result<ApiKey> {
+    let mut text = String::new();
+    let read = match from {
+        STDIN => std::io::stdin().lock().take(KEY_BYTES_MAX).read_to_string(&mut text),
+        file => std::fs::File::open(file).and_then(|file| file.take(KEY_BYTES_MAX).read_to_string(&mut text)),
+    };
+    let name = if from == STDIN { "standard input" } else { from };
+    read.with_context(|| format!("the key cannot be read from {name}"))?;
+    ApiKey::parse(text.trim()).ok().with_context(|| {
+        format!("{name} has no valid API key: it must hold bb_ and 38 letters and digits, and nothing else")
+    })
+}
+
+/// Opens the database of the settings, unless it is not the one of the service.
+async fn open_database(settings: &Settings, key: &ApiKey, url: &str) -> anyhow::Result<Storage> {
+    let storage = wiring::open_storage(settings).await?;
+    if storage.keys().find_caller(key, Timestamp::now()).await?.is_none() {
+        let location = wiring::database_location(settings);
+        storage.close().await;
+        bail!(
+            "the {location} does not have this key, so it is not the one of the service at {url}: use the settings of \
+             the service"
+        );
+    }
+    Ok(storage)
+}
+
+/// What the database stores by design: e-mail addresses, and names and masked numbers of connections and accounts.
+async fn stored_names(storage: &Storage) -> anyhow::Result<Vec<String>> {
+    let mut names: Vec<_> = storage.users().list().await?.into_iter().map(|user| user.email).collect();
+    for connection in storage.connections().list_all().await? {
+        let accounts = storage.accounts().list_with_hidden(connection.user_id, connection.id).await?;
+        names.extend([connection.institution_name, connection.institution_id]);
+        for account in accounts {
+            names.extend([account.name, account.provider_account_id]);
+            names.extend(account.number.map(|number| number.as_str().to_owned()));
+        }
+    }
+    Ok(names)
+}
+
+fn text(view: &AuditView) -> String {
+    let rows = view.places.iter().map(|place| [place.name(), place.size(), counted(&place.found, "nothing")]);
+    let mut text = format!(
+        "Read {} rows of {} connections, and searched {} seconds later for {}.\n{} more strings are too short, or \
+         stored by design.\n\n{}",
+        view.rows,
+        view.connections,
+        view.waited_seconds,
+        counted(&view.strings, "nothing"),
+        view.strings_left_out,
+        output::table(["place", "searched", "found"], rows),
+    );
+    for gap in &view.not_searched {
+        text.push_str(&format!("\n\nNot searched: {} ({}).", gap.what, gap.reason));
+    }
+    text.push_str(if view.clean { "\n\nNothing was found." } else { "\n\nThis is not clean." });
+    text
+}
+
+/// `12 descriptions, 1 key`.
+fn counted(counts: &Counts, none: &str) -> String {
+    let parts = counts.iter().map(|(kind, count)| format!("{count} {kind}{}", if *count == 1 { "" } else { "s" }));
+    let parts: Vec<_> = parts.collect();
+    if parts.is_empty() { none.to_owned() } else { parts.join(", ") }
+}

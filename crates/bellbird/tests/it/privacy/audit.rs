@@ -1,0 +1,187 @@
+//! `bellbird audit` finds a row's texts wherever they are, and says where it could not search.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use super::memory::{MARK, ROWS, import_with_marked_rows};
+use crate::support::database::execute;
+use crate::support::harness::{Database, on_both_databases, simulated_providers};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, new_deployment, text};
+
+/// Of the description of each marked row, a piece that the audit searches for. There is one for each provider.
+fn piece(provider: &str) -> String {
+    format!("{MARK} {provider}")
+}
+
+/// What `audit --json` printed.
+pub(super) struct Audit {
+    pub(super) code: Option<i32>,
+    pub(super) printed: Value,
+}
+
+impl Audit {
+    pub(super) fn rows(&self) -> u64 {
+        self.printed["rows"].as_u64().unwrap()
+    }
+
+    /// Where strings were found, and of which kinds.
+    pub(super) fn found(&self) -> Vec<(String, Vec<String>)> {
+        let places = self.printed["places"].as_array().unwrap().iter();
+        let places = places.filter(|place| !place["found"].as_object().unwrap().is_empty());
+        places
+            .map(|place| {
+                let place_name = format!("{} {}", text(place, "part"), text(place, "name"));
+                (place_name, place["found"].as_object().unwrap().keys().cloned().collect())
+            })
+            .collect()
+    }
+
+    /// What could not be searched though nobody left it out. Without permission to trace, that is the memory.
+    pub(super) fn not_searched(&self) -> Vec<String> {
+        let gaps = self.printed["notSearched"].as_array().unwrap().iter();
+        let failed = gaps.filter(|gap| gap["isChosen"] == false && (gap["what"] != "memory" || may_trace()));
+        failed.map(|gap| format!("{}: {}", text(gap, "what"), text(gap, "reason"))).collect()
+    }
+}
+
+/// Whether one child of this process may read the memory of another.
+fn may_trace() -> bool {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    !scope.is_ok_and(|scope| scope.trim() != "0") || rustix::process::geteuid().is_root()
+}
+
+/// Runs the command, with the key on standard input.
+pub(super) async fn audit(workdir: &Workdir, key: &str, arguments: &str) -> Audit {
+    let mut child = workdir.command(&format!("audit --json --key-file - {arguments}"));
+    let key = key.to_owned();
+    let output = tokio::task::spawn_blocking(move || {
+        let mut child = child.stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(key.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    });
+    let output = output.await.unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    for printed in [&*stdout, &errors(&output)] {
+        assert!(!printed.contains(MARK), "it prints a string that it found: {printed}");
+    }
+    let printed = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{}", errors(&output)));
+    Audit { code: output.status.code(), printed }
+}
+
+/// A process that has a text in its memory. Dropping it kills the process.
+struct Holder(Child);
+
+impl Holder {
+    fn of(text: &str) -> Self {
+        Self(Command::new("sleep").arg("600").env_clear().env("PLANTED", text).spawn().unwrap())
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A service with marked rows, and a key that may read them.
+async fn service(database: Database) -> (Workdir, RunningCommand, RunningCommand, String, String) {
+    let (mut workdir, sandbox, database) = new_deployment(database).await;
+    workdir.set("BELLBIRD_SYNC__ENABLED", "false");
+    workdir.json("user add --email me@example.com --plan professional");
+    let key = text(&workdir.json("key create --user me@example.com --name test"), "key").to_owned();
+    import_with_marked_rows(&workdir, &sandbox.json(), &database).await;
+    let log = workdir.folder.path().join("service.log");
+    let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
+    workdir.set("BELLBIRD_URL", text(&service.json(), "apiUrl"));
+    (workdir, sandbox, service, database, key)
+}
+
+on_both_databases! {
+    async fn planted_row_is_found_in_each_place(database: Database) {
+        let (workdir, _sandbox, service, database, key) = service(database).await;
+        let clean = audit(&workdir, &key, "--wait 0 --no-memory --log service.log").await;
+        assert_eq!((clean.code, clean.found()), (Some(0), vec![]), "{}", clean.printed);
+        let strings = clean.printed["strings"]["description"].as_u64().unwrap();
+        assert!(strings >= (ROWS * simulated_providers().count()) as u64, "{}", clean.printed);
+
+        let mut providers = simulated_providers();
+        let [in_table, in_log, in_memory] = [(); 3].map(|()| piece(providers.next().unwrap()));
+        execute(&database, &format!("UPDATE api_keys SET name = '{in_table}'"), "").await;
+        let mut log = fs::File::options().append(true).open(workdir.folder.path().join("service.log")).unwrap();
+        writeln!(log, "read {in_log} with {key}").unwrap();
+        let holder = Holder::of(&in_memory);
+        let dirty = audit(&workdir, &key, &format!("--wait 0 --log service.log --pid {}", holder.0.id())).await;
+        assert_eq!(dirty.code, Some(1));
+        assert_eq!(dirty.not_searched(), Vec::<String>::new());
+        let expect = |places: &[&str], kinds: &str| {
+            for place in places {
+                let found = dirty.found();
+                let found = found.iter().find(|(name, _)| name.starts_with(place)).map(|(_, kinds)| kinds.join(" "));
+                assert_eq!(found.as_deref(), Some(kinds), "{place}: {}", dirty.printed);
+            }
+        };
+        expect(&["table api_keys"], "description");
+        expect(&["log service.log"], "description key");
+        if database.starts_with("sqlite:") {
+            expect(&["file "], "description");
+        }
+        if may_trace() {
+            expect(&[&format!("memory of process {}, [stack]", holder.0.id())], "description");
+        }
+        let tables = dirty.found().iter().filter(|(name, _)| name.starts_with("table ")).count();
+        assert_eq!(tables, 1, "{}", dirty.printed);
+        drop(service);
+    }
+}
+
+#[tokio::test]
+async fn place_that_cannot_be_searched_is_not_clean() {
+    let (mut workdir, _sandbox, service, _, key) = service(Database::Sqlite).await;
+    for (arguments, what) in [
+        ("--wait 0 --no-memory --log missing.log", "log missing.log"),
+        // No process has this id.
+        ("--wait 0 --pid 4194304", "memory"),
+    ] {
+        let audit = audit(&workdir, &key, arguments).await;
+        assert_eq!((audit.code, audit.found()), (Some(1), vec![]), "{}", audit.printed);
+        assert_eq!(audit.printed["clean"], false);
+        let gap = audit.printed["notSearched"].as_array().unwrap().iter().find(|gap| gap["what"] == what);
+        assert_eq!(gap.unwrap()["isChosen"], false);
+        assert!(text(&audit.printed["error"], "message").starts_with(&format!("{what} was not searched: ")));
+    }
+    // The text for people says the same.
+    fs::write(workdir.folder.path().join("key.txt"), format!("{key}\n")).unwrap();
+    let output = workdir.run("audit --key-file key.txt --wait 0 --no-memory");
+    let printed = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""), "{printed}");
+    for expected in ["table fingerprints", "Not searched: memory (--no-memory)", "log (no --log)", "Nothing was found."]
+    {
+        assert!(printed.contains(expected), "{expected}: {printed}");
+    }
+
+    // Settings of another database than the service's.
+    let other = workdir.folder.path().join("other.db");
+    workdir.set("BELLBIRD_DATABASE__URL", &format!("sqlite:{}", other.display()));
+    workdir.json("migrate");
+    let audit = audit(&workdir, &key, "--wait 0 --no-memory").await;
+    assert_eq!(audit.code, Some(1));
+    assert!(audit.not_searched()[0].contains("does not have this key"), "{}", audit.printed);
+    drop(service);
+    let error = workdir.error("audit --key-file key.txt", 1);
+    assert!(error.contains("does not respond: see BELLBIRD_URL"), "{error}");
+}
+
+#[test]
+fn key_that_cannot_be_read_is_an_error() {
+    let mut workdir = Workdir::migrated();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    fs::write(workdir.folder.path().join("key.txt"), "SECRET-KEY").unwrap();
+    let error = workdir.error("audit --key-file key.txt", 1);
+    assert!(error.contains("key.txt has no valid API key") && !error.contains("SECRET-KEY"), "{error}");
+    assert!(workdir.error("audit --key-file missing.txt", 1).contains("cannot be read from missing.txt"));
+    assert!(workdir.error("audit", 2).contains("--key-file"));
+}
