@@ -220,7 +220,11 @@ mod tests {
             id: Uuid::from_u128(port.into()),
             version: String::new(),
             host: host.to_owned(),
-            api_url: format!("http://127.0.0.1:{port}"),
+            api_url: format!(
+                "http://127.0.0.1:{port
+            clock_ahead_ms: 0,
+        }"
+            ),
             console_url: String::new(),
             key_ids: Vec::new(),
             allow_loopback: false,
