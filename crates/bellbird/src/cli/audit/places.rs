@@ -220,16 +220,13 @@ mod tests {
             id: Uuid::from_u128(port.into()),
             version: String::new(),
             host: host.to_owned(),
-            api_url: format!(
-                "http://127.0.0.1:{port
-            clock_ahead_ms: 0,
-        }"
-            ),
+            api_url: format!("http://127.0.0.1:{port}"),
             console_url: String::new(),
             key_ids: Vec::new(),
             allow_loopback: false,
             started_at: Timestamp::UNIX_EPOCH,
             last_seen_at: Timestamp::UNIX_EPOCH,
+            clock_ahead_ms: 0,
         }
     }
 
