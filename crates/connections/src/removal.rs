@@ -118,8 +118,7 @@ impl Removals<'_> {
         provider: &str,
     ) -> Result<(), ConnectionsError> {
         let now = self.0.clock.now();
-        // The lease has ended already, so a job claims the removal at once.
-        self.0.storage.removals().begin_because(cause, user, id, now, now).await?;
+        self.0.storage.removals().begin_because(cause, user, id, now, None).await?;
         self.0.wake(&KIND, provider);
         Ok(())
     }

@@ -120,7 +120,7 @@ impl Backups<'_> {
                 }
                 Some(ConnectionStatus::Deleting) if connection.status != ConnectionStatus::Deleting => {
                     // Without a lease, so the removal is due at once.
-                    self.0.removals().begin(user, *id, now, now).await?;
+                    self.0.removals().begin_because("removed", user, *id, now, None).await?;
                     done.removals_continued += 1;
                 }
                 Some(_) => {}

@@ -53,17 +53,17 @@ impl Removals<'_> {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        self.begin_because("removed", user, id, now, lease_until).await
+        self.begin_because("removed", user, id, now, Some(lease_until)).await
     }
 
-    /// As [`Self::begin`], with another cause in the audit trail.
+    /// As [`Self::begin`], with another cause in the audit trail. Without a lease it is claimed by nobody, and due.
     pub async fn begin_because(
         self,
         cause: &str,
         user: UserId,
         id: ConnectionId,
         now: Timestamp,
-        lease_until: Timestamp,
+        lease_until: Option<Timestamp>,
     ) -> Result<Option<ClaimedJob>> {
         let mut tx = self.0.db.begin().await?;
         if !bump_revision_if_exists(&mut tx, user).await? {
@@ -83,7 +83,10 @@ impl Removals<'_> {
         let removal = JobKey::new(job_kinds::REMOVAL, user, id);
         jobs::delete_of(&mut tx, user, &removal.subject).await?;
         jobs::insert(&mut tx, &removal, &provider, Some(now)).await?;
-        let claim = jobs::claim(&mut tx, self.0.holder, &removal, now, lease_until).await?;
+        let claim = match lease_until {
+            Some(lease_until) => jobs::claim(&mut tx, self.0.holder, &removal, now, lease_until).await?,
+            None => None,
+        };
         webhook_events::delete_open_deliveries_of(&mut tx, user, id).await?;
         let change = StatusChange { user, connection: id, from: Some(from), to: Some(to), cause };
         audit::record(&mut tx, &change, now).await?;

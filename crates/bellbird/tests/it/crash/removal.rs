@@ -95,6 +95,9 @@ on_both_databases! {
             done = crashed_run.await.unwrap();
             polls += 1;
             advance_clock(&app, PAST_LEASE).await;
+            // After a failure, a crash is the second one in a row, so the job is delayed.
+            app.connections.jobs().run_due("removal").await.unwrap();
+            advance_clock(&app, SignedDuration::from_hours(2)).await;
             // PostgreSQL may still hold the row for the last statement of the crashed run, so that a claim skips it.
             eventually(async || {
                 app.connections.jobs().run_due("removal").await.unwrap();

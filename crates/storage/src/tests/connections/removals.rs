@@ -34,6 +34,14 @@ fn ids(claims: &[ClaimedJob]) -> BTreeSet<ConnectionId> {
 }
 
 both! {
+    async fn removal_that_nobody_claimed_is_due_and_not_interrupted(db) {
+        let user = db.user("a@x").await.id;
+        let id = db.connection(user, "c", &[]).await.id;
+        assert_eq!(db.removals().begin_because("denied", user, id, at(20), None).await.unwrap(), None);
+        let claim = db.jobs().claim_due(REMOVAL, "akahu", at(20), at(90)).await.unwrap().expect("due");
+        assert_eq!((claim.connection_id(), claim.attempts, claim.was_interrupted), (id, 0, false));
+    }
+
     async fn begin_removal_hides_and_claims(db) {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
