@@ -32,9 +32,9 @@ use slots::{Slot, Slots};
 
 /// Pause after an accept error such as "too many open files"; an immediate retry would only fail again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Size of a request's head beyond which hyper rejects it. The API's own limits are lower and checked later. A full
-/// listener holds 32 MiB of unfinished heads.
-const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// Size of a request's head beyond which hyper rejects it: more than the API's own limits of 16 KiB for the path and 64
+/// KiB for the headers, so that it can respond with its error object. A full listener holds 96 MiB of unfinished heads.
+const HEAD_BYTES_MAX: usize = 96 * 1024;
 /// Header fields of a request beyond which hyper rejects it. hyper allocates all of them before it parses: 256 fields
 /// cost a request 0.2 µs more than the default of 100; 1,000 fields cost 1.1 µs more.
 const HEADERS_MAX: usize = 256;

@@ -44,7 +44,15 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
                     );
                     checks.add(name, Verdict::Wrong, detail);
                 } else {
-                    checks.add(name, Verdict::Note, format!("{address} is in use; expected while the service runs"));
+                    let (verdict, why) = match running {
+                        Some([]) => (
+                            Verdict::Wrong,
+                            ", but no instance of this database runs on this machine: another program has it",
+                        ),
+                        Some(_) => (Verdict::Ok, "; expected while the service runs"),
+                        None => (Verdict::Note, ""),
+                    };
+                    checks.add(name, verdict, format!("{address} is in use{why}"));
                 }
             }
             Err(error) => checks.add(name, Verdict::Wrong, format!("{address}: {error}")),

@@ -245,6 +245,7 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     let answer = app.get_as(&kiri.key, &path_of(&account, "&limit=3")).await;
     assert_reconnect(&answer, "invalidated");
     eventually(async || {
+        app.connections.jobs().run_due("refresh").await.unwrap();
         let shown = app.get_as(&kiri.key, "/v1/connections").await.data();
         shown.iter().any(|connection| connection["status"] == "revoked")
     })

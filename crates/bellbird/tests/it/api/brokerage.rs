@@ -419,7 +419,11 @@ async fn disabled_connection_is_served_lost_one_is_503() {
     let user = all_credentials[0]["userId"].as_str().unwrap();
     app.control_of(PROVIDER, Method::POST, &format!("/users/{user}"), json!({"state": "revoked"})).await;
     assert_reconnect(&app.get_as(&mia.key, &format!("{path}&limit=3")).await, "invalidated");
-    eventually(async || app.get_as(&mia.key, "/v1/connections").await.data()[0]["status"] == "revoked").await;
+    eventually(async || {
+        app.connections.jobs().run_due("refresh").await.unwrap();
+        app.get_as(&mia.key, "/v1/connections").await.data()[0]["status"] == "revoked"
+    })
+    .await;
     assert_reconnect(&app.get_as(&mia.key, &format!("{path}&limit=4")).await, "revoked");
     let holdings = format!("/v1/holdings?connectionId={connection}");
     assert_reconnect(&app.get_as(&mia.key, &holdings).await, "revoked");

@@ -123,7 +123,11 @@ fn doctor_notices_a_service_on_another_database() {
         let ports = checks.filter(|check| text(check, "name").ends_with(".listen"));
         ports.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect::<Vec<_>>()
     };
-    let expected = |address: &str| ("note".to_owned(), format!("{address} is in use; expected while the service runs"));
+    let expected = |address: &str| ("ok".to_owned(), format!("{address} is in use; expected while the service runs"));
+    let foreign = |address: &str| {
+        let why = "but no instance of this database runs on this machine: another program has it";
+        ("wrong".to_owned(), format!("{address} is in use, {why}"))
+    };
     let wrong = |address: &str| {
         let detail = format!(
             "the Bellbird at {address} uses another database than this command: give both the same database.url, as in \
@@ -133,14 +137,14 @@ fn doctor_notices_a_service_on_another_database() {
     };
     assert_eq!(verdicts(&own, &api), [expected(&api), expected(&console), expected(&ops)]);
     // There is no database yet, then an empty one, then one that is set up.
-    let as_wrong = [wrong(&api), expected(&console), wrong(&ops)];
+    let as_wrong = [wrong(&api), foreign(&console), wrong(&ops)];
     assert_eq!(verdicts(&other, &api), as_wrong);
     rusqlite::Connection::open(other.path().join("bellbird.db")).unwrap().execute_batch("VACUUM").unwrap();
     assert_eq!(verdicts(&other, &api), as_wrong);
     other.json("migrate");
     assert_eq!(verdicts(&other, &api), as_wrong);
     // What responds otherwise is another program.
-    assert_eq!(verdicts(&other, &console)[0], expected(&console));
+    assert_eq!(verdicts(&other, &console)[0], foreign(&console));
     assert_eq!(service.stop("-TERM").0, Some(0));
 }
 
