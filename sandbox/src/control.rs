@@ -36,8 +36,8 @@ impl IntoResponse for BadRequest {
     }
 }
 
-/// Rejects control calls that a web page could send from a developer's browser: pages name their origin, and a name that
-/// was rebound to this machine is neither an address nor `localhost`.
+/// Rejects control calls that a web page could send from a developer's browser: pages name their origin, and a name
+/// that was rebound to this machine is neither an address nor `localhost`.
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
     if request.uri().path().starts_with("/__control") && !is_from_program(request.headers()) {
         let why = "control calls come from programs, with an address or localhost in the URL";

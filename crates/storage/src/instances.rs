@@ -156,8 +156,8 @@ impl Instances<'_> {
         self.delete_and_free(DELETE_DEAD, seen_until).await
     }
 
-    /// As `storage.instances().delete_dead`, for a caller that listens at this URL of this machine: whoever listened there
-    /// before was killed.
+    /// As `storage.instances().delete_dead`, for a caller that listens at this URL of this machine: whoever listened
+    /// there before was killed.
     pub async fn delete_at(self, host: &str, api_url: &str) -> Result<u64> {
         self.delete_and_free(DELETE_AT, params![host, api_url]).await
     }

@@ -1,5 +1,5 @@
-//! Applies the consents that a poll of a link session found, as `decide/mod.rs` decides: creates connections, and repairs
-//! or renews existing ones.
+//! Applies the consents that a poll of a link session found, as `decide/mod.rs` decides: creates connections, and
+//! repairs or renews existing ones.
 
 use std::time::Duration;
 

@@ -170,8 +170,8 @@ impl Notice {
         .with(&format!("Your consent is being withdrawn at {provider}, which can take a few minutes."))
     }
 
-    /// The page after consent. `consents` is where the person can end a consent without this service, and `title_of` maps
-    /// the name of a provider to its title.
+    /// The page after consent. `consents` is where the person can end a consent without this service, and `title_of`
+    /// maps the name of a provider to its title.
     pub(crate) fn for_callback(
         callback: &HandledCallback,
         consents: &str,
@@ -204,7 +204,10 @@ impl Notice {
         ));
         let question = if is_urgent {
             question
-                .with("Please answer within a minute. After that, the consent cannot be used: start again with your link.")
+                .with(
+                    "Please answer within a minute. After that, the consent cannot be used: start again with your \
+                     link.",
+                )
                 .with(&format!(
                     "If you do not know this user, answer no within this minute, so that we can withdraw your consent. \
                      Later, only you can end it, {consents}."

@@ -31,8 +31,8 @@ pub struct Attempts<'c> {
 
 impl<'c> Attempts<'c> {
     /// Without `give_up_at`, there is one attempt. With it, as for long reads, another follows a transient failure and
-    /// a wait for the user's budget of provider calls, until three attempts have failed, two minutes have passed for one
-    /// page, or it is `give_up_at`. A used-up budget is not a failed attempt, because no call was made.
+    /// a wait for the user's budget of provider calls, until three attempts have failed, two minutes have passed for
+    /// one page, or it is `give_up_at`. A used-up budget is not a failed attempt, because no call was made.
     pub fn new(give_up_at: Option<Instant>, new_call: &'c mut NewCall<'c>) -> Self {
         Self { new_call, give_up_at, calls: 0 }
     }

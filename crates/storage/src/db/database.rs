@@ -66,8 +66,8 @@ impl Db {
         Ok(numbers)
     }
 
-    /// Claims due rows in a transaction of its own. On SQLite, `is_due` runs first with the first value, because `claim`
-    /// takes the one writer even if nothing is due.
+    /// Claims due rows in a transaction of its own. On SQLite, `is_due` runs first with the first value, because
+    /// `claim` takes the one writer even if nothing is due.
     pub(crate) async fn claim_due<T>(
         &self,
         (is_due, claim): (Sql, Sql),

@@ -45,7 +45,8 @@ macro_rules! claim_due {
             UPDATE jobs SET lease_until = $4, fence = $5, holder = $6, started_at = $3,
                 run_at = CASE WHEN run_at < $3 THEN run_at ELSE $3 - 1 END,
                 attempts = CASE WHEN due.lease_until IS NULL THEN attempts ELSE attempts + 1 END,
-                last_error = CASE WHEN due.lease_until IS NULL THEN NULLIF(last_error, 'interrupted') ELSE 'interrupted' END
+                last_error = CASE WHEN due.lease_until IS NULL THEN NULLIF(last_error, 'interrupted')
+                    ELSE 'interrupted' END
             FROM due WHERE jobs.user_id = due.user_id AND jobs.kind = due.kind AND jobs.subject = due.subject
             RETURNING jobs.user_id, jobs.subject, attempts, last_error"
         )

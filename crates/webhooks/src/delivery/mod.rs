@@ -355,7 +355,8 @@ impl Webhooks {
         Ok(())
     }
 
-    /// As [`Self::attempt`]. A panic is a failed attempt, so that it spoils no other delivery and is not repeated at once.
+    /// As [`Self::attempt`]. A panic is a failed attempt, so that it spoils no other delivery and is not repeated at
+    /// once.
     async fn try_attempt(&self, slice: &TimeSlice, delivery: &DueDelivery) -> Option<FinishedAttempt> {
         let started_at = self.inner.clock.now();
         let attempt = AssertUnwindSafe(self.attempt(slice, delivery)).catch_unwind();

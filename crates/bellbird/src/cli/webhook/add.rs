@@ -43,7 +43,8 @@ pub(in super::super) struct AddArgs {
     url: String,
 
     /// Event types to send, separated by commas; connection.updated reports each change of a connection's status
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = arguments::one_of(EventType::SUBSCRIBABLE, EventType::as_str))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = arguments::one_of(EventType::SUBSCRIBABLE, EventType::as_str))]
     #[arg(default_value = "transactions.synced,trades.synced")]
     events: Vec<EventType>,
 

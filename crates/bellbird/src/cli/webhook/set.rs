@@ -23,7 +23,8 @@ pub(in super::super) struct SetArgs {
     url: Option<String>,
 
     /// New event types, separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = arguments::one_of(EventType::SUBSCRIBABLE, EventType::as_str))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(value_parser = arguments::one_of(EventType::SUBSCRIBABLE, EventType::as_str))]
     events: Option<Vec<EventType>>,
 
     #[command(flatten)]

@@ -309,6 +309,7 @@ async fn sure_account_without_a_balance_is_left_out_and_named() {
     assert_eq!(json!(texts), set["errors"]);
     // The read asks for a refresh, which finds out the status.
     eventually(async || {
+        app.connections.jobs().run_due("refresh").await.unwrap();
         app.connections_of(app.olivia.user.id).await.iter().any(|one| one.status == ConnectionStatus::Revoked)
     })
     .await;

@@ -116,7 +116,8 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", None).await;
         let request_throttled = async |now| {
-            assert!(db.jobs().request(&JobKey::new(REFRESH, user, id), at(now), SignedDuration::from_secs(100)).await.unwrap());
+            let (key, every) = (JobKey::new(REFRESH, user, id), SignedDuration::from_secs(100));
+            assert!(db.jobs().request(&key, at(now), every).await.unwrap());
             db.job_column("refresh", id, "run_at").await
         };
         let time = |seconds| at(seconds).as_microsecond().to_string();

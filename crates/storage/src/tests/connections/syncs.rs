@@ -106,7 +106,10 @@ both! {
         for round in 0..6 {
             let (now, until) = (at(round * 100), at(round * 100 + 30));
             let (one, other) =
-                tokio::join!(handles[0].claim(SYNC, user, id, now, until), handles[1].claim(SYNC, user, id, now, until));
+                tokio::join!(
+                    handles[0].claim(SYNC, user, id, now, until),
+                    handles[1].claim(SYNC, user, id, now, until)
+                );
             assert!(one.unwrap().is_some() ^ other.unwrap().is_some(), "after the earlier lease expired");
         }
         assert_eq!(db.claim(SYNC, UserId::new(), id, at(999), at(1000)).await.unwrap(), None);
@@ -363,7 +366,12 @@ both! {
         let id = connection_to_sync(db, user, "c", 20).await;
         let digests = [digest(1), digest(2), digest(3)];
         let events = [
-            NewWebhookEvent { row_digests: digests.iter().flat_map(|row| row.0).collect(), new_count: 2, updated_count: 1, ..chunk(1, 2) },
+            NewWebhookEvent {
+                row_digests: digests.iter().flat_map(|row| row.0).collect(),
+                new_count: 2,
+                updated_count: 1,
+                ..chunk(1, 2)
+            },
             NewWebhookEvent { row_digests: digests[0].0.to_vec(), ..chunk(2, 2) },
         ];
         let (_, written) = finish_sync_with(db, (user, id), 20, &events).await;
