@@ -84,8 +84,8 @@ impl Refreshes<'_> {
         Ok(self.0.storage.jobs().claim(&JobKey::new(KIND.name, user, id), now, lease).await?)
     }
 
-    /// Requests a refresh after a failed read, without waiting for it: at most one in [`FAILED_READ_INTERVAL`], however
-    /// often a client repeats the read.
+    /// Requests a refresh after a failed read, without waiting for it: at most one in half a minute, however often a
+    /// client repeats the read.
     pub fn request_in_background(self, user_id: UserId, id: ConnectionId, provider: &str) {
         let (state, provider) = (Arc::clone(self.0), provider.to_owned());
         let request = async move {
