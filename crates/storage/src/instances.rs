@@ -170,8 +170,11 @@ impl Instances<'_> {
     async fn delete_and_free(self, delete: Sql, values: &[Param<'_>]) -> Result<u64> {
         let mut tx = self.0.db.begin().await?;
         let deleted = tx.run(delete, values).await?;
-        for free in [FREE_JOBS, FREE_ENDPOINTS] {
-            tx.run(free, params![]).await?;
+        // Each reads its whole table, and without a row that went there is nothing to free.
+        if deleted > 0 {
+            for free in [FREE_JOBS, FREE_ENDPOINTS] {
+                tx.run(free, params![]).await?;
+            }
         }
         tx.commit().await?;
         Ok(deleted)

@@ -298,7 +298,7 @@ async fn another_key_of_the_same_id_seals_nothing() {
     }
     assert_eq!(deployment.doctor(), [("wrong".to_owned(), reason.to_owned())]);
 
-    // Without a key, nobody is told to generate one.
+    // Without a key, the advice is not to generate one.
     deployment.workdir.set(KEYS, "");
     let error = deployment.workdir.error(&format!("serve {ANY_PORTS}"), 1);
     let missing =
