@@ -1,17 +1,20 @@
-//! Reads every value of every table, to search them for what must not be stored.
+//! Reads what the database holds, to search it for what must not be stored, and to tell an empty one.
 
 use crate::Storage;
 use crate::db::{Db, params, statements};
 use crate::error::Result;
 
 statements! {
-    LIST_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
-        on_postgres = "SELECT CAST(table_name AS TEXT) FROM information_schema.tables
-            WHERE table_schema = current_schema() ORDER BY table_name";
+    LIST_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
+        ORDER BY name",
+        on_postgres = "SELECT CAST(c.relname AS TEXT) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND NOT EXISTS (SELECT 1 FROM pg_depend d
+            WHERE d.classid = CAST('pg_class' AS regclass) AND d.objid = c.oid AND d.deptype = 'e')
+        ORDER BY 1";
 }
 
 impl Storage {
-    /// The names of all tables.
+    /// The names of all tables that no extension of PostgreSQL brought.
     pub async fn tables(&self) -> Result<Vec<String>> {
         self.db.all(LIST_TABLES, params![], |row| row.text(0).map(str::to_owned)).await
     }

@@ -87,14 +87,6 @@ statements! {
     INSERT_APPLIED = "INSERT INTO schema_migrations (version, name, sha256, oldest_compatible, applied_at)
         VALUES ($1, $2, $3, $4, $5)";
 
-    /// Tables of PostgreSQL's extensions are no sign of another program.
-    LIST_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
-        ORDER BY name",
-        on_postgres = "SELECT CAST(c.relname AS TEXT) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND NOT EXISTS (SELECT 1 FROM pg_depend d
-            WHERE d.classid = CAST('pg_class' AS regclass) AND d.objid = c.oid AND d.deptype = 'e')
-        ORDER BY 1";
-
     /// Names are quoted as a statement needs them.
     PERMISSIONS_ON_POSTGRES = "", on_postgres = "SELECT quote_ident(current_user), quote_ident(current_database()),
             quote_ident(pg_get_userbyid(d.datdba)),
@@ -244,7 +236,7 @@ impl Storage {
             Err(error) => return Err(self.explain_denied(error).await),
             done => return done,
         }
-        let tables = self.db.all(LIST_TABLES, params![], |row| Ok(row.text(0)?.to_owned())).await?;
+        let tables = self.tables().await?;
         if tables.iter().any(|table| table == TABLE) {
             // Another instance may have made it since.
             return match self.db.all(LIST_APPLIED, params![], applied).await {

@@ -81,7 +81,7 @@ async fn odd_rows_are_on_the_spare_accounts() {
     let amounts =
         |rows: &[Value]| rows.iter().map(|row| row["amount"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     let second = rows(1, 0).await;
-    for odd in ["-12.5", "0.00", "-0.00", "1234567.8900", "+15.20", "-3.141"] {
+    for odd in ["-12.5", "0.00", "-0.00", "12.3400", "+15.20", "-3.141"] {
         assert!(amounts(&second).iter().any(|amount| amount == odd), "{odd}");
     }
     assert_eq!(second.iter().filter(|row| row["status"] == "POSTED" && time(row).is_none()).count(), 1);

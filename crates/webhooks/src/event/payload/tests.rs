@@ -87,7 +87,7 @@ fn parsed(json: &[u8]) -> Value {
 
 #[test]
 fn transactions_synced() {
-    let account = account(1, "Everyday", "AUD");
+    let account = account(1, "Everyday \"joint\"", "AUD");
     let row = |row| transaction(&row, &sydney());
     let body = body(&envelope(EventType::TransactionsSynced), &[row(full(&account))], &[row(bare(&account))]);
     insta::assert_snapshot!(text(&body));
@@ -99,7 +99,7 @@ fn transactions_synced() {
 
 #[test]
 fn trades_synced() {
-    let account = account(1, "Everyday", "CAD");
+    let account = account(1, "Everyday \"joint\"", "CAD");
     let rows = trades(&account).map(|row| trade(&row));
     let body = body(&envelope(EventType::TradesSynced), &rows, &[]);
     insta::assert_snapshot!(text(&body));
