@@ -53,7 +53,7 @@ pub fn start(parts: Parts, stop: CancellationToken) -> JoinHandle<()> {
             tokio::join!(
                 parts.connections.jobs().run(stop.clone()),
                 parts.webhooks.deliver(stop.clone()),
-                record_queue_metrics(&parts.storage, &stop),
+                record_queue_metrics(&parts, &stop),
                 evict_removed(&parts, &stop),
                 purge_regularly(&parts, &stop),
             )
@@ -70,10 +70,11 @@ pub fn start(parts: Parts, stop: CancellationToken) -> JoinHandle<()> {
 }
 
 /// Updates the queue metrics while this instance holds their lease: summed over all instances, each job counts once.
-async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
+async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
+    let (storage, clock) = (&parts.storage, &parts.clock);
     let mut lease = None;
     loop {
-        lease = match hold_metrics_lease(storage, lease.as_ref()).await {
+        lease = match hold_metrics_lease(storage, clock.now(), lease.as_ref()).await {
             Ok(lease) => lease,
             Err(error) => {
                 tracing::warn!(%error, "could not renew the lease of the queue metrics");
@@ -81,7 +82,7 @@ async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
             }
         };
         if lease.is_some()
-            && let Err(error) = record_queue_metrics_once(storage).await
+            && let Err(error) = record_queue_metrics_once(storage, clock.now()).await
         {
             tracing::warn!(%error, "could not collect queue metrics");
         }
@@ -97,8 +98,11 @@ async fn record_queue_metrics(storage: &Storage, stop: &CancellationToken) {
 }
 
 /// Renews or claims the lease. None if another instance holds it: the gauges of this one then fall to 0.
-async fn hold_metrics_lease(storage: &Storage, held: Option<&ClaimedJob>) -> Result<Option<ClaimedJob>, StorageError> {
-    let now = Timestamp::now();
+async fn hold_metrics_lease(
+    storage: &Storage,
+    now: Timestamp,
+    held: Option<&ClaimedJob>,
+) -> Result<Option<ClaimedJob>, StorageError> {
     let until = now.plus(METRICS_LEASE_LENGTH);
     if let Some(lease) = held {
         if storage.jobs().renew(lease, until).await? {
@@ -113,8 +117,7 @@ async fn hold_metrics_lease(storage: &Storage, held: Option<&ClaimedJob>) -> Res
     storage.jobs().claim(&key, now, until).await
 }
 
-async fn record_queue_metrics_once(storage: &Storage) -> Result<(), StorageError> {
-    let now = Timestamp::now();
+async fn record_queue_metrics_once(storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
     set_connection_metrics(&storage.connections().count().await?);
     set_queue_metrics(&storage.jobs().count(now).await?, &storage.deliveries().overview(now).await?, now);
     set_instances(instances::running(storage).await?.len());
@@ -174,10 +177,10 @@ async fn purge_regularly(parts: &Parts, stop: &CancellationToken) {
 /// Evicts, within seconds, each connection that any process hid or deleted.
 async fn evict_removed(parts: &Parts, stop: &CancellationToken) {
     // This process caches nothing about connections that were hidden before it started.
-    let mut since = Timestamp::now();
+    let mut since = parts.clock.now();
     let mut evicted: HashSet<ConnectionId> = HashSet::new();
     while stop.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await.is_some() {
-        let now = Timestamp::now();
+        let now = parts.clock.now();
         match parts.connections.removals().list_since(since.minus(CLOCK_SKEW_MAX)).await {
             Ok(all) => {
                 for (user, connection) in all.iter().filter(|(_, connection)| !evicted.contains(connection)) {

@@ -273,6 +273,7 @@ pub struct Urls {
 #[derive(Clone)]
 pub struct Parts {
     pub storage: Storage,
+    pub clock: Clock,
     pub connections: Connections,
     pub webhooks: Webhooks,
     pub reads: Reads,
@@ -289,7 +290,8 @@ impl Parts {
         let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access);
         let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
         let api = AppState::new(access, &settings.caches, urls.public_api.clone());
-        Ok(Self { storage: (*storage).clone(), connections, webhooks: wiring.webhooks()?, reads, api, interop })
+        let (storage, clock, webhooks) = ((*storage).clone(), clock.clone(), wiring.webhooks()?);
+        Ok(Self { storage, clock, connections, webhooks, reads, api, interop })
     }
 
     /// Evicts a removed connection from everything cached.

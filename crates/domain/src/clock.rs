@@ -1,43 +1,95 @@
-//! The source of the current time. The code takes a `Clock` instead of reading the system's, so that tests can set it.
+//! The source of the current time. The code takes a `Clock` instead of reading the system's, so that tests can set it,
+//! and so that a system clock that jumps does not take a running service with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
 
 use jiff::Timestamp;
 
-/// The system clock, or a manual clock of a test.
-#[derive(Debug, Clone, Default)]
+/// A clock that goes on by itself from the time it was given last, or a manual clock of a test. Has microseconds.
+/// Clones share the time.
+#[derive(Debug, Clone)]
 pub struct Clock {
-    /// Microseconds of a manual clock; `None` for the system clock.
-    manual: Option<Arc<AtomicI64>>,
+    /// Microseconds at `since`.
+    micros: Arc<AtomicI64>,
+    /// None for a manual clock, which stands still.
+    since: Option<Instant>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::system()
+    }
 }
 
 impl Clock {
-    #[must_use]
-    pub fn system() -> Self {
-        Self::default()
-    }
-
-    /// A clock that stays at `now` until [`Clock::set`]. Clones share the time.
-    #[must_use]
-    pub fn manual(now: Timestamp) -> Self {
-        Self { manual: Some(Arc::new(AtomicI64::new(now.as_microsecond()))) }
-    }
-
-    /// The current time. A manual clock has microsecond precision.
+    /// A clock that has the system's time now. What the system's clock does later is no matter until [`Self::follow`].
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "here the system clock is read")]
+    pub fn system() -> Self {
+        Self { since: Some(Instant::now()), ..Self::manual(Timestamp::now()) }
+    }
+
+    /// A clock that stays at `now` until [`Clock::set`].
+    #[must_use]
+    pub fn manual(now: Timestamp) -> Self {
+        Self { micros: Arc::new(AtomicI64::new(now.as_microsecond())), since: None }
+    }
+
+    /// The current time.
+    #[must_use]
     pub fn now(&self) -> Timestamp {
-        match &self.manual {
-            None => Timestamp::now(),
-            Some(micros) => Timestamp::from_microsecond(micros.load(Ordering::Relaxed)).unwrap_or(Timestamp::MAX),
+        let micros = self.micros.load(Ordering::Relaxed).saturating_add(self.elapsed());
+        Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Sets a manual clock. Has no effect on the others.
+    pub fn set(&self, now: Timestamp) {
+        if self.since.is_none() {
+            self.micros.store(now.as_microsecond(), Ordering::Relaxed);
         }
     }
 
-    /// Sets a manual clock. Has no effect on the system clock.
-    pub fn set(&self, now: Timestamp) {
-        if let Some(micros) = &self.manual {
-            micros.store(now.as_microsecond(), Ordering::Relaxed);
+    /// Sets a clock that goes on by itself. Has no effect on a manual one.
+    pub fn follow(&self, now: Timestamp) {
+        if self.since.is_some() {
+            self.micros.store(now.as_microsecond().saturating_sub(self.elapsed()), Ordering::Relaxed);
         }
+    }
+
+    fn elapsed(&self) -> i64 {
+        self.since.map_or(0, |since| i64::try_from(since.elapsed().as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn running_clock_goes_on_from_what_it_follows() {
+        let clock = Clock::system();
+        let shared = clock.clone();
+        clock.set(at(5));
+        assert!(clock.now() > at(1_700_000_000), "not a manual clock");
+        clock.follow(at(1_000));
+        let first = shared.now();
+        assert!((at(1_000)..at(1_060)).contains(&first));
+        while clock.now() == first {}
+        assert!(clock.now() > first);
+    }
+
+    #[test]
+    fn manual_clock_stands_still() {
+        let clock = Clock::manual(at(5));
+        clock.follow(at(9));
+        assert_eq!(clock.now(), at(5));
+        clock.clone().set(at(7));
+        assert_eq!(clock.now(), at(7));
     }
 }

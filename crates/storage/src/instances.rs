@@ -49,6 +49,16 @@ statements! {
     /// An instance that is not dead, but was cut off from the database, finds that its fences are lost.
     FREE_JOBS = concat!("UPDATE jobs SET lease_until = 0 WHERE ", of_no_instance!());
 
+    /// The two columns are compared with each other.
+    BRING_JOBS_FORWARD = "UPDATE jobs SET run_at = CASE WHEN run_at > $1 THEN run_at - $2 ELSE run_at END,
+            started_at = CASE WHEN started_at > $1 THEN started_at - $2 ELSE started_at END
+        WHERE run_at > $1 OR started_at > $1";
+
+    BRING_DELIVERIES_FORWARD = "UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - $2
+        WHERE next_attempt_at > $1";
+
+    BRING_ENDPOINTS_FORWARD = "UPDATE webhook_endpoints SET due_at = due_at - $2 WHERE due_at > $1";
+
     FREE_ENDPOINTS = concat!("UPDATE webhook_endpoints SET lease_until = 0 WHERE ", of_no_instance!());
 }
 
@@ -165,6 +175,16 @@ impl Instances<'_> {
     /// As `storage.instances().delete_dead`, for a caller that knows that no other instance runs.
     pub async fn delete_all(self) -> Result<u64> {
         self.delete_and_free(DELETE_DEAD, params![Timestamp::MAX]).await
+    }
+
+    /// Plans everything after `now` earlier by this time, because the clock by which it was planned went back.
+    pub async fn bring_forward(self, now: Timestamp, by: SignedDuration) -> Result<()> {
+        let by = i64::try_from(by.as_micros()).map_err(StorageError::unavailable)?;
+        let mut tx = self.0.db.begin().await?;
+        for update in [BRING_JOBS_FORWARD, BRING_DELIVERIES_FORWARD, BRING_ENDPOINTS_FORWARD] {
+            tx.run(update, params![now, by]).await?;
+        }
+        tx.commit().await
     }
 
     async fn delete_and_free(self, delete: Sql, values: &[Param<'_>]) -> Result<u64> {

@@ -7,7 +7,7 @@ use super::VERSION;
 use crate::config::Settings;
 
 /// A difference between clocks that the operator should know.
-const CLOCK_NOTICED: SignedDuration = SignedDuration::from_secs(2);
+pub(super) const CLOCK_NOTICED: SignedDuration = SignedDuration::from_secs(2);
 /// A difference that would spoil leases, the shortest of which is a minute.
 pub(super) const CLOCK_WRONG: SignedDuration = SignedDuration::from_secs(20);
 

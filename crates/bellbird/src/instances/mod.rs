@@ -5,16 +5,19 @@ mod compare;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bellbird_storage::{Instance, Sealer, Storage, StorageError};
+use bellbird_domain::Clock;
+use bellbird_storage::{Instance, Storage, StorageError};
 use jiff::Timestamp;
 use rustix::system::uname;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use compare::CLOCK_NOTICED;
 pub use compare::Finding;
 
 use crate::config::Settings;
+use crate::service::Start;
 use crate::wiring::{self, NotReady, Urls};
 
 /// The commit that a release is built from, otherwise `unknown`: see `build.rs`.
@@ -39,23 +42,24 @@ pub struct Presence {
 
 impl Presence {
     /// Stores that this instance runs. Call it before the first request, so that commands know of every instance that
-    /// seals and opens secrets. Cancels `service` if a backup replaces the database while the instance runs.
+    /// seals and opens secrets. From then on the instance's clock follows that of the database, or this machine's on
+    /// SQLite. Stops the service if a backup replaces the database while the instance runs.
     pub async fn start(
         id: Uuid,
         storage: &Storage,
         settings: &Settings,
-        sealer: &Sealer,
+        start: &Start,
         urls: &Urls,
-        service: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let (now, clock_ahead_ms) = clocks(storage).await?;
+        start.clock.follow(now);
         let instance = Instance {
             id,
             version: VERSION.to_owned(),
             host: host_name(),
             api_url: urls.api_url.clone(),
             console_url: urls.public_console.clone(),
-            key_ids: sealer.key_ids().map(str::to_owned).collect(),
+            key_ids: start.sealer.key_ids().map(str::to_owned).collect(),
             allow_loopback: settings.webhooks.rules.allow_loopback,
             started_at: now,
             last_seen_at: now,
@@ -70,7 +74,8 @@ impl Presence {
         }
         storage.instances().renew(&instance, now).await.context("could not store that this instance runs")?;
         let stop = CancellationToken::new();
-        let renewal = tokio::spawn(renew_regularly(storage.clone(), instance, stop.clone(), service.clone()));
+        let (clock, service) = (start.clock.clone(), start.stop.clone());
+        let renewal = tokio::spawn(renew_regularly(storage.clone(), clock, instance, stop.clone(), service));
         Ok(Self { storage: storage.clone(), id, stop, renewal })
     }
 
@@ -98,12 +103,13 @@ impl Presence {
 /// Continues after an error: the database may be lost for a while.
 async fn renew_regularly(
     storage: Storage,
+    clock: Clock,
     mut instance: Instance,
     stop: CancellationToken,
     service: CancellationToken,
 ) -> bool {
     while stop.run_until_cancelled(tokio::time::sleep(RENEW_INTERVAL)).await.is_some() {
-        match renew(&storage, &mut instance).await {
+        match renew(&storage, &clock, &mut instance).await {
             Ok(false) => {}
             Ok(true) => {
                 tracing::error!("database was restored from a backup, stopping");
@@ -117,11 +123,17 @@ async fn renew_regularly(
 }
 
 /// Returns whether the database was replaced by a backup. Then the row is not renewed.
-async fn renew(storage: &Storage, instance: &mut Instance) -> Result<bool, StorageError> {
+async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Result<bool, StorageError> {
     if matches!(wiring::check_ready(storage).await, Err(NotReady::AwaitsDecision)) {
         return Ok(true);
     }
     let (now, clock_ahead_ms) = clocks(storage).await?;
+    let back = clock.now().duration_since(now);
+    clock.follow(now);
+    if back > CLOCK_NOTICED && storage.kind() == "sqlite" {
+        tracing::warn!(seconds = back.as_secs(), "this machine's clock went back; what was planned comes earlier");
+        storage.instances().bring_forward(now, back).await?;
+    }
     let was_wrong = compare::wrong_clock(instance).map(|found| found.is_wrong);
     instance.clock_ahead_ms = clock_ahead_ms;
     heed_clock(storage, instance, was_wrong);

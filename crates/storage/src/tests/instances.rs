@@ -93,6 +93,28 @@ both! {
         assert_eq!(db.jobs().claim_due("of_command", "", at(21), at(90)).await.unwrap(), None);
     }
 
+    async fn what_a_clock_ahead_planned_comes_earlier(db) {
+        const HOUR: i64 = 3600;
+        let key = JobKey::of_service("planned");
+        db.jobs().insert(&key, "", at(HOUR)).await.unwrap();
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", HOUR).await;
+        endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        finish_sync_with(db, (user, connection), HOUR, &[chunk(1, 1)]).await;
+        let claim = db.jobs().claim_due("planned", "", at(HOUR), at(HOUR + 60)).await.unwrap().expect("due");
+        assert!(db.jobs().request(&key, at(HOUR + 1), SignedDuration::ZERO).await.unwrap());
+        let is_due = async |second: i64| {
+            let endpoints = db.deliveries().claim_endpoints(at(second), at(second), 8, false).await.unwrap();
+            !endpoints.is_empty()
+        };
+        assert!(!is_due(1).await);
+        db.instances().bring_forward(at(2), SignedDuration::from_hours(1)).await.unwrap();
+        assert!(is_due(1).await);
+        assert!(db.jobs().finish(&claim, Some(at(90))).await.unwrap());
+        let again = db.jobs().claim_due("planned", "", at(2), at(90)).await.unwrap();
+        assert!(again.is_some(), "the run that was requested meanwhile is not lost");
+    }
+
     async fn all_instances_use_one_clock(db) {
         let (before, wrong) = (Clock::system().now(), at(0));
         let time = db.instances().database_time(wrong).await.unwrap();

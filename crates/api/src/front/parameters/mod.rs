@@ -1,6 +1,6 @@
 //! Reads the parameters of a request into a struct, and collects every missing, repeated and invalid one. All
-//! interfaces use it: for a query string, or for the members of a JSON object. The fuzz target `query` includes this
-//! file by path.
+//! interfaces use it: for a query string, or for the members of a JSON object. The fuzz targets `query` and
+//! `interop` include this file by path.
 //!
 //! The struct derives `Deserialize`: the names of its fields are the known parameters. The error of a field's type
 //! completes the sentence "Must be".

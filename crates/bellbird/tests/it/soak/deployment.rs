@@ -1,7 +1,8 @@
 //! The services, the simulated providers and the users of a soak.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -32,9 +33,11 @@ pub(super) struct Deployment {
     pub(super) workdir: Workdir,
     pub(super) sandbox: RunningCommand,
     pub(super) database: String,
-    /// The service at `addresses[0]` is killed. On SQLite there is no other.
+    /// The service at `addresses[0]` is killed and disturbed. On SQLite there is no other.
     pub(super) addresses: Vec<Addresses>,
     services: Mutex<Vec<Option<RunningCommand>>>,
+    /// One thing at a time happens to the first service.
+    trouble: tokio::sync::Mutex<()>,
     pub(super) endpoints: [Endpoint; 2],
     pub(super) linker_endpoint: Endpoint,
     pub(super) key: String,
@@ -99,6 +102,7 @@ impl Deployment {
             database,
             addresses,
             services: Mutex::default(),
+            trouble: tokio::sync::Mutex::default(),
             endpoints,
             linker_endpoint,
             key,
@@ -106,6 +110,7 @@ impl Deployment {
             secrets: Mutex::new(secrets),
             kills: AtomicUsize::new(0),
         };
+        deployment.set_clock(0);
         let services = (0..services).map(|index| Some(deployment.serve(index))).collect();
         *deployment.services.lock().unwrap() = services;
         deployment
@@ -114,7 +119,65 @@ impl Deployment {
     fn serve(&self, index: usize) -> RunningCommand {
         let Addresses { api, console, ops } = &self.addresses[index];
         let line = format!("serve --json --api-listen {api} --console-listen {console} --ops-listen {ops}");
-        RunningCommand::start_with_log(&self.workdir, &line, &self.log(index))
+        if index > 0 {
+            return RunningCommand::start_with_log(&self.workdir, &line, &self.log(index));
+        }
+        // Debian's libfaketime gives a process a system clock that a file sets. A write beyond the limit of a file's
+        // size is an error, and no signal.
+        let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1", std::env::consts::ARCH);
+        assert!(Path::new(&library).exists(), "run `scripts/setup soak`: {library} is missing");
+        let clock = self.clock_file();
+        let env = [
+            "env".to_owned(),
+            "--ignore-signal=XFSZ".to_owned(),
+            format!("LD_PRELOAD={library}"),
+            format!("FAKETIME_TIMESTAMP_FILE={}", clock.display()),
+            "FAKETIME_CACHE_DURATION=1".to_owned(),
+            "FAKETIME_DONT_FAKE_MONOTONIC=1".to_owned(),
+            "NO_FAKE_STAT=1".to_owned(),
+        ];
+        RunningCommand::start_by(&env, &self.workdir, &line, &self.log(0))
+    }
+
+    fn clock_file(&self) -> PathBuf {
+        self.workdir.folder.path().join("clock-0")
+    }
+
+    /// How far the system clock of the first service is ahead, in seconds.
+    fn set_clock(&self, ahead: i64) {
+        std::fs::write(self.clock_file(), format!("{ahead:+}")).unwrap();
+    }
+
+    /// The system clock of the first service jumps, and jumps back.
+    pub(super) async fn jump(&self, seconds: i64, time: Duration) {
+        let _alone = self.trouble.lock().await;
+        self.set_clock(seconds);
+        tokio::time::sleep(time).await;
+        self.set_clock(0);
+    }
+
+    /// The first service stands still.
+    pub(super) async fn pause(&self, time: Duration) {
+        let _alone = self.trouble.lock().await;
+        self.at_first("kill -STOP");
+        tokio::time::sleep(time).await;
+        self.at_first("kill -CONT");
+    }
+
+    /// The first service can write to no file, as if the disk were full.
+    pub(super) async fn fill_disk(&self, time: Duration) {
+        let _alone = self.trouble.lock().await;
+        self.at_first("prlimit --fsize=0:unlimited --pid");
+        tokio::time::sleep(time).await;
+        self.at_first("prlimit --fsize=unlimited --pid");
+    }
+
+    /// Runs a program with the process id of the first service.
+    fn at_first(&self, line: &str) {
+        let process = self.services.lock().unwrap()[0].as_ref().unwrap().id().to_string();
+        let mut words = line.split(' ');
+        let mut command = Command::new(words.next().unwrap());
+        assert!(command.args(words).arg(process).status().unwrap().success(), "{line}");
     }
 
     fn log(&self, index: usize) -> PathBuf {
@@ -123,6 +186,7 @@ impl Deployment {
 
     /// Kills the first service and starts it again. Its leases end now rather than in minutes if `expire`.
     pub(super) async fn kill(&self, expire: bool) {
+        let _alone = self.trouble.lock().await;
         let service = self.services.lock().unwrap()[0].take().unwrap();
         assert_eq!(service.stop("-KILL").0, None, "the service had ended before");
         self.kills.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The load: tasks that each repeat one thing until the end.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +26,12 @@ use crate::support::random::Random;
 /// How often rows are added or changed, however long the soak is: all of them are read again by each sync.
 const CHANGES: u32 = 400;
 const KILL_INTERVAL_MAX: Duration = Duration::from_secs(60);
+/// How long a clock is wrong, a disk is full or a provider sends rubbish.
+const DISTURBANCE_MAX: Duration = Duration::from_secs(60);
+/// Longer than an instance needs to notice its clock.
+const DISTURBANCE_MIN: Duration = Duration::from_secs(6);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+const HOUR: i64 = 3600;
 /// Shorter than all attempts of a delivery together.
 const DOWN_MAX_MILLIS: usize = 6_000;
 
@@ -47,6 +53,8 @@ struct Shared {
     gate: RwLock<()>,
     stop: CancellationToken,
     kills_end: Instant,
+    length: Duration,
+    disturbances: AtomicUsize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +65,7 @@ enum Step {
     LinkAndRemove,
     RevokeKey,
     StopEndpoint,
+    Disturb,
     Kill,
 }
 
@@ -78,6 +87,8 @@ impl Load {
             stop: CancellationToken::new(),
             // A service that is alone lives on for the last third, so that it can be measured.
             kills_end: Instant::now() + if is_alone { length * 2 / 3 } else { length },
+            length,
+            disturbances: AtomicUsize::default(),
         });
         let second = Duration::from_secs(1);
         let steps = [
@@ -89,6 +100,7 @@ impl Load {
             (Step::LinkAndRemove, second * 3),
             (Step::RevokeKey, second * 2),
             (Step::StopEndpoint, second * 9),
+            (Step::Disturb, length / 20),
             (Step::Kill, KILL_INTERVAL_MAX.min(length / 8)),
         ];
         let mut tasks = JoinSet::new();
@@ -159,6 +171,7 @@ impl Shared {
                 Step::LinkAndRemove => self.link_and_remove(&mut random).await,
                 Step::RevokeKey => self.revoke_key().await,
                 Step::StopEndpoint => self.stop_endpoint(&mut random).await,
+                Step::Disturb => self.disturb(&mut random).await,
                 Step::Kill if Instant::now() < self.kills_end => self.deployment.kill(random.one_in(2)).await,
                 Step::Kill => {}
             }
@@ -224,6 +237,39 @@ impl Shared {
             _ => json!({"kind": "delay", "delayMs": 20 + random.below(2_000), "times": times}),
         };
         self.deployment.fault(provider, Some(fault)).await;
+    }
+
+    /// A provider sends rubbish, or the first service has a full disk, a wrong clock or a long pause: each in turn.
+    async fn disturb(&self, random: &mut Random) {
+        let time = (self.length / 20).clamp(DISTURBANCE_MIN, DISTURBANCE_MAX);
+        let deployment = &self.deployment;
+        let name = match self.disturbances.fetch_add(1, Ordering::Relaxed) % 5 {
+            0 => {
+                let provider = SPECS[random.below(SPECS.len())].name;
+                let kind = if random.one_in(2) { "malformed" } else { "content_type" };
+                deployment.fault(provider, Some(json!({ "kind": kind }))).await;
+                tokio::time::sleep(time).await;
+                deployment.fault(provider, None).await;
+                "times a provider sent rubbish"
+            }
+            1 => {
+                deployment.jump(HOUR, time).await;
+                "jumps of a clock ahead and back"
+            }
+            2 => {
+                deployment.fill_disk(time).await;
+                "full disks"
+            }
+            3 => {
+                deployment.jump(-HOUR, time).await;
+                "jumps of a clock back and ahead"
+            }
+            _ => {
+                deployment.pause((self.length / 12).min(PAUSE_MAX)).await;
+                "pauses"
+            }
+        };
+        self.counts.add(name, 1);
     }
 
     /// An endpoint does not respond for some seconds.

@@ -10,6 +10,8 @@ use crate::support::browser::client;
 use crate::support::known_rows::{DESCRIPTION, Rows};
 use crate::support::process::text;
 
+/// Longer than the service takes for any response, unless it stands still.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const REPEAT_DELAY: Duration = Duration::from_secs(2);
 const REPEATED_MAX: u32 = 60;
 
@@ -17,7 +19,8 @@ const REPEATED_MAX: u32 = 60;
 pub(super) type Answer = Result<(u16, Value), reqwest::Error>;
 
 pub(super) async fn get(api: &str, key: &str, path: &str) -> Answer {
-    let answer = client().get(format!("http://{api}{path}")).bearer_auth(key).send().await?;
+    let request = client().get(format!("http://{api}{path}")).bearer_auth(key).timeout(RESPONSE_TIMEOUT);
+    let answer = request.send().await?;
     let status = answer.status().as_u16();
     Ok((status, answer.json().await?))
 }

@@ -117,6 +117,18 @@ impl RunningCommand {
         Self::spawn(command, line)
     }
 
+    /// As [`Self::start_with_log`], run by another program that takes it as its last arguments.
+    pub(crate) fn start_by(program: &[String], workdir: &Workdir, line: &str, log: &Path) -> Self {
+        let inner = workdir.command(line);
+        let mut command = Command::new(&program[0]);
+        command.args(&program[1..]).arg(inner.get_program()).args(inner.get_args());
+        command.current_dir(workdir.folder.path()).env_clear();
+        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(File::options().create(true).append(true).open(log).unwrap());
+        Self::spawn(command, line)
+    }
+
     fn spawn(mut command: Command, line: &str) -> Self {
         let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
