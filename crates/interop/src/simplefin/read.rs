@@ -218,7 +218,10 @@ impl AccountsRequest {
         if last >= history.oldest {
             return Ok(false);
         }
-        memory.balances.insert(key, balance.clone(), self.now);
+        // A balance that came from here stays as old as it is.
+        if memory.balances.get(&key, self.now).is_none() {
+            memory.balances.insert(key, balance.clone(), self.now);
+        }
         if !history.is_all {
             let rows = self.read_rows(account, span_until(history.oldest)).await?;
             let oldest = rows.oldest_day().unwrap_or(history.oldest);

@@ -58,7 +58,7 @@ impl Service {
                 ["id", "category", "status"].map(|member| connection[member].as_str().unwrap_or_default());
             let what = format!("connection {id}");
             if status != "active" {
-                read.gaps.push(Gap::chosen(what, format!("it is {status}, so the service reads no rows of it")));
+                read.gaps.push(Gap::chosen(what, format!("it is {status}, so reconnect it to have its rows searched")));
                 continue;
             }
             match self.add_rows(id, category, known, strings).await {

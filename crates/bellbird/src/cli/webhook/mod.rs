@@ -49,7 +49,7 @@ pub(super) enum WebhookCommand {
     /// Create a new signing secret for an endpoint; the old one stays valid for 24 hours.
     ///
     /// For 24 hours, each event has two signatures and verifies with either secret. The new secret is shown only once.
-    /// Rotating twice within 24 hours immediately ends the oldest of the three secrets.
+    /// Rotating twice within 24 hours ends the oldest of the three secrets within a minute.
     #[command(after_long_help = "Example:
   bellbird webhook rotate-secret 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
     RotateSecret(EndpointArgs),

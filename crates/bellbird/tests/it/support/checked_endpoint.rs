@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use serde_json::Value;
-use standardwebhooks::Webhook;
+use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
 use crate::support::process::text;
 use crate::support::random::Random;
@@ -38,6 +38,7 @@ pub(crate) struct Endpoint {
     behaviour: Behaviour,
     random: Arc<Mutex<Random>>,
     is_down: Arc<AtomicBool>,
+    takes_any_time: Arc<AtomicBool>,
 }
 
 /// What an endpoint has recorded.
@@ -68,6 +69,7 @@ impl Endpoint {
             secret: Arc::default(),
             seen: Arc::default(),
             is_down: Arc::default(),
+            takes_any_time: Arc::default(),
             behaviour,
             random: Arc::new(Mutex::new(Random::new(seed))),
         };
@@ -84,6 +86,11 @@ impl Endpoint {
     /// While it is down, it responds to every request with 503.
     pub(crate) fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// From now on, it verifies the signature, and not how old it is.
+    pub(crate) fn take_any_time(&self) {
+        self.takes_any_time.store(true, Ordering::SeqCst);
     }
 
     /// The accepted events in their order, repeated deliveries included.
@@ -124,7 +131,16 @@ impl Endpoint {
     fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<Value, String> {
         let secret = self.secret.get().ok_or("a request before there is an endpoint")?;
         let webhook = Webhook::new(secret).map_err(|error| error.to_string())?;
-        webhook.verify(body, headers).map_err(|error| format!("signature: {error}"))?;
+        if self.takes_any_time.load(Ordering::SeqCst) {
+            let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let time = header(HEADER_WEBHOOK_TIMESTAMP).parse().map_err(|_| "no time")?;
+            let signature = webhook.sign(header(HEADER_WEBHOOK_ID), time, body).map_err(|error| error.to_string())?;
+            if !header(HEADER_WEBHOOK_SIGNATURE).split(' ').any(|sent| sent == signature) {
+                return Err("signature".to_owned());
+            }
+        } else {
+            webhook.verify(body, headers).map_err(|error| format!("signature: {error}"))?;
+        }
         let event: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         if headers.get("webhook-id").is_none_or(|id| event["id"] != id.to_str().unwrap_or_default()) {
             return Err(format!("webhook-id is not {}", event["id"]));
