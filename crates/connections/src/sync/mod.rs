@@ -59,7 +59,7 @@ pub struct SyncReport {
     pub run: SyncRunId,
     pub new_count: usize,
     pub updated_count: usize,
-    /// Webhook events that were written: none if no endpoint of the user subscribes to them.
+    /// Webhook events that will be sent: none if no enabled endpoint of the user subscribes to them.
     pub events: usize,
     /// The connection's status after the sync. Rows are read only if it is active.
     pub status: ConnectionStatus,
@@ -171,12 +171,12 @@ impl Syncs<'_> {
             events: &events,
         };
         self.0.event_buffer.hold_bodies(&bodies, now);
-        let Some(written) = self.0.storage.syncs().finish(claim, &finished).await? else {
+        let Some(sent) = self.0.storage.syncs().finish(claim, &finished).await? else {
             self.0.event_buffer.evict_bodies(&bodies);
             return Err(ConnectionsError::Busy);
         };
-        report.events = usize::try_from(written).unwrap_or(usize::MAX);
-        if written > 0 {
+        report.events = usize::try_from(sent).unwrap_or(usize::MAX);
+        if sent > 0 {
             self.0.event_buffer.wake();
         } else {
             self.0.event_buffer.evict_bodies(&bodies);

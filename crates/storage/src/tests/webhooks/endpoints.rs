@@ -157,6 +157,9 @@ both! {
         assert_eq!(db.endpoints().disable(user, id, "gone", at(70)).await.unwrap(), Some(0));
         assert_eq!(db.endpoints().disable(UserId::new(), id, "gone", at(70)).await.unwrap(), None);
         assert_eq!(db.endpoints().disable(user, EndpointId::new(), "gone", at(70)).await.unwrap(), None);
+        assert!(db.endpoints().disable(user, other, "by command", at(70)).await.unwrap().is_some());
+        assert_eq!(finish_sync_with(db, (user, connection), 80, &[chunk(1, 1)]).await.1, 0, "none is sent");
+        assert_eq!(db.deliveries().list(user, id, Some(DeliveryState::Failed), 9).await.unwrap().len(), 5);
     }
 
     async fn enabling_resets_failures(db) {
