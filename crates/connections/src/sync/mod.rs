@@ -37,6 +37,9 @@ use pull::{Pull, Pulled};
 /// finished.
 const SYNC_DEADLINE: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_secs(60);
+/// After a longer read, the time of its end is stored, as reads of users store it at most once a minute. The refresh
+/// before it has stored that of its beginning.
+const LONG_READ: Duration = Duration::from_secs(60);
 /// How long a caller waits for another process that is syncing the connection: longer than [`SYNC_DEADLINE`].
 const WAIT_MAX: Duration = Duration::from_secs(660);
 
@@ -145,6 +148,10 @@ impl Syncs<'_> {
             }
             pulled => pulled?,
         };
+        let read_until = self.0.clock.now();
+        if read_until >= now.plus(LONG_READ) {
+            self.0.storage.connections().set_last_refreshed_at(user, id, read_until).await?;
+        }
         if let Some(retry_at) = plan.retry_if_empty_at.filter(|_| pulled.is_empty && pulled.unreadable.is_empty()) {
             self.0.finish_job(claim, Some(retry_at)).await?;
             return Ok(report);
