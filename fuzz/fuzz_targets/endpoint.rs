@@ -3,7 +3,7 @@
 
 #![no_main]
 
-#[allow(dead_code, reason = "the functions for the HTTP client are not called")]
+#[expect(dead_code, reason = "the functions for the HTTP client are not called")]
 #[path = "../../crates/webhooks/src/target/rules/mod.rs"]
 mod target;
 

@@ -1,9 +1,8 @@
-//! Parses query strings with the parameters of `/v1/transactions` and `/v1/balances`. It checks bounds and the order of
-//! error details.
+//! Parses query strings with the parameters of `/v1/transactions` and `/v1/balances`, and JSON objects with the same
+//! members. It checks bounds and the order of error details.
 
 #![no_main]
 
-#[allow(dead_code, reason = "only query strings are read")]
 #[path = "../../crates/api/src/front/parameters/mod.rs"]
 mod parameters;
 
@@ -20,11 +19,12 @@ mod front {
     pub(crate) use crate::problem;
 }
 
-use bellbird_domain::{AccountId, Bound, ConnectionId, page};
+use bellbird_domain::{Bound, page};
 use libfuzzer_sys::fuzz_target;
-use parameters::{ACCOUNT_IDS_MAX, AccountIds, DateBound, Id, Limit, Offset, RawParams};
+use parameters::{ACCOUNT_IDS_MAX, AccountIds, AccountParam, ConnectionParam, DateBound, Limit, Offset, RawParams};
 use problem::Problem;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 const PARAMETER_NAMES: &[&str] = &["connectionId", "accountId", "from", "to", "limit", "offset"];
 const LIMIT_MAX: u32 = page::TRANSACTIONS.max;
@@ -32,8 +32,8 @@ const LIMIT_MAX: u32 = page::TRANSACTIONS.max;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Transactions {
-    connection_id: Id<ConnectionId>,
-    account_id: Option<Id<AccountId>>,
+    connection_id: ConnectionParam,
+    account_id: Option<AccountParam>,
     from: Option<DateBound>,
     to: Option<DateBound>,
     limit: Option<Limit<200, LIMIT_MAX>>,
@@ -48,6 +48,7 @@ struct Balances {
 
 fuzz_target!(|query: &str| {
     parse_transactions(query);
+    parse_members(query);
     parse_balances(query);
 });
 
@@ -75,6 +76,26 @@ fn parse_transactions(query: &str) {
             let bound = |name| sent(name).map(|text| Bound::parse(&text).expect("an accepted bound"));
             assert_eq!(read.from.map(|date| date.0), bound("from"));
             assert_eq!(read.to.map(|date| date.0), bound("to"));
+        }
+    }
+}
+
+/// As members of a JSON object, the same parameters have the same faults.
+fn parse_members(query: &str) {
+    let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    let members: Map<String, Value> = pairs.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
+    // An object has no repeated members, and an empty one of its texts is not missing.
+    if members.len() < pairs.len() || members.get("connectionId").is_some_and(|id| id == "") {
+        return;
+    }
+    let is_good = parameters::read::<Transactions>(RawParams::Query(query)).is_ok();
+    match parameters::read_strict::<Transactions>(RawParams::Json(&members)) {
+        Ok(_) => assert!(is_good && members.keys().all(|name| PARAMETER_NAMES.contains(&name.as_str()))),
+        Err(faults) => {
+            assert_eq!(faults.names, PARAMETER_NAMES);
+            assert_eq!(faults.known.is_empty(), is_good);
+            assert!(!is_good || !faults.unknown.is_empty());
+            assert!(faults.unknown.iter().all(|name| !PARAMETER_NAMES.contains(&name.as_str())));
         }
     }
 }

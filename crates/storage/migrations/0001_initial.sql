@@ -455,6 +455,8 @@ CREATE TABLE instances (
     -- The name of its machine, and the URL of its API there.
     host TEXT NOT NULL,
     api_url TEXT NOT NULL,
+    -- Tells machines of one name apart. Empty: unknown.
+    boot_id TEXT NOT NULL,
     -- The URL at which browsers reach its console.
     console_url TEXT NOT NULL,
     -- The ids of its master keys, separated by commas. The first one seals.

@@ -96,8 +96,8 @@ pub enum SealError {
     /// The value is damaged, belongs to another row, or was sealed with a different key of the same id.
     #[error("a sealed value cannot be opened: it is damaged, or was sealed with another key of the same id")]
     DoesNotOpen,
-    /// The first master key has the id of the one that sealed what is stored, and is another one. `affected` counts the
-    /// secrets by purpose.
+    /// The first master key has the id of the one that sealed what is stored, and is another one. `affected` names the
+    /// purposes of these secrets, with their numbers if they were counted.
     #[error(
         "the master key `{id}` of secrets.key is not the one that sealed what the database holds ({affected}), so \
          nothing is sealed with it: find the old key. If it is lost, give the new key another id, such as `{id}-2`, \

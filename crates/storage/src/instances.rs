@@ -28,13 +28,13 @@ statements! {
     TIME_ON_POSTGRES = "", on_postgres = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
     /// Inserts the row again if it was deleted: the instance could not reach the database for some time.
-    RENEW = "INSERT INTO instances (id, version, host, api_url, console_url, key_ids, allow_loopback, started_at,
-            last_seen_at, clock_ahead_ms)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    RENEW = "INSERT INTO instances (id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback,
+            started_at, last_seen_at, clock_ahead_ms)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
         ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, clock_ahead_ms = excluded.clock_ahead_ms";
 
-    LIST = "SELECT id, version, host, api_url, console_url, key_ids, allow_loopback, started_at, last_seen_at,
-            clock_ahead_ms
+    LIST = "SELECT id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback, started_at,
+            last_seen_at, clock_ahead_ms
         FROM instances WHERE last_seen_at > $1 ORDER BY started_at, id";
 
     DELETE = "DELETE FROM instances WHERE id = $1";
@@ -44,7 +44,7 @@ statements! {
 
     DELETE_DEAD = "DELETE FROM instances WHERE last_seen_at <= $1";
 
-    DELETE_AT = "DELETE FROM instances WHERE host = $1 AND api_url = $2";
+    DELETE_PREDECESSORS = "DELETE FROM instances WHERE host = $1 AND api_url = $2 AND boot_id = $3";
 
     /// An instance that is not dead, but was cut off from the database, finds that its fences are lost.
     FREE_JOBS = concat!("UPDATE jobs SET lease_until = 0 WHERE ", of_no_instance!());
@@ -72,6 +72,9 @@ pub struct Instance {
     pub host: String,
     /// The URL of its API on that machine.
     pub api_url: String,
+    /// Differs from boot to boot and from machine to machine, also between machines of one name. Empty if unknown.
+    #[serde(skip)]
+    pub boot_id: String,
     /// The URL at which browsers reach its console.
     pub console_url: String,
     /// The ids of its master keys. The first one seals.
@@ -124,6 +127,7 @@ impl Instances<'_> {
             version,
             host,
             api_url,
+            boot_id,
             console_url,
             key_ids,
             allow_loopback,
@@ -137,6 +141,7 @@ impl Instances<'_> {
             version.as_str(),
             host.as_str(),
             api_url.as_str(),
+            boot_id.as_str(),
             console_url.as_str(),
             key_ids.as_str(),
             i64::from(*allow_loopback),
@@ -166,10 +171,12 @@ impl Instances<'_> {
         self.delete_and_free(DELETE_DEAD, seen_until).await
     }
 
-    /// As `storage.instances().delete_dead`, for a caller that listens at this URL of this machine: whoever listened
-    /// there before was killed.
-    pub async fn delete_at(self, host: &str, api_url: &str) -> Result<u64> {
-        self.delete_and_free(DELETE_AT, params![host, api_url]).await
+    /// As `storage.instances().delete_dead`, for an instance that listens at its URL of its machine: whoever listened
+    /// there since the boot was killed. Whoever did before it, or does on another machine of the same name, is dead
+    /// only after [`INSTANCE_TIMEOUT`].
+    pub async fn delete_predecessors(self, instance: &Instance) -> Result<u64> {
+        let Instance { host, api_url, boot_id, .. } = instance;
+        self.delete_and_free(DELETE_PREDECESSORS, params![host.as_str(), api_url.as_str(), boot_id.as_str()]).await
     }
 
     /// As `storage.instances().delete_dead`, for a caller that knows that no other instance runs.
@@ -212,11 +219,12 @@ fn instance(row: &Row<'_>) -> Result<Instance> {
         version: row.text(1)?.to_owned(),
         host: row.text(2)?.to_owned(),
         api_url: row.text(3)?.to_owned(),
-        console_url: row.text(4)?.to_owned(),
-        key_ids: row.text(5)?.split(',').map(str::to_owned).collect(),
-        allow_loopback: row.int(6)? == 1,
-        started_at: row.time(7)?,
-        last_seen_at: row.time(8)?,
-        clock_ahead_ms: row.int(9)?,
+        boot_id: row.text(4)?.to_owned(),
+        console_url: row.text(5)?.to_owned(),
+        key_ids: row.text(6)?.split(',').map(str::to_owned).collect(),
+        allow_loopback: row.int(7)? == 1,
+        started_at: row.time(8)?,
+        last_seen_at: row.time(9)?,
+        clock_ahead_ms: row.int(10)?,
     })
 }

@@ -94,6 +94,8 @@ pub struct Storage {
     holder: Option<Uuid>,
     /// Whether no job or endpoint is claimed, because this machine's clock is wrong.
     claims_nothing: Arc<AtomicBool>,
+    /// Whether no secret had the id of the first key when that was checked. See `storage.secrets().check_sealing_key`.
+    sealing_key_is_new: Arc<AtomicBool>,
     /// Keeps a SQLite file in its place. After the database: dropped last.
     _open_lock: Option<Arc<OpenLock>>,
 }
@@ -199,7 +201,8 @@ impl Storage {
     }
 
     fn new(db: Db, sealer: Sealer, open_lock: Option<Arc<OpenLock>>) -> Self {
-        Self { db, sealer, holder: None, claims_nothing: Arc::default(), _open_lock: open_lock }
+        let (claims_nothing, sealing_key_is_new) = (Arc::default(), Arc::default());
+        Self { db, sealer, holder: None, claims_nothing, sealing_key_is_new, _open_lock: open_lock }
     }
 
     /// The storage of an instance of the service. Its leases end with its row: see `storage.instances().renew`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
-use bellbird_domain::{Account, Balance, Caller, Clock, KeyId};
+use bellbird_domain::{Account, Balance, Caller, Clock, ConnectionStatus, KeyId};
 use bellbird_limits::client_address::Network;
 use bellbird_limits::{Expiring, InFlight, RateLimiter};
 use bellbird_reads::balances::Balances;
@@ -166,7 +166,8 @@ impl Access {
         Ok(found)
     }
 
-    /// Reads balances, and requests a refresh of each connection whose consent turns out to be gone.
+    /// Reads balances, and requests a refresh of each connection whose consent turns out to be gone, as
+    /// [`Self::after_failed_read`] does.
     pub async fn balances(
         &self,
         call: &CallContext,
@@ -174,9 +175,9 @@ impl Access {
         accounts: Vec<Account>,
     ) -> Result<Balances, ReadError> {
         let balances = self.reads().balances(call, caller, accounts).await?;
-        let is_broken = |balance: &Result<Balance, ReadError>| matches!(balance, Err(ReadError::Reconnect(_)));
+        let needs_refresh = |balance: &Result<Balance, ReadError>| matches!(balance, Err(ReadError::Reconnect(status)) if *status != ConnectionStatus::Revoked);
         let mut broken: Vec<&Account> =
-            balances.iter().filter(|(_, read)| is_broken(read)).map(|(account, _)| account).collect();
+            balances.iter().filter(|(_, read)| needs_refresh(read)).map(|(account, _)| account).collect();
         broken.dedup_by_key(|account| account.connection_id);
         for Account { connection_id, provider, .. } in broken {
             self.inner.connections.refreshes().request_in_background(caller.user_id, *connection_id, provider);
@@ -187,7 +188,8 @@ impl Access {
     /// Maps a failed read to an HTTP error.
     ///
     /// If the provider reports that the consent is gone, the connection may have been removed meanwhile: that is a 404.
-    /// Otherwise the user must reconnect: that is a 503, and a background refresh updates the status.
+    /// Otherwise the user must reconnect: that is a 503, and a background refresh updates the status. A connection that
+    /// is known as revoked needs none, so a client that repeats its reads does not write to the database each time.
     pub async fn after_failed_read(&self, caller: &Caller, context: &ConnectionContext, error: &ReadError) -> Problem {
         let ReadError::Reconnect(status) = error else {
             return problem_for_category(error, "Account", context.connection.category);
@@ -196,7 +198,10 @@ impl Access {
         match self.inner.storage.connections().find(caller.user_id, id).await {
             Ok(Some(connection)) => {
                 context.note_gone(self.inner.clock.now());
-                self.inner.connections.refreshes().request_in_background(caller.user_id, id, &connection.provider);
+                if *status != ConnectionStatus::Revoked {
+                    let refreshes = self.inner.connections.refreshes();
+                    refreshes.request_in_background(caller.user_id, id, &connection.provider);
+                }
                 Problem::Reconnect(*status)
             }
             Ok(None) => Problem::NotFound("Connection"),

@@ -121,6 +121,7 @@ mod tests {
             host: host.to_owned(),
             console_url: "http://127.0.0.1:8081".to_owned(),
             api_url: "http://127.0.0.1:8080".to_owned(),
+            boot_id: String::new(),
             key_ids: key_ids.iter().map(|id| (*id).to_owned()).collect(),
             allow_loopback: false,
             started_at: Timestamp::UNIX_EPOCH,

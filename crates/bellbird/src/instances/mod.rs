@@ -58,6 +58,7 @@ impl Presence {
             version: VERSION.to_owned(),
             host: host_name(),
             api_url: urls.api_url.clone(),
+            boot_id: boot_id(),
             console_url: urls.public_console.clone(),
             key_ids: start.sealer.key_ids().map(str::to_owned).collect(),
             allow_loopback: settings.webhooks.rules.allow_loopback,
@@ -70,7 +71,7 @@ impl Presence {
             // The lock of the file allows one service: others in the table were killed.
             storage.instances().delete_all().await?;
         } else {
-            storage.instances().delete_at(&instance.host, &instance.api_url).await?;
+            storage.instances().delete_predecessors(&instance).await?;
         }
         storage.instances().renew(&instance, now).await.context("could not store that this instance runs")?;
         let stop = CancellationToken::new();
@@ -169,6 +170,11 @@ fn heed_clock(storage: &Storage, instance: &Instance, was_wrong: Option<bool>) {
 
 fn host_name() -> String {
     uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The kernel's id of this boot, which all containers of a machine share.
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim_end().to_owned()
 }
 
 /// Lists the running instances, oldest first.

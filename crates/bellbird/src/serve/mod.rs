@@ -39,6 +39,9 @@ const HEAD_BYTES_MAX: usize = 96 * 1024;
 /// cost a request 0.2 µs more than the default of 100; 1,000 fields cost 1.1 µs more.
 const HEADERS_MAX: usize = 256;
 
+/// When the service stops, a client has this long to send the rest of a request's head, and to take a response that was
+/// complete when it began.
+const STOP_IDLE_MAX: Duration = Duration::from_secs(3);
 /// How often a new connection without a slot looks for an idle one to replace.
 const SLOT_INTERVAL: Duration = Duration::from_secs(1);
 /// The open files that the process asks for: three full listeners, and as many again for everything else.
@@ -128,16 +131,31 @@ pub async fn serve(listener: Listener, router: Router, options: ServeOptions, st
         connections.spawn(async move {
             tokio::select! {
                 () = serve_connection(http, stream, peer, router, write_timeout, &slot, watcher) => {}
-                () = slot.closed() => tracing::debug!("idle connection closed for a new one"),
+                () = slot.closed() => tracing::debug!("idle connection closed"),
             }
             drop(permit);
         });
     }
     drop(listener);
-    if tokio::time::timeout(options.stop_timeout, graceful.shutdown()).await.is_err() {
+    let shutdown = async {
+        tokio::select! {
+            () = graceful.shutdown() => {}
+            () = close_waiting(&slots) => {}
+        }
+    };
+    if tokio::time::timeout(options.stop_timeout, shutdown).await.is_err() {
         tracing::warn!("connections aborted: they did not close within the shutdown timeout");
     }
     connections.shutdown().await;
+}
+
+/// Closes the connections that would otherwise hold up the stop until their head times out. hyper closes those that wait
+/// between two requests, but not those with a part of one.
+async fn close_waiting(slots: &Slots) {
+    loop {
+        tokio::time::sleep(STOP_IDLE_MAX).await;
+        slots.close_waiting(STOP_IDLE_MAX, Instant::now());
+    }
 }
 
 async fn serve_connection(

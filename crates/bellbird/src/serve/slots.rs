@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ struct Connection {
     address: Option<IpAddr>,
     /// Since when the client may send a request. None while one is handled.
     idle_since: Mutex<Option<Instant>>,
+    /// Whether a body is being sent that was not complete when its response began.
+    is_streaming: AtomicBool,
     closed: CancellationToken,
 }
 
@@ -58,8 +61,12 @@ impl Slots {
         if address.is_some() && open.of(address).count() >= max && !open.close_longest_idle(address, idle_min, now) {
             return None;
         }
-        let connection =
-            Arc::new(Connection { address, idle_since: Mutex::new(Some(now)), closed: CancellationToken::new() });
+        let connection = Arc::new(Connection {
+            address,
+            idle_since: Mutex::new(Some(now)),
+            is_streaming: AtomicBool::new(false),
+            closed: CancellationToken::new(),
+        });
         let id = open.next_id;
         open.next_id += 1;
         open.connections.insert(id, Arc::clone(&connection));
@@ -72,6 +79,17 @@ impl Slots {
         let kept = open.connections.remove(&newest.id);
         open.close_longest_idle(None, idle_min, now);
         open.connections.extend(kept.map(|connection| (newest.id, connection)));
+    }
+
+    /// Closes the connections whose clients have sent no whole request for `idle_min`, except while a response is
+    /// streamed.
+    pub(super) fn close_waiting(&self, idle_min: Duration, now: Instant) {
+        for connection in self.open.lock().connections.values() {
+            let is_waiting = connection.idle_since.lock().is_some_and(|since| now.duration_since(since) >= idle_min);
+            if is_waiting && !connection.is_streaming.load(Ordering::Relaxed) {
+                connection.closed.cancel();
+            }
+        }
     }
 }
 
@@ -104,10 +122,11 @@ impl Slot {
         if body.size_hint().exact().is_some() {
             return body;
         }
+        self.connection.is_streaming.store(true, Ordering::Relaxed);
         Body::new(StreamedBody { body, connection: Arc::clone(&self.connection) })
     }
 
-    /// Returns when the connection has to be closed for another one.
+    /// Returns when the connection has to be closed: for another one, or because the service stops.
     pub(super) async fn closed(&self) {
         self.connection.closed.cancelled().await;
     }
@@ -132,6 +151,13 @@ impl http_body::Body for StreamedBody {
 
     fn is_end_stream(&self) -> bool {
         self.body.is_end_stream()
+    }
+}
+
+impl Drop for StreamedBody {
+    fn drop(&mut self) {
+        self.connection.is_streaming.store(false, Ordering::Relaxed);
+        *self.connection.idle_since.lock() = Some(Instant::now());
     }
 }
 
@@ -194,6 +220,22 @@ mod tests {
         assert!(body.frame().await.is_none());
         assert!(is_idle());
         assert_eq!(slot.watch(Body::from("four")).size_hint().exact(), Some(4), "a whole body keeps its length");
+    }
+
+    #[test]
+    fn stop_closes_waiting_connections_only() {
+        let (slots, start) = (Slots::default(), Instant::now());
+        let open_at = |now| open(&slots, "10.0.0.1", now).unwrap();
+        let all = [open_at(start), open_at(start + IDLE_MIN), open_at(start), open_at(start)];
+        let [_, _, busy, streaming] = &all;
+        busy.set_busy();
+        let frames = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
+        let body = streaming.watch(Body::from_stream(frames));
+        slots.close_waiting(IDLE_MIN, start + IDLE_MIN);
+        assert_eq!(all.each_ref().map(is_closed), [true, false, false, false]);
+        drop(body);
+        slots.close_waiting(IDLE_MIN, Instant::now() + IDLE_MIN);
+        assert_eq!(all.each_ref().map(is_closed), [true, false, false, true]);
     }
 
     #[test]

@@ -44,7 +44,9 @@ impl<'a> ApplyRequest<'a> {
 }
 
 impl Links<'_> {
-    /// Applies all active consents. A consent that fails does not stop the others.
+    /// Applies all active consents. A consent that fails does not stop the others. But if that of a connection to repair
+    /// fails for a moment, no other one replaces it in this poll: it would be withdrawn, and may be what the user has
+    /// just renewed.
     ///
     /// Returns the first error if it is transient, or if no connection was created or repaired.
     pub(crate) async fn apply_consents(
@@ -54,6 +56,7 @@ impl Links<'_> {
         applied: &mut Applied,
     ) -> Result<(), ConnectionsError> {
         applied.undecided = false;
+        applied.failed.clear();
         let mut consents = Vec::with_capacity(found.len());
         for found in decide::active_consents(found) {
             let id = found.provider_connection_id.as_str();
@@ -67,7 +70,12 @@ impl Links<'_> {
         decide::put_repairs_first(&mut consents, &request.session(applied));
         let mut first_error: Option<ConnectionsError> = None;
         for consent in consents {
+            let connection = match &consent.existing {
+                Existing::Connected(connection) => Some(connection.id),
+                Existing::NotConnected | Existing::OwnedByOtherUser => None,
+            };
             if let Err(error) = self.apply_consent(request, consent, applied).await {
+                applied.failed.extend(connection.filter(|_| error.is_transient()));
                 first_error = first_error.or(Some(error));
             }
         }
@@ -153,6 +161,10 @@ impl Links<'_> {
         };
         let mut replaceable = Vec::new();
         for target in decide::replaceable(consent, session) {
+            if applied.failed.contains(&target.id) && !session.is_expired {
+                applied.undecided = true;
+                return Ok(());
+            }
             replaceable.push((target.id, self.0.storage.accounts().list_with_hidden(user_id, target.id).await?));
         }
         let (effect, replaces, known_as) =

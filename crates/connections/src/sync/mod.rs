@@ -37,6 +37,9 @@ use pull::{Pull, Pulled};
 /// finished.
 const SYNC_DEADLINE: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_secs(60);
+/// After a longer read, the time of its end is stored, as reads of users store it at most once a minute. The refresh
+/// before it has stored that of its beginning.
+const LONG_READ: Duration = Duration::from_secs(60);
 /// How long a caller waits for another process that is syncing the connection: longer than [`SYNC_DEADLINE`].
 const WAIT_MAX: Duration = Duration::from_secs(660);
 
@@ -59,7 +62,7 @@ pub struct SyncReport {
     pub run: SyncRunId,
     pub new_count: usize,
     pub updated_count: usize,
-    /// Webhook events that were written: none if no endpoint of the user subscribes to them.
+    /// Webhook events that will be sent: none if no enabled endpoint of the user subscribes to them.
     pub events: usize,
     /// The connection's status after the sync. Rows are read only if it is active.
     pub status: ConnectionStatus,
@@ -145,6 +148,10 @@ impl Syncs<'_> {
             }
             pulled => pulled?,
         };
+        let read_until = self.0.clock.now();
+        if read_until >= now.plus(LONG_READ) {
+            self.0.storage.connections().set_last_refreshed_at(user, id, read_until).await?;
+        }
         if let Some(retry_at) = plan.retry_if_empty_at.filter(|_| pulled.is_empty && pulled.unreadable.is_empty()) {
             self.0.finish_job(claim, Some(retry_at)).await?;
             return Ok(report);
@@ -171,12 +178,12 @@ impl Syncs<'_> {
             events: &events,
         };
         self.0.event_buffer.hold_bodies(&bodies, now);
-        let Some(written) = self.0.storage.syncs().finish(claim, &finished).await? else {
+        let Some(sent) = self.0.storage.syncs().finish(claim, &finished).await? else {
             self.0.event_buffer.evict_bodies(&bodies);
             return Err(ConnectionsError::Busy);
         };
-        report.events = usize::try_from(written).unwrap_or(usize::MAX);
-        if written > 0 {
+        report.events = usize::try_from(sent).unwrap_or(usize::MAX);
+        if sent > 0 {
             self.0.event_buffer.wake();
         } else {
             self.0.event_buffer.evict_bodies(&bodies);

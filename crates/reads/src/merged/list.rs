@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-use bellbird_domain::{Trade, Transaction};
+use bellbird_domain::{TimestampExt as _, Trade, Transaction};
 use bellbird_providers::CallContext;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::Mapping;
-use super::position::{AccountList, Position};
+use super::position::{AccountList, LATE_MAX, Position};
 use crate::{ReadError, TradeRange, TransactionRange};
 
 pub(super) enum ListRange {
@@ -65,11 +65,11 @@ pub(super) struct Item<T> {
     pub(super) value: T,
 }
 
-/// Rows of the first instant that lie before the position.
+/// Rows that lie before the position: those that are sorted at a later time than its instant, and some at its instant.
 #[derive(Clone, Copy)]
 struct Skip {
     instant: Timestamp,
-    /// How many rows and the sum of their hashes. `None` skips all.
+    /// How many rows at the instant, and the sum of their hashes. `None` skips all.
     first: Option<(u32, u64)>,
 }
 
@@ -88,17 +88,17 @@ pub(super) struct List<T> {
 impl<T: Send> List<T> {
     pub(super) fn new(range: ListRange, after: Option<&Position>) -> Self {
         let key = range.key();
-        let skip = after.and_then(|position| {
-            let shown = position.shown?;
-            let first = match key.cmp(&(shown.connection_id, shown.account_id)) {
-                Ordering::Less => None,
-                Ordering::Equal => Some((shown.rows, shown.digest)),
-                Ordering::Greater => return None,
+        let skip = after.map(|position| {
+            let shown = position.shown.map(|shown| (shown, key.cmp(&(shown.connection_id, shown.account_id))));
+            let first = match shown {
+                Some((_, Ordering::Less)) => None,
+                Some((shown, Ordering::Equal)) => Some((shown.rows, shown.digest)),
+                Some((_, Ordering::Greater)) | None => Some((0, 0)),
             };
-            Some(Skip { instant: position.instant, first })
+            Skip { instant: position.instant, first }
         });
         let range = match after {
-            Some(position) => range.starting_at(position.instant),
+            Some(position) => range.starting_at(position.instant.plus(LATE_MAX)),
             None => range,
         };
         let (buffered, state) = (VecDeque::new(), ListState::Reading);
@@ -195,19 +195,21 @@ impl<T> Page<T> {
     fn push(&mut self, instant: Timestamp, hash: impl Fn() -> u64, value: Option<T>) {
         let sorted_at = self.reached.map_or(instant, |reached| reached.min(instant));
         self.reached = Some(sorted_at);
-        match &mut self.skip {
-            Some(Skip { instant: at, first: Some((rows @ 1.., digest)) }) if instant == *at => {
-                // Only rows that were returned count.
-                if value.is_some() {
-                    *rows -= 1;
-                    *digest = digest.wrapping_sub(hash());
-                    self.is_lost |= *rows == 0 && *digest != 0;
+        if let Some(Skip { instant: position, first }) = &mut self.skip {
+            match (sorted_at.cmp(position), first) {
+                (Ordering::Greater, _) | (Ordering::Equal, None) => return,
+                (Ordering::Equal, Some((rows @ 1.., digest))) => {
+                    // Only rows that were returned count.
+                    if value.is_some() {
+                        *rows -= 1;
+                        *digest = digest.wrapping_sub(hash());
+                        self.is_lost |= *rows == 0 && *digest != 0;
+                    }
+                    return;
                 }
-                return;
+                (Ordering::Less, Some((1.., _))) => self.is_lost = true,
+                _ => {}
             }
-            Some(Skip { first: Some((1.., _)), .. }) => self.is_lost = true,
-            Some(Skip { instant: at, first: None }) if instant == *at => return,
-            _ => {}
         }
         if let Some(value) = value {
             self.items.push(Item { instant, sorted_at, hash: hash(), value });

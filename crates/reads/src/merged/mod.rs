@@ -2,12 +2,12 @@
 //!
 //! A merged read can end anywhere, and another continues behind its [`Position`], in any instance. The position is a
 //! time, not a number of rows: rows that are posted later shift nothing, and each list is asked only for what is
-//! older. If the rows at that very time have changed meanwhile, it fails with [`PositionLost`].
+//! older, and a few days more for rows that a provider lists late. If the rows at that very time have changed meanwhile, it fails with [`PositionLost`].
 
 mod list;
 mod position;
 
-use bellbird_domain::{AccountId, ConnectionId, Trade, Transaction};
+use bellbird_domain::{AccountId, ConnectionId, TimestampExt as _, Trade, Transaction};
 use bellbird_providers::CallContext;
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::{TradeRange, TransactionRange};
 pub use list::ListState;
 use list::{List, ListRange, MergedRead};
+use position::LATE_MAX;
 pub use position::{Position, PositionError, Shown};
 
 /// Provider calls of one merged read at once.
@@ -172,7 +173,7 @@ impl<'m, T: Send> MergedRows<'m, T> {
     fn take(&mut self, at: usize) -> Option<T> {
         let list = &mut self.lists[at];
         let item = list.buffered.pop_front()?;
-        let hash = (item.instant == item.sorted_at).then_some(item.hash);
+        let hash = (item.instant <= item.sorted_at.plus(LATE_MAX)).then_some(item.hash);
         self.position = Some(Position::behind(self.position, list.key, item.sorted_at, hash));
         Some(item.value)
     }

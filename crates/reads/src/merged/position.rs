@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use bellbird_domain::{AccountId, ConnectionId};
 use jiff::Timestamp;
@@ -9,10 +10,15 @@ use jiff::Timestamp;
 /// Sorts the lists, and so the rows of one time.
 pub(super) type AccountList = (ConnectionId, Option<AccountId>);
 
+/// How much later than an older row before it in its provider's list a row may be: a list that is sorted by another time
+/// than the row's own differs by days. A read that continues reads so much again.
+pub(super) const LATE_MAX: Duration = Duration::from_secs(3 * 24 * 3_600);
+
 /// A position in a merged list. It names no row. Its text is short, for cursors.
 ///
-/// A read that continues asks for rows up to `instant`. So it passes over a row that its provider lists on a later page
-/// than an older one, if the read before ended between the two.
+/// A read that continues asks for rows up to [`LATE_MAX`] after `instant`, and skips those that come before a row of
+/// `instant` or an older one, as the read before did. So it passes over a row that is more than that late, if the read
+/// before ended between it and the older row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// All later rows lie before the position.
@@ -33,8 +39,8 @@ pub struct Shown {
 }
 
 impl Position {
-    /// The position behind a row that follows `before`. `hash` is absent if the row's own time is a later one: its
-    /// provider lists it behind older rows.
+    /// The position behind a row that follows `before`. `hash` is absent if the row is more than [`LATE_MAX`] late, since
+    /// a read that continues does not see it.
     pub(super) fn behind(before: Option<Self>, list: AccountList, instant: Timestamp, hash: Option<u64>) -> Self {
         let (connection_id, account_id) = list;
         let none_shown = Shown { connection_id, account_id, rows: 0, digest: 0 };

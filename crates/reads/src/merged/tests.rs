@@ -252,12 +252,13 @@ async fn stopped_list_holds_rows_of_the_same_time_back() {
 
 #[tokio::test(start_paused = true)]
 async fn stopped_search_continues_behind_the_rows_that_it_left_out() {
-    let left_out = |number: i64| Row { description: "left out".to_owned(), ..Row::new("a", number, NOW - number) };
-    let rows = (0..20).map(left_out).chain([Row::new("a", "found", NOW - 20)]).collect();
+    const WEEK: i64 = 7 * 86_400;
+    let left_out = |number| Row { description: "left out".to_owned(), ..Row::new("a", number, NOW - number * WEEK) };
+    let rows = (0..20).map(left_out).chain([Row::new("a", "found", NOW - 20 * WEEK)]).collect();
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(35)).await;
     assert!(ids.is_empty() && outcome.is_stopped);
-    assert_eq!(outcome.position, Some(Position { instant: at(NOW - 11), shown: None }));
+    assert_eq!(outcome.position, Some(Position { instant: at(NOW - 11 * WEEK), shown: None }));
     let (ids, outcome) = setup.read(outcome.position, 100, Duration::from_secs(35)).await;
     assert_eq!((ids, outcome.is_stopped), (vec!["found".to_owned()], false));
 }
@@ -320,9 +321,9 @@ async fn late_row_comes_once() {
     }
     let expected = ["a10", "b17", "a20", "a15", "b20", "b21", "a30"];
     assert_eq!(setup.read(None, 9, FAR).await.0, expected, "a list is in its provider's order");
-    // The next page begins with a later row, which is known only if it was read.
+    // The next page begins with a later row, which the first read has not seen.
     let before_late = setup.read(None, 3, FAR).await.1.position;
-    assert_eq!(setup.read(before_late, 9, FAR).await.0, expected[4..], "passed over");
+    assert_eq!(setup.read(before_late, 9, FAR).await.0, expected[3..], "not passed over");
     let after_late = setup.read(None, 4, FAR).await.1.position;
     let (ids, outcome) = setup.read(after_late, 9, FAR).await;
     assert_eq!((ids, outcome.is_lost), (expected[4..].iter().map(|id| (*id).to_owned()).collect(), false));

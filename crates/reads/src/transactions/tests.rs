@@ -115,6 +115,16 @@ async fn windows_cover_twelve_thousand_rows() {
 }
 
 #[tokio::test]
+async fn windows_lose_no_row_that_the_provider_lists_late() {
+    let bank = Bank::new(1_200);
+    for (number, row) in (0..).zip(&mut *bank.simulated.rows.lock()) {
+        row.own_second = Some(NOW - 60 * (number * 7_919 % 1_200));
+    }
+    let (seen, _, _) = Client::new(&bank).read_all(70).await;
+    assert_eq!(seen, (0..1_200).map(|number| number.to_string()).collect::<Vec<_>>(), "in the provider's order");
+}
+
+#[tokio::test]
 async fn each_window_costs_one_call_plus_one_count() {
     let bank = Bank::new(5_000);
     let (seen, _, all) = Client::new(&bank).read_all(200).await;

@@ -165,7 +165,7 @@ impl Backups<'_> {
                 continue;
             };
             if (&present.url, &present.event_types) != (&endpoint.url, &endpoint.event_types) {
-                self.0.endpoints().update(user, *id, &present.url, &present.event_types).await?;
+                self.0.endpoints().update(user, *id, Some(&present.url), Some(&present.event_types)).await?;
                 done.endpoints_changed += 1;
             }
             if present.status == EndpointStatus::Disabled && endpoint.status != EndpointStatus::Disabled {

@@ -154,9 +154,9 @@ impl Syncs<'_> {
     /// Finishes a successful run of a sync. What is known, fingerprints, webhook events, deliveries and the next time
     /// commit in one transaction.
     ///
-    /// Returns the number of webhook events written, which is 0 if no endpoint subscribes to them. Returns None, and
-    /// changes nothing, if the lease was lost: to another task, by an import, or because the connection is being
-    /// deleted.
+    /// Returns the number of webhook events that will be sent, which is 0 if no enabled endpoint subscribes to them.
+    /// Returns None, and changes nothing, if the lease was lost: to another task, by an import, or because the
+    /// connection is being deleted.
     pub async fn finish(self, claim: &ClaimedJob, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
         let FinishedSync { events, after, .. } = *finished;
         let (user, connection) = (claim.user_id(), claim.subject_id());
@@ -180,7 +180,7 @@ impl Syncs<'_> {
         statements.push(jobs::finished(claim, after.next_at));
         let rows = self.0.db.batch(&statements).await?;
         let (held, inserted) = (rows[1], &rows[2..2 + events.len()]);
-        Ok(held.map(|_| inserted.iter().flatten().count() as u64))
+        Ok(held.map(|_| inserted.iter().flatten().filter(|endpoints| **endpoints > 0).count() as u64))
     }
 }
 

@@ -3,6 +3,7 @@
 //! No foreign key points from a secret to its subject. The transaction that deletes a subject also deletes its secret.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use bellbird_domain::{ConnectionId, EndpointId, UserId};
 use secrecy::{ExposeSecret, SecretString};
@@ -162,20 +163,17 @@ impl<'s> Secrets<'s> {
 
     /// Fails if the key that seals is another one than the key of the same id that sealed what is stored, because a
     /// database with both could never be opened whole. Reads one secret, and all of them only if that one does not
-    /// open: it may be damaged alone.
+    /// open: it may be damaged alone. If nothing has the id of this key yet, each seal from now on checks it again, until
+    /// something has: another process may begin to seal with another key of this id.
     ///
     /// # Errors
     /// [`SealError::OtherKey`] if secrets have the id of this key, and it opens none of them.
     pub async fn check_sealing_key(self) -> Result<()> {
         let id = self.sealing_key_id();
-        let begin = sealer::header(id);
-        let mut end = begin.clone();
-        // The last character of an id is ASCII.
-        if let Some(last) = end.last_mut() {
-            *last += 1;
-        }
+        let (begin, end) = sealed_with(id);
         let range = params![begin.as_slice(), end.as_slice()];
         let Some(Stored { slot, sealed }) = self.0.db.one(FIND_SEALED_WITH, range, stored).await? else {
+            self.0.sealing_key_is_new.store(true, Ordering::Relaxed);
             return Ok(());
         };
         if self.open_secret(&slot, &sealed).is_ok() {
@@ -191,6 +189,22 @@ impl<'s> Secrets<'s> {
         }
         let affected: Vec<_> = counts.iter().map(|(purpose, count)| format!("{purpose}: {count}")).collect();
         Err(SealError::OtherKey { id: id.to_owned(), affected: affected.join(", ") }.into())
+    }
+
+    /// As [`Self::check_sealing_key`], in a transaction that seals, if nothing had the id of the key then.
+    async fn check_new_sealing_key(self, tx: &mut Tx) -> Result<()> {
+        if !self.0.sealing_key_is_new.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let id = self.sealing_key_id();
+        let (begin, end) = sealed_with(id);
+        let found = tx.one(FIND_SEALED_WITH, params![begin.as_slice(), end.as_slice()], stored).await?;
+        let Some(Stored { slot, sealed }) = found else { return Ok(()) };
+        if self.open_secret(&slot, &sealed).is_err() {
+            return Err(SealError::OtherKey { id: id.to_owned(), affected: slot.purpose }.into());
+        }
+        self.0.sealing_key_is_new.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The id of the key that seals.
@@ -241,7 +255,7 @@ impl<'s> Secrets<'s> {
                 counts.already_current += 1;
                 return Ok(());
             }
-            let resealed = self.seal_secret(&slot, &opened)?;
+            let resealed = self.seal_secret(tx, &slot, &opened).await?;
             let values = params![user, purpose, subject, before.as_slice(), resealed.as_slice()];
             if tx.run(RESEAL, values).await? > 0 {
                 counts.resealed += 1;
@@ -269,7 +283,8 @@ impl<'s> Secrets<'s> {
 
     /// Seals a secret and stores it, replacing the old one.
     pub(crate) async fn store(self, tx: &mut Tx, slot: &SecretSlot, secret: &SecretString) -> Result<()> {
-        store_sealed(tx, slot, &self.seal_secret(slot, secret)?).await
+        let sealed = self.seal_secret(tx, slot, secret).await?;
+        store_sealed(tx, slot, &sealed).await
     }
 
     /// Opens the secret of a slot, if there is one.
@@ -289,16 +304,17 @@ impl<'s> Secrets<'s> {
     pub(crate) async fn copy(self, tx: &mut Tx, from: &SecretSlot, to: &SecretSlot) -> Result<()> {
         let Some(held) = tx.one(FIND, &from.params(), sealed).await? else { return Ok(()) };
         let resealed = match self.open_secret(from, &held) {
-            Ok(secret) => self.seal_secret(to, &secret)?,
+            Ok(secret) => self.seal_secret(tx, to, &secret).await?,
             Err(_) => held,
         };
         store_sealed(tx, to, &resealed).await
     }
 
-    fn seal_secret(self, slot: &SecretSlot, secret: &SecretString) -> std::result::Result<Vec<u8>, SealError> {
+    async fn seal_secret(self, tx: &mut Tx, slot: &SecretSlot, secret: &SecretString) -> Result<Vec<u8>> {
+        self.check_new_sealing_key(tx).await?;
         let row = (slot.user.to_string(), slot.subject.as_str());
         let sealed_for = SealedFor { purpose: &slot.purpose, row: &[&row.0, row.1] };
-        self.0.sealer.seal(sealed_for, secret.expose_secret().as_bytes())
+        Ok(self.0.sealer.seal(sealed_for, secret.expose_secret().as_bytes())?)
     }
 
     fn open_secret(self, slot: &SecretSlot, sealed: &[u8]) -> std::result::Result<SecretString, SealError> {
@@ -317,6 +333,17 @@ async fn store_sealed(tx: &mut Tx, slot: &SecretSlot, sealed: &[u8]) -> Result<(
 /// Deletes a secret, in the transaction that deletes its subject. Idempotent.
 pub(crate) async fn delete_secret(tx: &mut Tx, slot: &SecretSlot) -> Result<()> {
     tx.run(DELETE, &slot.params()).await.map(|_| ())
+}
+
+/// The parameters of [`FIND_SEALED_WITH`].
+fn sealed_with(key_id: &str) -> (Vec<u8>, Vec<u8>) {
+    let begin = sealer::header(key_id);
+    let mut end = begin.clone();
+    // The last character of an id is ASCII.
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    (begin, end)
 }
 
 /// The parameters of [`LIST`]. The empty text sorts before the first key.

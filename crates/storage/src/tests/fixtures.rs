@@ -144,7 +144,7 @@ pub(crate) fn chunk(chunk: u32, total_chunks: u32) -> NewWebhookEvent {
     NewWebhookEvent { new_count: 1, chunk, total_chunks, ..NewWebhookEvent::without_rows(EventId::new()) }
 }
 
-/// Runs a sync that ends with these events. Returns how many of them were stored.
+/// Runs a sync that ends with these events. Returns how many of them will be sent.
 pub(crate) async fn finish_sync_with(
     db: &Storage,
     (user, id): (UserId, ConnectionId),

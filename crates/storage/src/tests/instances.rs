@@ -14,6 +14,7 @@ fn new_instance(number: u128) -> Instance {
         version: "0.1.0".to_owned(),
         host: format!("web-{number}"),
         api_url: "http://127.0.0.1:8080".to_owned(),
+        boot_id: "the first boot".to_owned(),
         console_url: "https://bellbird.example".to_owned(),
         key_ids: vec!["2027".to_owned(), "2026".to_owned()],
         allow_loopback: number == 1,
@@ -86,8 +87,12 @@ both! {
         let endpoints = alive_db.deliveries().claim_endpoints(at(20), at(90), 8, false).await.unwrap();
         assert_eq!(endpoints.len(), 1);
 
-        assert_eq!(db.instances().delete_at("web-1", "http://127.0.0.1:8080").await.unwrap(), 0);
-        assert_eq!(db.instances().delete_at("web-2", "http://127.0.0.1:8080").await.unwrap(), 1);
+        let restarted = Instance { id: Uuid::from_u128(3), ..alive.clone() };
+        let of_its_name = Instance { boot_id: "of another machine".to_owned(), ..restarted.clone() };
+        for other in [new_instance(1), of_its_name] {
+            assert_eq!(db.instances().delete_predecessors(&other).await.unwrap(), 0, "{other:?}");
+        }
+        assert_eq!(db.instances().delete_predecessors(&restarted).await.unwrap(), 1);
         let freed = db.jobs().claim_due("of_alive", "", at(21), at(90)).await.unwrap();
         assert!(freed.is_some(), "another one listens there");
         assert_eq!(db.jobs().claim_due("of_command", "", at(21), at(90)).await.unwrap(), None);

@@ -54,7 +54,9 @@ statements! {
 
     FIND_OLD_SECRET_EXPIRES_AT = "SELECT old_secret_expires_at FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
 
-    UPDATE = "UPDATE webhook_endpoints SET url = $3, event_types = $4 WHERE user_id = $1 AND id = $2 RETURNING fence";
+    /// NULL keeps a value, so that two changes at once do not undo each other.
+    UPDATE = "UPDATE webhook_endpoints SET url = COALESCE($3, url), event_types = COALESCE($4, event_types)
+        WHERE user_id = $1 AND id = $2 RETURNING fence";
 
     ENABLE = "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, unhealthy_since = NULL,
             is_failing = 0, disabled_reason = NULL
@@ -221,11 +223,17 @@ impl Endpoints<'_> {
         Ok(Some(EndpointSecrets { current, old }))
     }
 
-    /// Changes where an endpoint is and which events it gets. The caller has checked the URL. Returns false if the user
-    /// has no such endpoint.
-    pub async fn update(self, user: UserId, id: EndpointId, url: &str, event_types: &[EventType]) -> Result<bool> {
-        let event_types = joined(event_types);
-        let update = (UPDATE, params![user, id, url, event_types.as_str()].to_vec());
+    /// Changes where an endpoint is, or which events it gets: what is None stays. The caller has checked the URL.
+    /// Returns false if the user has no such endpoint.
+    pub async fn update(
+        self,
+        user: UserId,
+        id: EndpointId,
+        url: Option<&str>,
+        event_types: Option<&[EventType]>,
+    ) -> Result<bool> {
+        let event_types = event_types.map(joined);
+        let update = (UPDATE, params![user, id, url, event_types.as_deref()].to_vec());
         // An event is stored for its subscribers under the lock on the user's row.
         Ok(self.0.db.batch(&[user_lock(user), update]).await?[1].is_some())
     }

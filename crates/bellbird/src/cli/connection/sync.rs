@@ -108,9 +108,11 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
 
 /// Says which endpoints will not get the events of these syncs.
 async fn note_undelivered(storage: &Storage, reports: &[&SyncReport], targets: &[Connection]) -> anyhow::Result<()> {
-    let with_events =
-        |one: &&Connection| reports.iter().any(|report| report.connection_id == one.id && report.events > 0);
-    let users: BTreeSet<_> = targets.iter().filter(with_events).map(|one| one.user_id).collect();
+    let with_changes = |one: &&Connection| {
+        let of_it = reports.iter().find(|report| report.connection_id == one.id);
+        of_it.is_some_and(|report| report.new_count + report.updated_count > 0)
+    };
+    let users: BTreeSet<_> = targets.iter().filter(with_changes).map(|one| one.user_id).collect();
     for user in users {
         for obstacle in advice::obstacles(storage, user).await? {
             output::note(&obstacle);

@@ -34,11 +34,14 @@ pub(in super::super) struct SetArgs {
 pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
     let before = find(storage, args.endpoint.id).await?;
     let (url, unresolved) = match &args.url {
-        Some(url) => checked_url(settings, url).await?,
-        None => (before.url.clone(), None),
+        Some(url) => {
+            let (url, unresolved) = checked_url(settings, url).await?;
+            (Some(url), unresolved)
+        }
+        None => (None, None),
     };
-    let events = args.events.as_deref().map_or_else(|| before.event_types.clone(), in_order);
-    if !storage.endpoints().update(before.user_id, before.id, &url, &events).await? {
+    let events = args.events.as_deref().map(in_order);
+    if !storage.endpoints().update(before.user_id, before.id, url.as_deref(), events.as_deref()).await? {
         return Err(endpoint_not_found(args.endpoint.id));
     }
     let user = storage.users().find(before.user_id).await?.map(|user| user.email);

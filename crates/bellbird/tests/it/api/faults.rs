@@ -203,6 +203,9 @@ async fn repeated_reads_of_a_revoked_connection_cost_little() {
         app.connections.jobs().run_due("refresh").await.unwrap();
     }
     assert_eq!(app.total_calls("fiskil").await, 0, "{:?}", app.calls().await);
+    app.advance_clock(SignedDuration::from_secs(31)).await;
+    app.connections.jobs().run_due("refresh").await.unwrap();
+    assert_eq!(app.total_calls("fiskil").await, 0, "these reads have requested no refresh");
     assert_reconnect(&app.get_as(&app.ben.key, &paths[0]).await, "revoked");
 
     app.advance_clock(SignedDuration::from_mins(1)).await;

@@ -251,6 +251,28 @@ async fn shutdown_has_a_deadline() {
     assert_eq!(busy.read(&mut [0; 16]).await.unwrap_or(0), 0);
 }
 
+#[tokio::test]
+async fn unfinished_head_does_not_hold_up_the_stop() {
+    let server = start(ServeOptions { stop_timeout: Duration::from_secs(300), ..ServeOptions::default() }).await;
+    let (mut first, mut second, mut busy) = (connect(&server).await, connect(&server).await, connect(&server).await);
+    first.write_all(b"GET / HT").await.unwrap();
+    second.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    read_answer(&mut second, "hello").await;
+    second.write_all(b"GET / HTTP/1.1\r\nho").await.unwrap();
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    server.slow_reached.notified().await;
+    server.stop.cancel();
+    for unfinished in [&mut first, &mut second] {
+        let closed = tokio::time::timeout(ANSWER_TIMEOUT, unfinished.read(&mut [0; 16])).await.expect("closed");
+        assert_eq!(closed.unwrap_or(0), 0);
+    }
+    server.release.notify_one();
+    let mut answer = String::new();
+    busy.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("done"), "a request in flight finishes: {answer}");
+    server.ended.await.unwrap();
+}
+
 /// Opens a connection from an address of this machine.
 async fn connect_from(server: &Server, address: [u8; 4]) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();

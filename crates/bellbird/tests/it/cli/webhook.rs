@@ -459,6 +459,25 @@ async fn doctor_reports_due_and_failing_jobs() {
 }
 
 #[tokio::test]
+async fn sync_counts_no_event_for_a_disabled_endpoint() {
+    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+    workdir.json("user add --email me@example.com");
+    let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
+    workdir.json(&format!("webhook disable {id}"));
+    let credentials = sandbox.json()["credentials"][0].to_string();
+    workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
+    let output = workdir.run("connection sync --all");
+    assert!(errors(&output).contains(&format!("The endpoint {id} is disabled (by command)")), "{}", errors(&output));
+    let table = String::from_utf8(output.stdout).unwrap();
+    let last: Vec<&str> = table.trim_end().lines().last().unwrap().split_whitespace().rev().collect();
+    let [_, events, updated, new] = last[..4] else { panic!("{table}") };
+    assert_eq!((events, updated), ("0", "0"), "{table}");
+    assert_ne!(new, "0", "{table}");
+    assert_ne!(workdir.json(&format!("webhook deliveries {id} --state failed")), json!([]), "they can be recovered");
+}
+
+#[tokio::test]
 async fn unknown_id_error_names_the_list_command() {
     let workdir = workdir_with_user(Database::Sqlite).await;
     let unknown_id = Uuid::nil();

@@ -337,6 +337,29 @@ on_both_databases! {
     }
 }
 
+on_both_databases! {
+    async fn own_consent_that_fails_for_a_moment_is_not_replaced(app: App) {
+        let person = app.add_person("two.consents@example.com", Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
+        let connection = &linked[0];
+        let accounts = app.accounts_of(connection).await;
+        app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
+        app.set_consent(connection, "expired").await;
+        app.connections.refreshes().run(user, connection.id).await.unwrap();
+        let reconnect = app.link_url(user, LinkTarget::Connection(connection.id)).await;
+        let callback_url = app.answer_consent_page(&reconnect, "accept").await;
+        // The old consent works again too, but the first poll cannot read its accounts: a call makes three attempts.
+        app.set_consent(connection, "active").await;
+        app.fault(json!({"match": "/v1/banking/accounts", "kind": "status", "status": 503, "times": 3})).await;
+        open(callback_url.as_str()).await.assert_shows(200, "is connected again");
+        assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "no consent is withdrawn");
+        assert_eq!(app.accounts_of(connection).await, accounts);
+        let statuses: Vec<_> = app.connections_of(user).await.iter().map(|connection| connection.status).collect();
+        assert_eq!(statuses, [ConnectionStatus::Active; 2], "each consent has a connection");
+    }
+}
+
 #[tokio::test]
 async fn link_urls_are_scoped_and_expire() {
     let app = App::start(Default::default()).await;

@@ -358,6 +358,21 @@ on_both_databases! {
 }
 
 on_both_databases! {
+    async fn long_sync_stores_when_it_got_the_last_rows(app: App) {
+        let connection = &app.olivia.connections[0];
+        app.reset_calls().await;
+        app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 1000, "times": 1})).await;
+        let during_the_call = async {
+            eventually(async || app.calls().await.contains_key("/v1/banking/transactions")).await;
+            app.advance_clock(SignedDuration::from_mins(5)).await;
+        };
+        tokio::join!(app.sync(connection), during_the_call);
+        let stored = app.storage.connections().find(app.olivia.user.id, connection.id).await.unwrap().unwrap();
+        assert_eq!(stored.last_refreshed_at, Some(app.clock.now()));
+    }
+}
+
+on_both_databases! {
     async fn command_waits_for_another_instance(app: App) {
         let connection = &app.olivia.connections[0];
         let other = app.shared.new_instance().await;

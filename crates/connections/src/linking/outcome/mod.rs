@@ -69,6 +69,8 @@ pub(crate) struct Applied {
     pub(crate) withdrawn: bool,
     /// Whether a consent needs another poll.
     pub(crate) undecided: bool,
+    /// The connections whose own consent failed for a moment in this poll.
+    pub(crate) failed: Vec<ConnectionId>,
 }
 
 impl Applied {

@@ -77,6 +77,26 @@ both! {
         lost.secrets().check_sealing_key().await.unwrap();
     }
 
+    async fn of_two_keys_with_one_id_only_the_first_to_seal_seals(db) {
+        let user = db.user("a@x").await.id;
+        let first = with_keys(db, &[1, 2]).await;
+        let another_key = Sealer::parse("k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").unwrap();
+        let other = Storage::open(&db.url, another_key).await.unwrap();
+        connections(&with_keys(db, &[2]).await, user, 1).await;
+        // Nothing has been sealed with this id, so both processes start.
+        first.secrets().check_sealing_key().await.unwrap();
+        other.secrets().check_sealing_key().await.unwrap();
+        assert_eq!(counts(&first.secrets().reseal_all(|_| ()).await.unwrap()), (1, 0, 0));
+        let credentials = credentials();
+        let denied = other.connections().import(&new_connection(user, "other", &credentials), &[], at(1)).await;
+        let error = denied.unwrap_err();
+        assert!(matches!(error, StorageError::Sealed(SealError::OtherKey { .. })), "{error:?}");
+        assert!(error.to_string().contains("the master key `k1`"), "{error}");
+        connections(&first, user, 3).await;
+        let secrets = first.secrets().sealed().await.unwrap();
+        assert_eq!((secrets.opened_by["k1"], secrets.unopenable), (3, vec![]));
+    }
+
     async fn rotation_reseals_every_secret(db) {
         let user = db.user("a@x").await.id;
         let old = with_keys(db, &[1]).await;

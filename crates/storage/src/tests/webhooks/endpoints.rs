@@ -56,9 +56,21 @@ both! {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let made = insert(db, user, 20, 5).await.unwrap();
         let events = [EventType::SUBSCRIBABLE[1]];
-        assert!(!db.endpoints().update(other, made.id, "https://other.example.com", &events).await.unwrap());
+        let (url, other_url) = (Some("https://new.example.com"), Some("https://other.example.com"));
+        assert!(!db.endpoints().update(other, made.id, other_url, Some(&events)).await.unwrap());
         assert_eq!(find(db, made.id).await, made);
-        assert!(db.endpoints().update(user, made.id, "https://new.example.com", &events).await.unwrap());
+        assert!(db.endpoints().update(user, made.id, url, Some(&events)).await.unwrap());
+        let expected = Endpoint { url: "https://new.example.com".to_owned(), event_types: events.to_vec(), ..made };
+        assert_eq!(find(db, expected.id).await, expected);
+    }
+
+    async fn two_changes_at_once_both_stay(db) {
+        let user = db.user("a@x").await.id;
+        let made = insert(db, user, 20, 5).await.unwrap();
+        let events = [EventType::SUBSCRIBABLE[1]];
+        // Each of two commands has read the endpoint before the other one changes it.
+        assert!(db.endpoints().update(user, made.id, Some("https://new.example.com"), None).await.unwrap());
+        assert!(db.endpoints().update(user, made.id, None, Some(&events)).await.unwrap());
         let expected = Endpoint { url: "https://new.example.com".to_owned(), event_types: events.to_vec(), ..made };
         assert_eq!(find(db, expected.id).await, expected);
     }
@@ -145,6 +157,9 @@ both! {
         assert_eq!(db.endpoints().disable(user, id, "gone", at(70)).await.unwrap(), Some(0));
         assert_eq!(db.endpoints().disable(UserId::new(), id, "gone", at(70)).await.unwrap(), None);
         assert_eq!(db.endpoints().disable(user, EndpointId::new(), "gone", at(70)).await.unwrap(), None);
+        assert!(db.endpoints().disable(user, other, "by command", at(70)).await.unwrap().is_some());
+        assert_eq!(finish_sync_with(db, (user, connection), 80, &[chunk(1, 1)]).await.1, 0, "none is sent");
+        assert_eq!(db.deliveries().list(user, id, Some(DeliveryState::Failed), 9).await.unwrap().len(), 5);
     }
 
     async fn enabling_resets_failures(db) {
