@@ -7,7 +7,7 @@
 const DAYS = 90;
 const SHEET = "Bellbird";
 const COLUMNS = ["date", "institution", "account", "amount", "currency", "description",
-  "merchantName", "category", "id"];
+  "merchantName", "category", "id", "accountNumber"];
 // A run of Apps Script ends after six minutes.
 const TRIES_MAX = 5;
 const PAUSE_SECONDS_MAX = 60;
@@ -41,7 +41,7 @@ function cells(account, row) {
   return [
     row.date, text(account.institutionName), text(account.name), number(row.amount),
     account.currency, text(row.description), text(row.merchantName), text(row.category),
-    text(row.id),
+    text(row.id), text(account.accountNumber),
   ];
 }
 

@@ -125,7 +125,12 @@ impl AuthorizeParams {
         }
         let uri = query.get("redirect_uri").unwrap_or_default();
         if !is_redirect_uri(uri) || !akahu.app_registration.is_registered(uri) {
-            return Err(Rejection::Page(format!("The redirect URI (redirect_uri) is not registered: {uri}")));
+            return Err(Rejection::Page(format!(
+                "The redirect URI (redirect_uri) is not registered: {uri} - The sandbox knows all URIs of its own \
+                 computer. There, register any other one: curl {}/__control/redirects -d \
+                 '{{\"uris\": [\"REDIRECT_URI\"]}}'",
+                akahu.access.oauth_url
+            )));
         }
         if query.get("redirect_mode").is_some_and(|mode| !MODES.contains(&mode)) {
             return Err(Rejection::Page(format!("redirect_mode must be one of {}.", MODES.join(", "))));

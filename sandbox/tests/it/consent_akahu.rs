@@ -242,6 +242,9 @@ async fn bad_request_shows_a_page_without_redirect() {
         // Neither does a form sent to that URL.
         assert_rejected(&browser.post(&bad, "session=x&form_number=0&do=allow".to_owned()).await.page());
     }
+    let rejected = browser.open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb")).await;
+    let register = format!("curl {}/__control/redirects -d", akahu.access.oauth_url);
+    assert!(rejected.html.contains(&register), "{}", rejected.html);
     akahu.control(Method::POST, "/redirects", json!({"uris": ["https://app.example/cb"]})).await;
     assert_eq!(browser.open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb")).await.status, 200);
     assert_eq!(browser.open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb2")).await.status, 400);

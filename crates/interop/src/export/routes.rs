@@ -49,7 +49,8 @@ fn transactions() -> Path<Interop> {
             "The rows of `/v1/transactions` as a file, read live from the provider while it is sent, newest first. \
              With `accountId` it has one account, with `connectionId` all accounts of that connection, and with \
              neither all bank accounts of the user. `ofx`, `qif` and the layout `ynab` hold one account, so they need \
-             `accountId`.\n\n\
+             `accountId`. Every `csv` but that layout ends its lines with the account's `institutionName` and \
+             `accountNumber`, as `/v1/accounts` has them.\n\n\
              A file that cannot be completed is broken off: the transfer fails, and what was received is not a whole \
              file. A failure before the first byte is the usual error. One request is one of the concurrent requests \
              of the key until the file ends. `HEAD` calls no provider. Needs HTTP/1.1.",

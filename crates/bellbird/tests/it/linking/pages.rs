@@ -80,9 +80,11 @@ on_both_databases! {
 on_both_databases! {
     async fn result_leads_back_to_the_link(app: App) {
         let user = app.ben.user.id;
-        for (provider, answer, label) in
-            [("fiskil", "deny", "Try again"), ("akahu", "deny", "Try again"), ("snaptrade", "accept", "Add another")]
-        {
+        for (provider, answer, label) in [
+            ("fiskil", "deny", "Try again"),
+            ("akahu", "deny", "Try again"),
+            ("snaptrade", "accept", "Back to your banks"),
+        ] {
             let link_url = app.link_url(user, LinkTarget::UserChoice).await;
             let callback_url = callback_from(&link_url, provider, answer).await;
             let page = open(callback_url.as_str()).await;

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use bellbird_domain::{Category, Transaction};
+use bellbird_domain::{Account, Category, MaskedNumber, Transaction};
 use jiff::civil::Date;
 use uuid::Uuid;
 
 use super::{FormatError, Head, Options, WriteTransactions};
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 15] = [
     "id",
     "accountId",
     "accountName",
@@ -22,6 +22,8 @@ const COLUMNS: [&str; 13] = [
     "category",
     "merchantName",
     "merchantCategoryCode",
+    "institutionName",
+    "accountNumber",
 ];
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
@@ -74,6 +76,14 @@ impl CsvLines {
                 return;
             }
         }
+    }
+
+    /// Ends a line with institution and masked number, which tell accounts of one name apart. They come last, so that
+    /// programs that read columns by their position find all others where they were.
+    pub(super) fn end_line_of(&mut self, account: &Account, out: &mut Vec<u8>) {
+        self.text(account.institution_name.as_deref().unwrap_or_default(), out);
+        self.plain(account.number.as_ref().map_or("", MaskedNumber::as_str), out);
+        self.end_line(out);
     }
 
     pub(super) fn end_line(&mut self, out: &mut Vec<u8>) {
@@ -154,7 +164,7 @@ impl WriteTransactions for Transactions {
         lines.plain(row.category.map_or("", Category::key), out);
         lines.text(row.merchant_name.as_deref().unwrap_or_default(), out);
         lines.text(row.merchant_category_code.as_deref().unwrap_or_default(), out);
-        lines.end_line(out);
+        lines.end_line_of(row.account, out);
         Ok(())
     }
 }

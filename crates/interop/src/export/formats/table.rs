@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::csv::CsvLines;
 use super::{Format, Options};
 
-const TRADE_COLUMNS: [&str; 14] = [
+const TRADE_COLUMNS: [&str; 16] = [
     "id",
     "accountId",
     "accountName",
@@ -23,9 +23,11 @@ const TRADE_COLUMNS: [&str; 14] = [
     "tradeDate",
     "settlementDate",
     "description",
+    "institutionName",
+    "accountNumber",
 ];
 
-const HOLDING_COLUMNS: [&str; 12] = [
+const HOLDING_COLUMNS: [&str; 14] = [
     "id",
     "accountId",
     "accountName",
@@ -38,6 +40,8 @@ const HOLDING_COLUMNS: [&str; 12] = [
     "currentPrice",
     "marketValue",
     "unrealizedPnl",
+    "institutionName",
+    "accountNumber",
 ];
 
 /// Writes a file of trades or of holdings. Call `start_trades` and `trade`, or `start_holdings` and `holding`. Nothing
@@ -93,7 +97,7 @@ impl Table {
         lines.text(&trade.trade_date, out);
         lines.text(trade.settlement_date.as_deref().unwrap_or_default(), out);
         lines.text(trade.description.as_deref().unwrap_or_default(), out);
-        lines.end_line(out);
+        lines.end_line_of(trade.account, out);
     }
 
     pub fn holding(&mut self, holding: &Holding<'_>, out: &mut Vec<u8>) {
@@ -112,7 +116,7 @@ impl Table {
         for number in numbers {
             lines.plain(number.as_ref().map_or("", Decimal::as_str), out);
         }
-        lines.end_line(out);
+        lines.end_line_of(holding.account, out);
     }
 }
 

@@ -87,19 +87,20 @@ for (const connection of (await get("/v1/connections")).data.filter((one) => one
       const query = `connectionId=${connection.id}&accountId=${account.id}&from=${from}&limit=500&offset=${offset}`;
       const page = await get(`/v1/transactions?${query}`);
       hasMore = page.pagination.hasMore;
-      for (const row of page.data) expected.set(`'${row.id} '${account.name}`, [row, account.currency]);
+      for (const row of page.data) expected.set(`'${row.id} '${account.name}`, [row, account]);
     }
   }
 }
 assert.equal(rows.length, expected.size);
 const at = Object.fromEntries(head.map((name, index) => [name, index]));
 for (const cells of rows) {
-  const [row, currency] = expected.get(`${cells[at.id]} ${cells[at.account]}`);
-  assert.deepEqual([cells[at.date], cells[at.currency]], [row.date, currency]);
+  const [row, account] = expected.get(`${cells[at.id]} ${cells[at.account]}`);
+  assert.deepEqual([cells[at.date], cells[at.currency]], [row.date, account.currency]);
+  assert.equal(cells[at.accountNumber], context.text(account.accountNumber));
   assert.equal(cells[at.amount], context.number(row.amount));
   assert.equal(cells[at.description], context.text(row.description));
   assert.equal(cells[at.merchantName], context.text(row.merchantName));
-  const texts = ["institution", "account", "description", "merchantName", "category", "id"];
+  const texts = ["institution", "account", "description", "merchantName", "category", "id", "accountNumber"];
   assert(texts.every((name) => cells[at[name]] === "" || cells[at[name]].startsWith("'")));
 }
 assert(rows.every((cells, index) => index === 0 || cells[0] <= rows[index - 1][0]), "newest first");

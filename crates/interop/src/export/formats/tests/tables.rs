@@ -8,8 +8,17 @@ fn decimal(text: &str) -> Decimal<'_> {
     Decimal::parse(text).unwrap()
 }
 
-/// The header and the only row, as texts; absent values are empty.
+/// The header and the only row, without institution and number, which come last.
 fn csv_row(file: &[u8]) -> Vec<(String, String)> {
+    let mut row = whole_csv_row(file);
+    let last = row.split_off(row.len() - 2);
+    let last: Vec<_> = last.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(last, [("institutionName", "Ironbark Example Bank"), ("accountNumber", "xxxx1234")]);
+    row
+}
+
+/// The header and the only row, as texts; absent values are empty.
+fn whole_csv_row(file: &[u8]) -> Vec<(String, String)> {
     let mut reader = csv::Reader::from_reader(file);
     let header = reader.headers().unwrap().clone();
     let mut rows: Vec<_> = reader.records().map(Result::unwrap).collect();
@@ -44,7 +53,14 @@ fn byte_order_mark_is_only_on_request() {
     };
     assert!(write(false).starts_with(b"id,accountId,"));
     assert!(write(true).starts_with("\u{feff}id,accountId,".as_bytes()));
-    assert!(write(false).ends_with(b"merchantCategoryCode\r\n"));
+    assert!(write(false).ends_with(b"merchantCategoryCode,institutionName,accountNumber\r\n"));
+}
+
+#[test]
+fn account_without_institution_and_number_has_empty_columns() {
+    let account = Account { institution_name: None, number: None, ..account() };
+    let row = whole_csv_row(&file(Format::Csv, Options::default(), &account, &[given("A", "-5.00")]).unwrap());
+    assert!(row[row.len() - 2..].iter().all(|(_, value)| value.is_empty()), "{row:?}");
 }
 
 #[test]
