@@ -175,7 +175,10 @@ impl Access {
         accounts: Vec<Account>,
     ) -> Result<Balances, ReadError> {
         let balances = self.reads().balances(call, caller, accounts).await?;
-        let needs_refresh = |balance: &Result<Balance, ReadError>| matches!(balance, Err(ReadError::Reconnect(status)) if *status != ConnectionStatus::Revoked);
+        let needs_refresh = |balance: &Result<Balance, ReadError>| {
+            let Err(ReadError::Reconnect(status)) = balance else { return false };
+            *status != ConnectionStatus::Revoked
+        };
         let mut broken: Vec<&Account> =
             balances.iter().filter(|(_, read)| needs_refresh(read)).map(|(account, _)| account).collect();
         broken.dedup_by_key(|account| account.connection_id);

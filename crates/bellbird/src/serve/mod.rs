@@ -149,8 +149,8 @@ pub async fn serve(listener: Listener, router: Router, options: ServeOptions, st
     connections.shutdown().await;
 }
 
-/// Closes the connections that would otherwise hold up the stop until their head times out. hyper closes those that wait
-/// between two requests, but not those with a part of one.
+/// Closes the connections that would otherwise hold up the stop until their head times out. hyper closes those that
+/// wait between two requests, but not those with a part of one.
 async fn close_waiting(slots: &Slots) {
     loop {
         tokio::time::sleep(STOP_IDLE_MAX).await;

@@ -44,9 +44,9 @@ impl<'a> ApplyRequest<'a> {
 }
 
 impl Links<'_> {
-    /// Applies all active consents. A consent that fails does not stop the others. But if that of a connection to repair
-    /// fails for a moment, no other one replaces it in this poll: it would be withdrawn, and may be what the user has
-    /// just renewed.
+    /// Applies all active consents. A consent that fails does not stop the others. But if that of a connection to
+    /// repair fails for a moment, no other one replaces it in this poll: it would be withdrawn, and may be what the
+    /// user has just renewed.
     ///
     /// Returns the first error if it is transient, or if no connection was created or repaired.
     pub(crate) async fn apply_consents(

@@ -2,7 +2,8 @@
 //!
 //! A merged read can end anywhere, and another continues behind its [`Position`], in any instance. The position is a
 //! time, not a number of rows: rows that are posted later shift nothing, and each list is asked only for what is
-//! older, and a few days more for rows that a provider lists late. If the rows at that very time have changed meanwhile, it fails with [`PositionLost`].
+//! older, and a few days more for rows that a provider lists late. If the rows at that very time have changed
+//! meanwhile, it fails with [`PositionLost`].
 
 mod list;
 mod position;

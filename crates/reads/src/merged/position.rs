@@ -10,8 +10,8 @@ use jiff::Timestamp;
 /// Sorts the lists, and so the rows of one time.
 pub(super) type AccountList = (ConnectionId, Option<AccountId>);
 
-/// How much later than an older row before it in its provider's list a row may be: a list that is sorted by another time
-/// than the row's own differs by days. A read that continues reads so much again.
+/// How much later than an older row before it in its provider's list a row may be: a list that is sorted by another
+/// time than the row's own differs by days. A read that continues reads so much again.
 pub(super) const LATE_MAX: Duration = Duration::from_secs(3 * 24 * 3_600);
 
 /// A position in a merged list. It names no row. Its text is short, for cursors.
@@ -39,8 +39,8 @@ pub struct Shown {
 }
 
 impl Position {
-    /// The position behind a row that follows `before`. `hash` is absent if the row is more than [`LATE_MAX`] late, since
-    /// a read that continues does not see it.
+    /// The position behind a row that follows `before`. `hash` is absent if the row is more than [`LATE_MAX`] late,
+    /// since a read that continues does not see it.
     pub(super) fn behind(before: Option<Self>, list: AccountList, instant: Timestamp, hash: Option<u64>) -> Self {
         let (connection_id, account_id) = list;
         let none_shown = Shown { connection_id, account_id, rows: 0, digest: 0 };

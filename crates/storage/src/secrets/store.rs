@@ -163,8 +163,8 @@ impl<'s> Secrets<'s> {
 
     /// Fails if the key that seals is another one than the key of the same id that sealed what is stored, because a
     /// database with both could never be opened whole. Reads one secret, and all of them only if that one does not
-    /// open: it may be damaged alone. If nothing has the id of this key yet, each seal from now on checks it again, until
-    /// something has: another process may begin to seal with another key of this id.
+    /// open: it may be damaged alone. If nothing has the id of this key yet, each seal from now on checks it again,
+    /// until something has: another process may begin to seal with another key of this id.
     ///
     /// # Errors
     /// [`SealError::OtherKey`] if secrets have the id of this key, and it opens none of them.

@@ -85,8 +85,8 @@ macro_rules! subscribes {
 statements! {
     INSERT = insert_event!();
 
-    /// Without a fence, the caller has made sure that it may write. Returns to how many endpoints the event is sent: none
-    /// while all that subscribe are disabled.
+    /// Without a fence, the caller has made sure that it may write. Returns to how many endpoints the event is sent:
+    /// none while all that subscribe are disabled.
     INSERT_FOR_SUBSCRIBERS = insert_event!(
         " WHERE EXISTS (SELECT 1 FROM webhook_endpoints WHERE user_id = :user AND ",
         subscribes!(":event_type"),
@@ -302,8 +302,8 @@ pub(crate) struct EventOrigin<'a> {
 /// `first_attempt_at`, and each later chunk waits for the one before it. For a disabled endpoint a delivery has failed
 /// already, so that it can be recovered later.
 ///
-/// The first statements store one event each, and return to how many endpoints it is sent. The others depend on what these stored. The
-/// transaction holds the lock on the user's row.
+/// The first statements store one event each, and return to how many endpoints it is sent. The others depend on what
+/// these stored. The transaction holds the lock on the user's row.
 pub(crate) fn insert_events<'a>(
     origin: &EventOrigin<'a>,
     events: &'a [NewWebhookEvent],

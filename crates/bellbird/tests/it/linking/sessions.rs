@@ -352,7 +352,7 @@ on_both_databases! {
         // The old consent works again too, but the first poll cannot read its accounts: a call makes three attempts.
         app.set_consent(connection, "active").await;
         app.fault(json!({"match": "/v1/banking/accounts", "kind": "status", "status": 503, "times": 3})).await;
-        open(callback_url.as_str()).await.assert_shows(200, "is connected again");
+        open(callback_url.as_str()).await.assert_shows(200, "connected again");
         assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "no consent is withdrawn");
         assert_eq!(app.accounts_of(connection).await, accounts);
         let statuses: Vec<_> = app.connections_of(user).await.iter().map(|connection| connection.status).collect();
