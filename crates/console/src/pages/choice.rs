@@ -36,6 +36,8 @@ struct ConnectionRow {
     since: String,
     is_active: bool,
     status_text: &'static str,
+    /// The first account, if the others are folded behind it.
+    folded_behind: Option<AccountRow>,
     accounts: Vec<AccountRow>,
     more_accounts: usize,
     /// What distinguishes its buttons for a screen reader: institution and first account.
@@ -64,14 +66,18 @@ impl<'a> Choice<'a> {
             let connection = &linked.connection;
             let is_active = connection.status == ConnectionStatus::Active;
             let institution = Institution::of(connection, frame);
-            let (accounts, more_accounts) = account_rows(linked, ACCOUNTS_MAX);
+            let is_folded = is_active && !is_repair && linked.accounts.len() > 1;
+            let accounts_max = if is_folded { usize::MAX } else { ACCOUNTS_MAX };
+            let (mut accounts, more_accounts) = account_rows(linked, accounts_max);
+            let label = label(&institution, accounts.first());
             ConnectionRow {
                 id: connection.id.to_string(),
                 provider: title_of(&connection.provider),
                 since: local_time.day(connection.created_at),
                 is_active,
                 status_text: status_text(connection.status),
-                label: label(&institution, accounts.first()),
+                label,
+                folded_behind: is_folded.then(|| accounts.remove(0)),
                 can_reconnect: page.providers.iter().any(|provider| provider.name == connection.provider),
                 renew_class: if is_active && !is_repair { "minor" } else { "strong" },
                 institution,
@@ -228,10 +234,23 @@ mod tests {
         let linked = &mut page.connections[0];
         linked.accounts = ["One", "Two", "Three", "Four", "Five"].map(|name| account(&linked.connection, name)).into();
         let html = shown(&page);
-        for words in ["One", "xxxx5678", "Three", "and 2 more", " A, One xxxx5678</span>"] {
+        let (summary, folded) = html.split_once("</summary>").unwrap();
+        let summary = summary.split_once("<summary>").unwrap().1;
+        assert!(["One", "xxxx5678", "and 4 more"].iter().all(|words| summary.contains(words)), "{summary}");
+        for words in ["Two", "Five", " A, One xxxx5678</span>"] {
+            assert!(folded.contains(words), "no {words:?} in {html}");
+        }
+        // Those of a connection that needs attention are open.
+        page.connections[0].connection.status = ConnectionStatus::Revoked;
+        let html = shown(&page);
+        for words in ["One", "Three", "and 2 more"] {
             assert!(html.contains(words), "no {words:?} in {html}");
         }
-        assert!(!html.contains("Four"), "{html}");
+        assert!(!html.contains("<details>") && !html.contains("Four"), "{html}");
+        // One account has nothing to fold.
+        page.connections[0].connection.status = ConnectionStatus::Active;
+        page.connections[0].accounts.truncate(1);
+        assert!(!shown(&page).contains("<details>"));
     }
 
     #[test]

@@ -232,11 +232,11 @@ impl Notice {
         let notice = match result.outcome {
             LinkOutcome::Linked => {
                 let notice = Self::new(Tone::Good, format!("{} connected", subject(&names)));
-                notice.with_accounts_hint(result).with_another(return_link)
+                notice.with_accounts_hint(result).with_way_on(return_link)
             }
             LinkOutcome::Reconnected => {
                 let notice = Self::new(Tone::Good, format!("{} connected again", subject(&names)));
-                notice.with("Your applications work as before.").with_accounts_hint(result).with_another(return_link)
+                notice.with("Your applications work as before.").with_accounts_hint(result).with_way_on(return_link)
             }
             LinkOutcome::LinkedOther => Self::new(Tone::Attention, format!("{} connected separately", subject(&names)))
                 .with(
@@ -254,7 +254,7 @@ impl Notice {
                 .with_retry(return_link),
             LinkOutcome::Unchanged => Self::new(Tone::Neutral, "Nothing has changed")
                 .with("Everything that you consented to was already connected. You can close this page.")
-                .with_another(return_link),
+                .with_way_on(return_link),
             LinkOutcome::Declined => Self::new(Tone::Neutral, "You did not give your consent")
                 .with("Nothing was changed.")
                 .with_retry(return_link),
@@ -312,10 +312,10 @@ impl Notice {
         self
     }
 
-    /// Leads back after a success, unless the link is for one connection.
-    fn with_another(mut self, return_link: Option<ReturnLink>) -> Self {
+    /// Leads on after a success to all connections and providers, unless the link is for one connection.
+    fn with_way_on(mut self, return_link: Option<ReturnLink>) -> Self {
         if return_link == Some(ReturnLink::Link) {
-            self.buttons.push(Button::answer("quiet", "again", "Add another"));
+            self.buttons.push(Button::answer("strong", "again", "Back to your banks"));
         }
         self
     }
@@ -411,7 +411,7 @@ mod tests {
             assert!(notice.paragraphs.iter().any(|text| text == OPEN_LINK_AGAIN), "{outcome}");
         }
         for outcome in [Linked, Reconnected, Unchanged] {
-            assert_eq!(label(outcome, Some(ReturnLink::Link)), again("Add another"), "{outcome}");
+            assert_eq!(label(outcome, Some(ReturnLink::Link)), again("Back to your banks"), "{outcome}");
             assert_eq!(label(outcome, Some(ReturnLink::Repair)), None, "{outcome}");
             assert_eq!(label(outcome, None), None, "{outcome}");
         }

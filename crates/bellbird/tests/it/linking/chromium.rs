@@ -134,6 +134,9 @@ async fn another_browser_is_asked_and_can_deny() {
             browser.assert_accessible(&format!("{provider}-9-{answer}"));
             if answer == "yes" {
                 assert!(app.storage.connections().list(user).await.unwrap().len() > before, "{provider}");
+                browser.press(".deny summary");
+                browser.wait_for("document.querySelector('.deny').open");
+                browser.assert_accessible(&format!("{provider}-9-deny"));
                 browser.click("button[name=answer][value=no]");
                 assert!(browser.text().contains("has no access to your accounts"), "{}", browser.text());
             }
@@ -205,13 +208,16 @@ async fn user_continues_from_a_result_and_removes_a_connection() {
     browser.click("button[name=provider][value=akahu]");
     complete_consent_pages(&mut browser, &app, "akahu", UserAction::Approve);
     browser.click("button[value=again]");
-    assert_eq!(browser.url(), link_url, "Add another");
+    assert_eq!(browser.url(), link_url, "Back to your banks");
     let before = block(app.connections_of(user));
     let broken = before.last().unwrap();
     block(app.set_consent(broken, "revoked"));
     block(app.connections.refreshes().run(user, broken.id)).unwrap();
     browser.open(&link_url);
     browser.assert_accessible("link-mixed");
+    browser.press("details summary");
+    browser.wait_for("document.querySelector('details').open");
+    browser.assert_accessible("link-unfolded");
     // Fiskil's logo loads. Akahu's does not, and takes no room, so that its letter shows.
     for (provider, is_loaded) in [("Fiskil", true), ("Akahu", false)] {
         let row = format!("[...document.querySelectorAll('li')].find(row => row.innerText.includes('{provider}'))");
