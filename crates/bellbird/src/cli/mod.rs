@@ -14,6 +14,7 @@ mod mcp;
 mod migrate;
 mod openapi;
 mod output;
+mod record;
 mod removal;
 mod restore;
 #[cfg(feature = "sandbox")]
@@ -85,6 +86,7 @@ enum Command {
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Audit(audit::AuditArgs),
+    Record(record::RecordArgs),
     Export(export::ExportArgs),
     /// Let an assistant read the accounts: MCP over standard input and output.
     ///
@@ -158,6 +160,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
         Command::Audit(args) => return audit::run(&settings, &args).await,
+        Command::Record(args) => return record::run(&settings, &args).await,
         Command::Export(args) => export::run(&settings, &args).await?,
         Command::Mcp => mcp::run().await?,
         Command::Openapi(args) => openapi::run(&args)?,
