@@ -40,6 +40,7 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 
 pub use error::Error;
+use http::recording::{KnownWords, RecordedCall, Recorder};
 use http::shares::Requester;
 pub use linking::Linking;
 pub use registry::Registry;
@@ -58,13 +59,15 @@ pub struct CallContext {
     /// Absent for jobs.
     requester: Option<Requester>,
     unreadable: unreadable::UnreadableRows,
+    /// Only for `bellbird record`.
+    recorder: Option<Recorder>,
 }
 
 impl CallContext {
     /// The context of a job, or of another call that no user's request makes.
     pub fn new(deadline: Instant, now: Timestamp) -> Self {
         let (started, calls) = (Instant::now(), AtomicU32::new(0));
-        Self { deadline, now, started, calls, requester: None, unreadable: Default::default() }
+        Self { deadline, now, started, calls, requester: None, unreadable: Default::default(), recorder: None }
     }
 
     /// The context of a user's request. Its calls count against the user's budget at each provider, where 0 is no
@@ -89,6 +92,17 @@ impl CallContext {
     /// was read twice is there twice.
     pub fn take_unreadable(&self) -> Vec<UnreadableRow> {
         self.unreadable.take()
+    }
+
+    /// Records the responses, masked but for these words.
+    #[must_use]
+    pub fn recorded(self, words: KnownWords) -> Self {
+        Self { recorder: Some(Recorder::new(words)), ..self }
+    }
+
+    /// The calls since the last call, if they are recorded.
+    pub fn take_recorded(&self) -> Vec<RecordedCall> {
+        self.recorder.as_ref().map(Recorder::take).unwrap_or_default()
     }
 
     /// The current time. Unlike [`CallContext::now`], it advances while the request runs.

@@ -97,6 +97,19 @@ mod tests {
     }
 
     #[test]
+    fn words_are_those_of_the_adapter() {
+        for provider in PROVIDERS {
+            let folder = format!("{}/src/{}", env!("CARGO_MANIFEST_DIR"), provider.name);
+            let sources = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            let sources = sources.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+            let source: String = sources.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+            for word in provider.words.iter().flat_map(|(_, words)| words.split_whitespace()) {
+                assert!(source.contains(&format!("\"{word}\"")), "{}: {word}", provider.name);
+            }
+        }
+    }
+
+    #[test]
     fn provider_without_credentials_is_not_enabled() {
         let registry = Registry::new(&ProviderSettings::default(), Duration::from_secs(20)).unwrap();
         assert_eq!(registry.iter().count(), 0);

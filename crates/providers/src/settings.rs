@@ -10,6 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use crate::Provider;
+use crate::http::recording::KnownWords;
 
 /// Declares a provider and its section of the settings file. `bellbird.example.toml` documents the section.
 pub struct Declaration {
@@ -21,6 +22,9 @@ pub struct Declaration {
     pub reaches: &'static str,
     /// Where a person can end a consent without this service: `at your bank`.
     pub consents: &'static str,
+    /// The members of responses with the words that the adapter compares them with, and names of its own. `bellbird
+    /// record` masks neither.
+    pub words: KnownWords,
     pub settings: &'static [Setting],
     /// The required keys. Without them the provider is not enabled.
     pub needs: &'static [&'static str],

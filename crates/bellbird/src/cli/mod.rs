@@ -14,6 +14,7 @@ mod mcp;
 mod migrate;
 mod openapi;
 mod output;
+mod record;
 mod removal;
 mod restore;
 #[cfg(feature = "sandbox")]
@@ -38,15 +39,22 @@ use output::JsonFlag;
 pub use sandbox::sandbox_settings;
 
 /// First example of the help text, if this build has the command.
-const DEMO_EXAMPLE: &str = if cfg!(feature = "sandbox") { "Try it:\n  bellbird demo\n\n" } else { "" };
+const DEMO_EXAMPLE: &str = if cfg!(feature = "sandbox") {
+    "Begin here, without an account anywhere and without settings:\n  bellbird demo\n\n"
+} else {
+    ""
+};
 
 const HOST_EXAMPLE: &str = "\
-Host it:
-  export BELLBIRD_SECRETS__KEY=\"main:$(head -c 32 /dev/urandom | base64)\"
+Host it, with the settings and the master key that docs/hosting.md sets up:
   bellbird migrate
-  bellbird user add --email me@example.com --plan professional
+  bellbird user add --email me@example.com
   bellbird key create --user me@example.com --name laptop
+  bellbird connection link --user me@example.com
   bellbird serve
+
+See what is missing or wrong:
+  bellbird doctor
 
 Exit status: 0 success, 1 failure, 2 invalid usage.";
 
@@ -85,6 +93,7 @@ enum Command {
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Audit(audit::AuditArgs),
+    Record(record::RecordArgs),
     Export(export::ExportArgs),
     /// Let an assistant read the accounts: MCP over standard input and output.
     ///
@@ -158,6 +167,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(args) => return status::run(&settings, &args).await,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
         Command::Audit(args) => return audit::run(&settings, &args).await,
+        Command::Record(args) => return record::run(&settings, &args).await,
         Command::Export(args) => export::run(&settings, &args).await?,
         Command::Mcp => mcp::run().await?,
         Command::Openapi(args) => openapi::run(&args)?,

@@ -8,7 +8,7 @@ use axum::response::Response;
 use bellbird_api::front::json::write_json;
 use bellbird_api::front::log::add_provider_calls;
 use bellbird_api::front::{Authorized, Problem};
-use bellbird_domain::{Account, AccountId, Connection, ConnectionStatus};
+use bellbird_domain::{Account, AccountId, Connection, ConnectionStatus, Currency};
 use bellbird_reads::{SelectError, Selected, Selection, UnreadableConnection};
 use futures_util::stream::{self, StreamExt as _};
 use http::header::CONTENT_TYPE;
@@ -72,7 +72,7 @@ impl AccountSet {
                     connections.push(selected.context.connection.clone());
                     accounts.extend(selected.accounts().map(|account| RequestedAccount {
                         account: account.clone(),
-                        name: shown_name(account, &all),
+                        name: shown_name(account),
                         selected: selected.with_accounts(vec![account.id]),
                     }));
                 }
@@ -106,7 +106,7 @@ impl AccountSet {
         for UnreadableConnection { connection, error, .. } in unreadable {
             let own = all.iter().filter(|account| account.connection_id == connection.id);
             for account in own.filter(|account| ids.is_none_or(|ids| ids.contains(&account.id))) {
-                set.leave_out(&connection, account.id, &shown_name(account, &all), problem_of(&error));
+                set.leave_out(&connection, account.id, &shown_name(account), problem_of(&error));
             }
         }
         Ok(set)
@@ -183,13 +183,12 @@ fn body(set: AccountSet, first: Option<Vec<u8>>) -> Body {
     Body::from_stream(stream::iter([Ok::<_, JoinError>(start)]).chain(rest))
 }
 
-/// The name of an account, with the masked number behind a name that several of `all` have: SimpleFIN has no member for
-/// it.
-fn shown_name(account: &Account, all: &[Account]) -> String {
-    match &account.number {
-        Some(number) if all.iter().any(|other| other.name == account.name && other.id != account.id) => {
-            format!("{} ({})", account.name, number.as_str())
-        }
-        _ => account.name.clone(),
-    }
+/// The name of an account behind its currency and last digits, which SimpleFIN has no members for that all programs
+/// show. They come first because lists cut the end of a name, and always because a name has to stay when the user links
+/// another account.
+fn shown_name(account: &Account) -> String {
+    let currency = Some(account.currency).filter(|currency| *currency != Currency::UNKNOWN);
+    let digits = account.number.as_ref().map(|number| number.as_str().trim_start_matches('x'));
+    let parts = [currency.as_ref().map(Currency::as_str), digits, Some(&account.name)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

@@ -39,6 +39,15 @@ pub const DECLARATION: Declaration = Declaration {
     title: "Akahu",
     reaches: "New Zealand banks",
     consents: "on my.akahu.nz",
+    words: &[
+        ("status", "INACTIVE"),
+        (
+            "type",
+            "CHECKING CREDITCARD FEE FOREIGN INTEREST INVESTMENT KIWISAVER LOAN SAVINGS TAX TERMDEPOSIT TRANSFER \
+             WALLET",
+        ),
+        ("error", "expired_grant invalid_client invalid_grant"),
+    ],
     settings: &[
         Setting { name: "base_url", form: Form::Url("https://api.akahu.io/v1") },
         Setting { name: "oauth_url", form: Form::Url("https://oauth.akahu.nz") },

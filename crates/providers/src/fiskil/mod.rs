@@ -36,6 +36,15 @@ pub const DECLARATION: Declaration = Declaration {
     title: "Fiskil",
     reaches: "Australian banks",
     consents: "at your bank",
+    words: &[
+        ("fiskil_id", ""),
+        ("status", "POSTED"),
+        (
+            "product_category",
+            "BUSINESS_LOANS BUY_NOW_PAY_LATER CRED_AND_CHRG_CARDS LEASES MARGIN_LOANS OVERDRAFTS PERS_LOANS \
+             RESIDENTIAL_MORTGAGES TERM_DEPOSITS TRADE_FINANCE TRANS_AND_SAVINGS_ACCOUNTS TRAVEL_CARDS",
+        ),
+    ],
     settings: &[
         Setting { name: "base_url", form: Form::Url("https://api.fiskil.com") },
         Setting { name: "client_id", form: Form::Text },

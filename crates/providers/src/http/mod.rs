@@ -5,6 +5,7 @@
 
 mod breaker;
 pub mod pool;
+pub mod recording;
 pub mod request;
 pub(crate) mod shares;
 mod stream;
@@ -252,11 +253,17 @@ impl Client {
     ) -> Result<(Response, SemaphorePermit<'_>), Error> {
         let until = context.deadline.min(Instant::now() + self.call_timeout);
         let exchange = async {
-            let response = self.pool.send(request.build()?).await.map_err(|error| {
+            let request = request.build()?;
+            let recorded = context.recorder.as_ref().map(|recorder| (recorder, recorder.masked_request(&request)));
+            let response = self.pool.send(request).await.map_err(|error| {
                 Error::unavailable(if error.is_connect() { "could not connect" } else { "connection lost" })
             })?;
             let permit = self.body_permits.acquire().await.map_err(|_| CLOSED)?;
-            Ok((read(response).await?, permit))
+            let response = read(response).await?;
+            if let Some((recorder, request)) = recorded {
+                recorder.record(request, response.status, &response.headers, &response.body);
+            }
+            Ok((response, permit))
         };
         match tokio::time::timeout_at(until, exchange).await {
             Ok(response) => response,

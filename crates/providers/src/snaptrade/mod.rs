@@ -41,6 +41,17 @@ pub const DECLARATION: Declaration = Declaration {
     title: "SnapTrade",
     reaches: "Brokers",
     consents: "at your broker",
+    words: &[
+        (
+            "type",
+            "BUY CONTRIBUTION DISTRIBUTION DIVIDEND FEE INTEREST REI RETURN_OF_CAPITAL REVERSE_SPLIT SELL SPLIT \
+             STOCK_DIVIDEND SUBSTITUTE_DIVIDEND TAX TRANSFER WITHDRAWAL",
+        ),
+        ("account_category", "ANNUITY DEPOSIT INVESTMENT LOC"),
+        ("kind", "future future_option option"),
+        ("code", "1083 3003"),
+        ("default_code", "1083 3003"),
+    ],
     settings: &[
         Setting { name: "base_url", form: Form::Url("https://api.snaptrade.com") },
         Setting { name: "client_id", form: Form::Text },

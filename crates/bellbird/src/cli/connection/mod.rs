@@ -320,7 +320,7 @@ pub(super) fn unreadable(rows: &UnreadableRows) -> String {
     format!("{rows} ({reason}), the oldest of {}", since.strftime("%Y-%m-%d"))
 }
 
-async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection> {
+pub(super) async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection> {
     let found = storage.connections().find_any(id).await?;
     found.ok_or_else(|| {
         Failure::not_found(format!("there is no connection {id}: `bellbird connection list` shows the ids"))

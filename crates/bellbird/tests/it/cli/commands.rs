@@ -47,6 +47,7 @@ fn help_texts() {
         "status",
         "doctor",
         "audit",
+        "record",
         "openapi",
         "completions",
         "user",

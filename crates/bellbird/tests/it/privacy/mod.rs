@@ -5,6 +5,7 @@ mod audit;
 mod erasure;
 mod memory;
 mod pending_events;
+mod record;
 
 use std::path::Path;
 

@@ -1,5 +1,7 @@
 //! The whole shape of an account set, and how texts are written.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -59,18 +61,33 @@ async fn untrusted_texts_stay_texts() {
 }
 
 #[tokio::test]
-async fn accounts_of_one_name_show_their_numbers() {
+async fn names_begin_with_currency_and_last_digits() {
     let app = App::start(Setup::default()).await;
-    execute(&app.shared.database, "UPDATE accounts SET name = 'Everyday'", "").await;
-    let set = account_set(&app, "?balances-only=1").await;
-    for account in list(&set, "accounts") {
-        let expected = match account["extra"]["number"].as_str() {
-            Some(number) => format!("Everyday ({number})"),
-            None => "Everyday".to_owned(),
-        };
-        assert_eq!(text(account, "name"), expected);
+    let unknown = "UPDATE accounts SET masked_number = NULL, currency = 'XXX' WHERE account_type = 'loan'";
+    for sql in ["UPDATE accounts SET name = 'Everyday'", unknown] {
+        execute(&app.shared.database, sql, "").await;
     }
-    assert!(list(&set, "accounts").iter().any(|account| text(account, "name").starts_with("Everyday (xxxx")));
+    let shown = |set: &Value| {
+        let names =
+            list(set, "accounts").iter().map(|account| (text(account, "id").to_owned(), account["name"].clone()));
+        names.collect::<BTreeMap<_, _>>()
+    };
+    let accounts = app.get("/v1/accounts?limit=200").await.data();
+    let all = shown(&account_set(&app, "?balances-only=1").await);
+    let mut without_number = 0;
+    for account in &accounts {
+        let (id, currency) = (text(account, "id"), text(account, "currency"));
+        let Some(number) = account["accountNumber"].as_str() else {
+            without_number += 1;
+            assert_eq!((currency, all[id].as_str()), ("XXX", Some("Everyday")));
+            continue;
+        };
+        assert_eq!(all[id], format!("{currency} {} Everyday", number.trim_start_matches('x')));
+        // A name does not depend on which other accounts there are.
+        let alone = shown(&account_set(&app, &format!("?balances-only=1&account={id}")).await);
+        assert_eq!(alone[id], all[id]);
+    }
+    assert!(without_number > 0 && without_number < accounts.len());
 }
 
 #[tokio::test]

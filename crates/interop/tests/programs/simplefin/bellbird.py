@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import urllib.request
-from collections import Counter, namedtuple
+from collections import namedtuple
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
@@ -71,7 +71,7 @@ def holding(row):
 class Account:
     def __init__(self, account, balance, institution, rows, holdings, recent):
         self.id, self.currency = account["id"], account["currency"]
-        # As shown: with the number if another account has the same name.
+        # As shown: behind currency and last digits.
         self.name = account["shownName"]
         self.connection = account["connectionId"]
         self.institution = institution
@@ -100,10 +100,9 @@ class Bellbird:
         self.first_token = self.service["setupToken"]
         self.delete_extreme_rows()
         institutions = {one["id"]: one for one in self.service["connections"]}
-        names = Counter(one["name"] for one in self.service["accounts"])
         for one in self.service["accounts"]:
-            has_number = names[one["name"]] > 1 and one["accountNumber"]
-            one["shownName"] = f"{one['name']} ({one['accountNumber']})" if has_number else one["name"]
+            currency = one["currency"].replace("XXX", "")
+            one["shownName"] = " ".join(filter(None, [currency, (one["accountNumber"] or "").lstrip("x"), one["name"]]))
         balances = {one["accountId"]: one for one in self.balances(self.service["accounts"])}
         # Their balance is not known, so SimpleFIN leaves them out.
         accounts = self.service["accounts"]

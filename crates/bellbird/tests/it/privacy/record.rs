@@ -1,0 +1,111 @@
+//! A recording of a provider's responses has their form and none of their values.
+
+use std::collections::BTreeSet;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::memory::{MARK, import_with_marked_rows};
+use super::{LENGTH_MIN, contains};
+use crate::support::harness::{Database, simulated_providers};
+use crate::support::process::{RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::provider_spec::spec;
+
+async fn deployment() -> (Workdir, RunningCommand) {
+    let (workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
+    workdir.json("user add --email me@example.com");
+    import_with_marked_rows(&workdir, &sandbox.json(), &database).await;
+    (workdir, sandbox)
+}
+
+fn record(workdir: &Workdir, connection: &Value) -> String {
+    let output = workdir.run(&format!("record {}", text(connection, "id")));
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert!(errors(&output).contains("Read the recording before you send it"), "{}", errors(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Every text of a value.
+fn collect_values(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect_values(item, found)),
+        Value::Object(members) => members.values().for_each(|member| collect_values(member, found)),
+        Value::String(text) => {
+            found.insert(text.clone());
+        }
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn recording_has_no_value() {
+    let (workdir, sandbox) = deployment().await;
+    let printed = sandbox.json();
+    let connections = workdir.json("connection list");
+    let (mut values, mut recordings) = (BTreeSet::new(), String::new());
+    collect_values(&printed["credentials"], &mut values);
+    for provider in simulated_providers() {
+        collect_values(&printed[provider], &mut values);
+        let credentials = printed["credentials"].as_array().unwrap();
+        for own in credentials.iter().filter(|one| one["provider"] == provider) {
+            values.extend((spec(provider).account_numbers)(&printed, own).await);
+        }
+    }
+    for connection in connections.as_array().unwrap() {
+        let shown = workdir.json(&format!("connection show {}", text(connection, "id")));
+        for member in ["institutionName", "id"] {
+            values.insert(text(&shown, member).to_owned());
+        }
+        values.extend(shown["accounts"].as_array().unwrap().iter().map(|account| text(account, "name").to_owned()));
+
+        let recording = record(&workdir, connection);
+        let json: Value = serde_json::from_str(&recording).unwrap();
+        assert_eq!(json["provider"], connection["provider"]);
+        let reads = json["reads"].as_array().unwrap();
+        assert!(reads.iter().all(|read| read["error"].is_null()), "{recording}");
+        for name in ["accounts", "balances", spec(text(connection, "provider")).list] {
+            let found = reads.iter().any(|read| read["read"] == name && read["found"].as_u64() > Some(0));
+            assert!(found, "{name}: {recording}");
+        }
+        assert!(json["calls"].as_array().unwrap().len() >= 4, "{recording}");
+        for kept in ["\"amount\": ", "\"description\": ", "\"target\": \"/", "/accounts"] {
+            assert!(recording.contains(kept), "{kept}: {recording}");
+        }
+        recordings.push_str(&json["calls"].to_string());
+    }
+    // The name of a provider is no value of it.
+    values
+        .retain(|value| value.len() >= LENGTH_MIN && simulated_providers().all(|provider| provider != value.as_str()));
+    assert!(values.len() > 50, "{values:?}");
+    for value in values.iter().map(String::as_str).chain([MARK, &MARK[..5]]) {
+        assert!(!contains(recordings.as_bytes(), value), "{value} in {recordings}");
+    }
+    let numbers = recordings.split(|character: char| !character.is_ascii_digit()).filter(|run| run.len() > 3);
+    let numbers: BTreeSet<_> = numbers.filter(|run| run.bytes().any(|digit| digit != b'9')).collect();
+    assert!(numbers.is_empty(), "{numbers:?}");
+}
+
+#[tokio::test]
+async fn response_that_cannot_be_read_is_recorded() {
+    let (workdir, sandbox) = deployment().await;
+    let connections = workdir.json("connection list");
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    for connection in connections.as_array().unwrap() {
+        let base: reqwest::Url = text(&sandbox.json()[text(connection, "provider")], "baseUrl").parse().unwrap();
+        let faults = base.join("/__control/faults").unwrap();
+        let fault = async |method: Method, body: Value| {
+            http.request(method, faults.clone()).json(&body).send().await.unwrap().error_for_status().unwrap();
+        };
+        fault(Method::POST, json!({"match": "/", "kind": "malformed"})).await;
+        let recording: Value = serde_json::from_str(&record(&workdir, connection)).unwrap();
+        assert!(recording["reads"].as_array().unwrap().iter().any(|read| read["error"].is_string()), "{recording}");
+        assert!(!recording["calls"].as_array().unwrap().is_empty(), "{recording}");
+        fault(Method::DELETE, json!({})).await;
+        fault(Method::POST, json!({"match": "/", "kind": "reset"})).await;
+        let error = workdir.error(&format!("record {}", text(connection, "id")), 1);
+        assert!(error.contains("sent no response: the provider is unavailable"), "{error}");
+        fault(Method::DELETE, json!({})).await;
+    }
+    let unknown = "0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
+    assert!(workdir.error(&format!("record {unknown}"), 1).contains("there is no connection"));
+}
