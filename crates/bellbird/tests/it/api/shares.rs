@@ -85,6 +85,16 @@ async fn one_greedy_request_leaves_calls_to_ten_users() {
 }
 
 #[tokio::test]
+async fn refreshes_count_in_the_share_of_their_user() {
+    let (app, greedy, other) = limited(300).await;
+    for _ in 0..60 {
+        app.connections.refreshes().run(greedy.user.id, greedy.connections[0].id).await.unwrap();
+    }
+    holdings(&app, &greedy).await.error(429);
+    assert_eq!(holdings(&app, &other).await.status, 200, "another user");
+}
+
+#[tokio::test]
 async fn read_waits_for_the_budget_until_its_deadline() {
     let setup = Setup::with(|settings| {
         settings.access.provider_calls_per_minute = 120;
