@@ -124,7 +124,7 @@ impl Refreshes<'_> {
         let credentials =
             self.0.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let provider = self.0.provider(&connection.provider)?;
-        let context = self.0.call_context_within(REFRESH_DEADLINE);
+        let context = self.0.call_context_within(REFRESH_DEADLINE).charged_to(user);
         let mut consent_status = provider.consent_status(&context, &credentials).await?;
         if consent_status == ConsentStatus::Active {
             match self

@@ -58,6 +58,8 @@ pub struct CallContext {
     calls: AtomicU32,
     /// Absent for jobs.
     requester: Option<Requester>,
+    /// Whose share of the provider's calls they count in.
+    charged_to: Option<UserId>,
     unreadable: unreadable::UnreadableRows,
     /// Only for `bellbird record`.
     recorder: Option<Recorder>,
@@ -67,18 +69,40 @@ impl CallContext {
     /// The context of a job, or of another call that no user's request makes.
     pub fn new(deadline: Instant, now: Timestamp) -> Self {
         let (started, calls) = (Instant::now(), AtomicU32::new(0));
-        Self { deadline, now, started, calls, requester: None, unreadable: Default::default(), recorder: None }
+        Self {
+            deadline,
+            now,
+            started,
+            calls,
+            requester: None,
+            charged_to: None,
+            unreadable: Default::default(),
+            recorder: None,
+        }
     }
 
     /// The context of a user's request. Its calls count against the user's budget at each provider, where 0 is no
-    /// limit, and leave a part of the provider's capacity to jobs.
+    /// limit, and leave a part of the provider's capacity to jobs. They wait for both until the deadline.
     #[must_use]
     pub fn for_request_of(self, user_id: UserId, calls_per_minute: u32) -> Self {
-        Self { requester: Some(Requester { user_id, calls_per_minute }), ..self }
+        Self { requester: Some(Requester { user_id, calls_per_minute }), ..self }.charged_to(user_id)
     }
 
-    fn is_request(&self) -> bool {
-        self.requester.is_some()
+    /// Counts the calls of a job in a user's share of what the provider allows in a minute, which refuses none of
+    /// them.
+    #[must_use]
+    pub fn charged_to(self, user_id: UserId) -> Self {
+        Self { charged_to: Some(user_id), ..self }
+    }
+
+    /// Waits as long as `refused` says, if this is a request and the wait ends before its deadline.
+    async fn wait_out(&self, refused: Error) -> Result<(), Error> {
+        let until = Instant::now() + refused.retry_after().unwrap_or_default();
+        if self.requester.is_none() || until >= self.deadline {
+            return Err(refused);
+        }
+        tokio::time::sleep_until(until).await;
+        Ok(())
     }
 
     /// Skips rows that cannot be read, instead of failing their page. [`CallContext::take_unreadable`] returns

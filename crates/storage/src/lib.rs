@@ -73,6 +73,7 @@ pub use webhooks::endpoints::{Endpoint, EndpointSecrets, NewEndpoint};
 pub use webhooks::redeliveries::PingResult;
 pub use webhooks::webhook_events::{ConnectionStatusChange, NewWebhookEvent, WebhookEvent};
 
+use db::file_user;
 use db::postgres::Postgres;
 use db::service_lock::OpenLock;
 use db::sqlite::{MissingFile, Sqlite};
@@ -185,8 +186,9 @@ impl Storage {
     async fn open_with(url: &str, sealer: Sealer, pool_size: u32, missing: MissingFile) -> Result<Self, StorageError> {
         let mut open_lock = None;
         let opened = if let Some(path) = open_error::sqlite_file(url)? {
+            let path = file_user::resolve(&path).map_err(|error| open_error::explain(url, error))?;
             if missing == MissingFile::Create || path.is_file() {
-                let lock = OpenLock::share(path.clone()).map_err(|error| open_error::explain(url, error))?;
+                let lock = OpenLock::share(&path).map_err(|error| open_error::explain(url, error))?;
                 open_lock = Some(Arc::new(lock));
             }
             Sqlite::open(path, missing).await.map(|db| Db::Sqlite(Arc::new(db)))

@@ -140,13 +140,13 @@ impl Access {
         quota.admit(caller, &self.inner.live_in_flight, now).1
     }
 
-    /// Checks again, between two pages of a long response, what was checked at its start: key, plan and connection.
-    /// Returns the caller as of now.
+    /// Checks again, between two pages of a long response, what was checked at its start: key, plan and, if one is
+    /// open, connection. Returns the caller as of now.
     pub async fn check_again(
         &self,
         quota: &QuotaClass,
         caller: &Caller,
-        context: &ConnectionContext,
+        context: Option<&Arc<ConnectionContext>>,
     ) -> Result<Caller, Problem> {
         let now = self.inner.clock.now();
         let found = self.inner.storage.keys().find_caller_by_id(caller.user_id, caller.key_id, now).await?;
@@ -154,7 +154,7 @@ impl Access {
         quota.check_plan(found.plan)?;
         // Compare with the context's revision, not the caller's: a response over several connections may have started
         // with an older context.
-        if found.revision != context.revision() {
+        if let Some(context) = context.filter(|context| found.revision != context.revision()) {
             let connection = &context.connection;
             let again = self.reads().connection_context(&found, connection.id).await;
             let again = again.map_err(|error| problem_for_category(&error, "Connection", connection.category))?;

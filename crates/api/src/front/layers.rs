@@ -1,6 +1,7 @@
 //! The router of the API listener: the layers around all interfaces.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -16,6 +17,11 @@ use crate::front::guard::guard;
 use crate::front::log::access_log;
 use crate::front::mount::{Mount, Mounts};
 use crate::front::problem::Problem;
+
+/// How long a response may take, from its head to its end. The listener closes the connection then, because a client
+/// that takes a few bytes now and then would hold what the response holds forever. An extension of a response.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseTimeout(pub Duration);
 
 /// `first` words the errors of paths that the prefix of no interface begins.
 pub fn router(access: Access, first: Mount, others: Vec<Mount>) -> Router {

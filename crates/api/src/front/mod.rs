@@ -24,7 +24,7 @@ mod route;
 pub use access::{Access, AccessSettings};
 pub use auth::authorization;
 pub use extract::{Authorized, BankingConnection, BrokerageConnection, Guarded, Query};
-pub use layers::router;
+pub use layers::{ResponseTimeout, router};
 pub use mount::{Mount, Path};
 pub use operation::Operation;
 pub use problem::Problem;

@@ -159,10 +159,10 @@ async fn export(
     let (mut page, mut bytes, mut has_more) = (Vec::new(), 0, true);
     while has_more {
         let (before, mut new_call) = (export.rows(), || reads.call_context(user.id, 0));
-        if let Some(context) = export.context()
-            && storage.connections().find(user.id, context.connection.id).await?.is_none()
+        if let Some(id) = export.next_connection()
+            && storage.connections().find(user.id, id).await?.is_none()
         {
-            bail!("the connection {} was removed meanwhile", context.connection.id);
+            bail!("the connection {id} was removed meanwhile");
         }
         has_more = export.next_page(Retries::On, &mut new_call, &mut page).await.map_err(describe)?;
         if !target.write(&page)? {
@@ -252,6 +252,9 @@ fn describe_open(error: &OpenError, user: &User, resource: Resource) -> anyhow::
 
 fn describe(error: ExportError) -> anyhow::Error {
     let (context, error) = match error {
+        ExportError::Open { connection_id, error } => {
+            return anyhow::Error::new(error).context(format!("could not open the connection {connection_id}"));
+        }
         ExportError::Read { context, error } => (context, error),
         ExportError::Format(error) => return describe_format(error),
     };

@@ -131,7 +131,7 @@ pub async fn serve(listener: Listener, router: Router, options: ServeOptions, st
         connections.spawn(async move {
             tokio::select! {
                 () = serve_connection(http, stream, peer, router, write_timeout, &slot, watcher) => {}
-                () = slot.closed() => tracing::debug!("idle connection closed"),
+                () = slot.closed() => tracing::debug!("connection closed"),
             }
             drop(permit);
         });
@@ -180,7 +180,7 @@ async fn serve_connection(
         async {
             let response = response.await;
             slot.set_idle(Instant::now());
-            Ok::<_, std::convert::Infallible>(response?.map(|body| slot.watch(body)))
+            Ok::<_, std::convert::Infallible>(slot.watch(response?))
         }
     });
     if let Err(error) = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await {

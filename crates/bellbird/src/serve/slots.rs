@@ -9,11 +9,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use axum::response::Response;
+use bellbird_api::front::ResponseTimeout;
 use bellbird_limits::client_address::{Network, rate_limit_key};
 use http_body::{Body as _, Frame};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// The open connections of a listener.
 #[derive(Default)]
@@ -118,15 +121,24 @@ impl Slot {
     }
 
     /// Watches a body that is made while it is sent. One that is complete already is left as it is.
-    pub(super) fn watch(&self, body: Body) -> Body {
-        if body.size_hint().exact().is_some() {
-            return body;
+    pub(super) fn watch(&self, response: Response) -> Response {
+        if response.body().size_hint().exact().is_some() {
+            return response;
         }
         self.connection.is_streaming.store(true, Ordering::Relaxed);
-        Body::new(StreamedBody { body, connection: Arc::clone(&self.connection) })
+        let timeout = response.extensions().get::<ResponseTimeout>().map(|ResponseTimeout(timeout)| {
+            let (end, closed) = (Instant::now() + *timeout, self.connection.closed.clone());
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                tokio::time::sleep_until(end).await;
+                closed.cancel();
+            }))
+        });
+        let connection = Arc::clone(&self.connection);
+        response.map(|body| Body::new(StreamedBody { body, connection, _timeout: timeout }))
     }
 
-    /// Returns when the connection has to be closed: for another one, or because the service stops.
+    /// Returns when the connection has to be closed: for another one, because its response takes too long, or because
+    /// the service stops.
     pub(super) async fn closed(&self) {
         self.connection.closed.cancelled().await;
     }
@@ -137,6 +149,7 @@ impl Slot {
 pub(super) struct StreamedBody {
     body: Body,
     connection: Arc<Connection>,
+    _timeout: Option<AbortOnDropHandle<()>>,
 }
 
 impl http_body::Body for StreamedBody {
@@ -209,7 +222,7 @@ mod tests {
         let is_idle = || slot.connection.idle_since.lock().is_some();
         let (sender, frames) = tokio::sync::mpsc::unbounded_channel::<Result<Bytes, std::io::Error>>();
         let frames = futures_util::stream::unfold(frames, async |mut frames| Some((frames.recv().await?, frames)));
-        let mut body = slot.watch(Body::from_stream(frames));
+        let mut body = slot.watch(Response::new(Body::from_stream(frames))).into_body();
         slot.set_idle(start);
         assert!(body.frame().now_or_never().is_none());
         assert!(!is_idle(), "the next frame is being made");
@@ -219,7 +232,26 @@ mod tests {
         drop(sender);
         assert!(body.frame().await.is_none());
         assert!(is_idle());
-        assert_eq!(slot.watch(Body::from("four")).size_hint().exact(), Some(4), "a whole body keeps its length");
+        let whole = slot.watch(Response::new(Body::from("four")));
+        assert_eq!(whole.body().size_hint().exact(), Some(4), "a whole body keeps its length");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn response_that_takes_too_long_closes_its_connection() {
+        let slots = Slots::default();
+        let slot = open(&slots, "10.0.0.1", Instant::now()).unwrap();
+        let response = |timeout| {
+            let frames = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
+            let mut response = Response::new(Body::from_stream(frames));
+            response.extensions_mut().insert(ResponseTimeout(Duration::from_secs(timeout)));
+            slot.watch(response)
+        };
+        let ended = response(10);
+        let _slow = response(60);
+        drop(ended);
+        tokio::time::sleep(Duration::from_secs(59)).await;
+        assert!(!is_closed(&slot), "the end of a response ends its time");
+        tokio::time::timeout(Duration::from_secs(2), slot.closed()).await.unwrap();
     }
 
     #[test]
@@ -230,7 +262,7 @@ mod tests {
         let [_, _, busy, streaming] = &all;
         busy.set_busy();
         let frames = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
-        let body = streaming.watch(Body::from_stream(frames));
+        let body = streaming.watch(Response::new(Body::from_stream(frames)));
         slots.close_waiting(IDLE_MIN, start + IDLE_MIN);
         assert_eq!(all.each_ref().map(is_closed), [true, false, false, false]);
         drop(body);

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
+use bellbird_api::front::problem::problem_for_category;
 use bellbird_api::front::{Access, Problem, QuotaClass, Route};
-use bellbird_domain::Caller;
+use bellbird_domain::{Caller, ConnectionCategory};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -131,9 +132,8 @@ impl FileBody {
 
     async fn read_page(&mut self) -> Result<(), Problem> {
         let (access, caller) = (&self.access, &mut self.caller);
-        if let Some(context) = self.export.context() {
-            *caller = access.check_again(&self.quota, caller, context).await?;
-        }
+        *caller = access.check_again(&self.quota, caller, self.export.open_context()).await?;
+        self.export.set_revision(caller.revision);
         // No row stays behind a shorter page.
         self.page.fill(0);
         self.page.clear();
@@ -143,8 +143,8 @@ impl FileBody {
         match read {
             Ok(has_more) => {
                 // The page may have waited for minutes, during which the key may have been revoked.
-                if let Some(context) = self.export.context().filter(|_| began.elapsed() >= CHECK_AFTER) {
-                    access.check_again(&self.quota, caller, context).await?;
+                if began.elapsed() >= CHECK_AFTER {
+                    access.check_again(&self.quota, caller, self.export.context()).await?;
                 }
                 self.has_more = has_more;
                 Ok(())
@@ -155,10 +155,12 @@ impl FileBody {
 
     fn cut_off(&mut self, problem: &Problem) {
         let reason = reason_of(problem);
+        let read_last = self.export.context().map(|context| context.connection.id);
+        let connection_id = read_last.or_else(|| self.export.next_connection());
         tracing::warn!(
             route = self.route.path(),
             key_id = %self.caller.key_id,
-            connection_id = self.export.context().map(|context| tracing::field::display(context.connection.id)),
+            connection_id = connection_id.map(tracing::field::display),
             reason,
             rows = self.export.rows(),
             bytes = self.bytes,
@@ -198,6 +200,7 @@ impl Drop for FileBody {
 
 async fn problem_of(access: &Access, caller: &Caller, error: ExportError) -> Problem {
     match error {
+        ExportError::Open { error, .. } => problem_for_category(&error, "Connection", ConnectionCategory::Banking),
         ExportError::Read { context, error } => access.after_failed_read(caller, &context, &error).await,
         ExportError::Format(error) => problem_of_format(error),
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bellbird_domain::date::day_of;
 use bellbird_domain::{
-    Account, Balance, Bound, Caller, ConnectionStatus, DateFilter, DateRange, Holding, Trade, Transaction,
+    Account, AccountId, Balance, Bound, Caller, ConnectionId, ConnectionStatus, DateFilter, DateRange, Holding, Trade,
+    Transaction,
 };
 use bellbird_reads::range::NewCall;
 use bellbird_reads::{
@@ -57,6 +58,8 @@ impl From<SelectError> for OpenError {
 
 /// Why a file cannot be continued.
 pub enum ExportError {
+    /// A connection could not be opened when its turn came.
+    Open { connection_id: ConnectionId, error: ReadError },
     /// A connection could not be read.
     Read { context: Arc<ConnectionContext>, error: ReadError },
     /// The format cannot say what was read.
@@ -78,16 +81,25 @@ pub struct Export {
     name: FileName,
     /// The user's, for formats that name them.
     accounts: Vec<Account>,
-    /// The connections that were not begun.
-    unread: VecDeque<SelectedAccounts>,
+    /// That of a file of one account.
+    account: Option<Account>,
+    unread: VecDeque<Unread>,
     /// The connection that is read now.
     reading: Option<Reading>,
+    /// Of the connection that is read, or was read last.
+    context: Option<Arc<ConnectionContext>>,
     /// When that connection, or the next one, is not tried again.
     give_up_at: Instant,
     writer: Writer,
     is_begun: bool,
     rows: u64,
     calls: u32,
+}
+
+/// A connection whose turn has not come. Its credentials are opened then.
+struct Unread {
+    connection_id: ConnectionId,
+    account_ids: Vec<AccountId>,
 }
 
 enum Reading {
@@ -115,29 +127,42 @@ impl Export {
             return Err(OpenError::Format(FormatError::OneAccount));
         }
         let writer = Writer::new(&request).ok_or(OpenError::Format(FormatError::Internal))?;
-        let unread = select(&reads, &caller, &request).await?;
-        let name = name_of(&request, &unread, &caller, now);
+        let selected = select(&reads, &caller, &request).await?;
+        let name = name_of(&request, &selected, &caller, now);
+        let account = only_account(&selected).cloned();
         let accounts = if request.format.names_accounts() {
             let listed = storage.accounts().list(caller.user_id, ACCOUNTS_MAX, 0).await;
             listed.map_err(|error| OpenError::Account(error.into()))?.0
         } else {
             Vec::new()
         };
-        Ok(Self {
+        let mut selected = selected.into_iter();
+        let first = selected.next();
+        let unread = selected.map(|selected| Unread {
+            connection_id: selected.context.connection.id,
+            account_ids: selected.accounts().map(|account| account.id).collect(),
+        });
+        let mut export = Self {
             reads,
             caller,
             request,
             now,
             name,
             accounts,
-            unread: unread.into(),
+            account,
+            unread: unread.collect(),
             reading: None,
+            context: None,
             give_up_at: Attempts::end_of_list(),
             writer,
             is_begun: false,
             rows: 0,
             calls: 0,
-        })
+        };
+        if let Some(first) = first {
+            export.reading = Some(export.read(first).map_err(OpenError::Account)?);
+        }
+        Ok(export)
     }
 
     #[must_use]
@@ -157,15 +182,28 @@ impl Export {
         self.calls
     }
 
-    /// The connection of the next page. None if no page follows.
+    /// The connection of the last page. None if it could not be opened.
     #[must_use]
     pub fn context(&self) -> Option<&Arc<ConnectionContext>> {
-        match &self.reading {
-            Some(Reading::Transactions(range)) => Some(range.context()),
-            Some(Reading::Trades(range)) => Some(range.context()),
-            Some(Reading::Holdings(selected)) => Some(&selected.context),
-            None => self.unread.front().map(|selected| &selected.context),
-        }
+        self.context.as_ref()
+    }
+
+    /// The connection of the next page, if it is open.
+    #[must_use]
+    pub fn open_context(&self) -> Option<&Arc<ConnectionContext>> {
+        self.reading.as_ref().and(self.context.as_ref())
+    }
+
+    /// The connection of the next page. None if no page follows.
+    #[must_use]
+    pub fn next_connection(&self) -> Option<ConnectionId> {
+        let open = self.open_context().map(|context| context.connection.id);
+        open.or_else(|| self.unread.front().map(|unread| unread.connection_id))
+    }
+
+    /// Opens the following connections as they are at this revision of the user.
+    pub fn set_revision(&mut self, revision: i64) {
+        self.caller.revision = revision;
     }
 
     /// Reads the next page and appends what it adds to the file. Returns whether more pages follow; a page may add
@@ -183,7 +221,7 @@ impl Export {
             self.is_begun = true;
         }
         let reading = match self.reading.take() {
-            None => self.begin_connection()?,
+            None => self.open_next().await?,
             reading => reading,
         };
         self.reading = match reading {
@@ -196,7 +234,7 @@ impl Export {
         if self.reading.is_none() {
             self.give_up_at = Attempts::end_of_list();
         }
-        let has_more = self.context().is_some();
+        let has_more = self.next_connection().is_some();
         if let Writer::Transactions(writer) = &mut self.writer
             && !has_more
         {
@@ -207,7 +245,7 @@ impl Export {
 
     /// Writes what comes before the rows.
     async fn begin(&mut self, attempts: &mut Attempts<'_>, out: &mut Vec<u8>) -> Result<(), ExportError> {
-        let account = only_account(&self.unread).cloned();
+        let account = self.account.clone();
         let balance = match &account {
             Some(account) if self.request.format.uses_balance() => self.balance(account, attempts).await?,
             _ => None,
@@ -243,18 +281,30 @@ impl Export {
         }
     }
 
-    fn begin_connection(&mut self) -> Result<Option<Reading>, ExportError> {
-        let Some(selected) = self.unread.pop_front() else { return Ok(None) };
+    /// Opens the next connection, of which no account may be missing now. Only a file of one connection has some of
+    /// its accounts.
+    async fn open_next(&mut self) -> Result<Option<Reading>, ExportError> {
+        self.context = None;
+        let Some(Unread { connection_id, account_ids }) = self.unread.front() else { return Ok(None) };
+        let connection_id = *connection_id;
+        let failed = |error| ExportError::Open { connection_id, error };
+        let context = self.reads.connection_context(&self.caller, connection_id).await.map_err(failed)?;
+        account_ids.iter().try_for_each(|id| context.accounts_of(Some(*id)).map(|_| ())).map_err(failed)?;
+        self.unread.pop_front();
+        self.read(SelectedAccounts::all(context)).map(Some).map_err(failed)
+    }
+
+    fn read(&mut self, selected: SelectedAccounts) -> Result<Reading, ReadError> {
         let (reads, caller, span) = (&self.reads, &self.caller, self.request.span);
         let (context, account_id) = (Arc::clone(&selected.context), selected.account_id());
-        let reading = match self.request.resource {
+        self.context = Some(Arc::clone(&context));
+        match self.request.resource {
             Resource::Transactions => {
                 reads.transaction_range(caller, context, account_id, span, self.now).map(Reading::Transactions)
             }
             Resource::Trades => reads.trade_range(caller, context, account_id, span).map(Reading::Trades),
-            Resource::Holdings => return Ok(Some(Reading::Holdings(selected))),
-        };
-        reading.map(Some).map_err(|error| ExportError::Read { context: selected.context, error })
+            Resource::Holdings => Ok(Reading::Holdings(selected)),
+        }
     }
 
     async fn transactions(

@@ -1,5 +1,7 @@
 //! `GET /v1/export/...`: paths, parameters and headers of files. What goes into a file is in `file.rs`.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
@@ -7,7 +9,7 @@ use bellbird_api::front::log::add_provider_calls;
 use bellbird_api::front::operation::PathDocs;
 use bellbird_api::front::parameters::Id;
 use bellbird_api::front::problem::problem_for_category;
-use bellbird_api::front::{Authorized, Operation, Path, Problem, QuotaClass};
+use bellbird_api::front::{Authorized, Operation, Path, Problem, QuotaClass, ResponseTimeout};
 use bellbird_reads::ReadError;
 use bytes::Bytes;
 use futures_util::stream;
@@ -21,6 +23,9 @@ use super::formats::Format;
 use super::queries::{FileQuery, HoldingsFileQuery, TradesFileQuery, read};
 use super::request::{FileRequest, Resource};
 use crate::Interop;
+
+/// A file holds a connection's opened credentials, and a place among its key's concurrent requests.
+const FILE_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// The paths of files. Log and metrics name each format.
 #[must_use]
@@ -171,6 +176,7 @@ async fn export(
     headers.insert(CONTENT_DISPOSITION, name);
     headers.insert(TRAILER, HeaderValue::from(ROWS_TRAILER));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response.extensions_mut().insert(ResponseTimeout(FILE_TIMEOUT));
     Ok(response)
 }
 

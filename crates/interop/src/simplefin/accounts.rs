@@ -1,18 +1,20 @@
 //! `GET /simplefin/accounts`: selects the accounts of a request, and streams the account set.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::write_json;
 use bellbird_api::front::log::add_provider_calls;
-use bellbird_api::front::{Authorized, Problem};
+use bellbird_api::front::{Authorized, Problem, ResponseTimeout};
 use bellbird_domain::{Account, AccountId, Connection, ConnectionStatus, Currency};
 use bellbird_reads::{SelectError, Selected, Selection, UnreadableConnection};
 use futures_util::stream::{self, StreamExt as _};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Uri};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinError;
 
 use super::SimpleFin;
@@ -23,6 +25,7 @@ use super::view::ConnectionView;
 
 /// Accounts in one response.
 const ACCOUNTS_MAX: u32 = 500;
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(super) async fn list_accounts(
     State(server): State<SimpleFin>,
@@ -41,6 +44,7 @@ pub(super) async fn list_accounts(
     add_provider_calls(set.request.call.calls());
     let mut response = Response::new(body(set, first));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.extensions_mut().insert(ResponseTimeout(RESPONSE_TIMEOUT));
     Ok(response)
 }
 
@@ -49,6 +53,8 @@ struct AccountSet {
     request: Arc<AccountsRequest>,
     connections: Vec<Connection>,
     reads: AccountReads,
+    /// The room of the account that is being sent.
+    sending: Option<OwnedSemaphorePermit>,
     findings: Vec<Finding>,
     /// What to respond if no account can be shown. None if the account set says it: the requested accounts are gone.
     problem: Option<Problem>,
@@ -102,7 +108,8 @@ impl AccountSet {
         let broken = connections.iter().filter(|connection| connection.status != ConnectionStatus::Active);
         findings.extend(broken.map(|connection| Finding::attention(connection, connection.status)));
         let reads = AccountReads::start(&request, accounts);
-        let mut set = Self { request: Arc::clone(&request), connections, reads, findings, problem: None };
+        let mut set =
+            Self { request: Arc::clone(&request), connections, reads, sending: None, findings, problem: None };
         for UnreadableConnection { connection, error, .. } in unreadable {
             let own = all.iter().filter(|account| account.connection_id == connection.id);
             for account in own.filter(|account| ids.is_none_or(|ids| ids.contains(&account.id))) {
@@ -121,6 +128,7 @@ impl AccountSet {
                 Ok(read) => {
                     let cut = read.cut_at.map(|rows| Finding::cut(connection, account.id, name, rows));
                     self.findings.extend(cut);
+                    self.sending = read.room;
                     return Ok(Some(read.json));
                 }
                 Err(problem) => self.leave_out(connection, account.id, name, problem),

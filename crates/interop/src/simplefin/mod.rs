@@ -33,6 +33,8 @@ use crate::Interop;
 const ROOT_PATH: &str = "/simplefin";
 /// Claims that query their token at the same time. They must leave database connections to others.
 const CLAIMS_MAX: usize = 4;
+/// JSON of accounts, of all requests, that is read or waits for its client.
+const JSON_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// The state of the handlers. Cheap to clone.
 #[derive(Clone)]
@@ -47,6 +49,8 @@ struct Inner {
     /// Accounts with rows, read from providers.
     quota: QuotaClass,
     claims: Semaphore,
+    /// Bytes.
+    json_room: Arc<Semaphore>,
 }
 
 pub(crate) fn mount(interop: Interop) -> Mount {
@@ -54,6 +58,7 @@ pub(crate) fn mount(interop: Interop) -> Mount {
         root_url: format!("{}{ROOT_PATH}", interop.public_url),
         quota: QuotaClass::per_minute(interop.settings.simplefin_per_minute).with_permit(),
         claims: Semaphore::new(CLAIMS_MAX),
+        json_room: Arc::new(Semaphore::new(JSON_BYTES_MAX)),
     };
     let paths = vec![
         Path::open("/simplefin/info", info),

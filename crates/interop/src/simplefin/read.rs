@@ -67,6 +67,8 @@ pub(super) struct AccountJson {
     pub(super) json: Vec<u8>,
     /// The number of rows, if there are more.
     pub(super) cut_at: Option<usize>,
+    /// Held until the client has taken the account.
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 /// The accounts of a request as they are read. Dropping it ends the reads.
@@ -162,20 +164,22 @@ impl AccountsRequest {
             Some(balance) => balance,
             None => balances.await.get(&account.account.id).cloned().unwrap_or_else(|| Err(unavailable()))?,
         };
-        let (mut rows, mut holdings) = (Rows::default(), Vec::new());
+        let (mut rows, mut holdings, mut room) = (Rows::default(), Vec::new(), None);
         let connection = &account.selected.context.connection;
         match connection.category {
             _ if self.params.balances_only.0 => {}
-            ConnectionCategory::Banking => rows = self.read_window(account, &balance).await?,
+            ConnectionCategory::Banking => rows = self.read_window(account, &balance, &mut room).await?,
             ConnectionCategory::Brokerage if self.caller.plan == Plan::Professional => {
                 holdings = self.read_holdings(account).await?;
+                hold(&self.server.inner.json_room, &mut room, holdings.len())?;
             }
             ConnectionCategory::Brokerage => {}
         }
         let RequestedAccount { account, name, .. } = account;
         let root_url = self.server.inner.root_url.as_str();
         let shown = ShownAccount { account, name, connection, root_url, balance: &balance };
-        Ok(AccountJson { json: shown.to_json(&mut rows, &holdings), cut_at: rows.is_cut().then(|| rows.len()) })
+        let cut_at = rows.is_cut().then(|| rows.len());
+        Ok(AccountJson { json: shown.to_json(&mut rows, &holdings), cut_at, room })
     }
 
     /// One call may serve several accounts of a provider.
@@ -198,12 +202,17 @@ impl AccountsRequest {
         })
     }
 
-    async fn read_window(&self, account: &RequestedAccount, balance: &BalanceView) -> Result<Rows, Problem> {
+    async fn read_window(
+        &self,
+        account: &RequestedAccount,
+        balance: &BalanceView,
+        room: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<Rows, Problem> {
         let window = self.params.window();
         if window.is_empty() || self.is_before_first_row(account, balance).await? {
             return Ok(Rows::default());
         }
-        self.read_rows(account, window.span()).await
+        self.read_rows(account, window.span(), room).await
     }
 
     /// Whether the window ends before the first row of the account. Firefly III asks for an account from 1970 on, in
@@ -223,7 +232,7 @@ impl AccountsRequest {
             memory.balances.insert(key, balance.clone(), self.now);
         }
         if !history.is_all {
-            let rows = self.read_rows(account, span_until(history.oldest)).await?;
+            let rows = self.read_rows(account, span_until(history.oldest), &mut None).await?;
             let oldest = rows.oldest_day().unwrap_or(history.oldest);
             history = KnownHistory { oldest, is_all: !rows.is_cut() };
             memory.histories.insert(key, history, self.now);
@@ -246,21 +255,28 @@ impl AccountsRequest {
     }
 
     /// Reads the rows of these days, newest first, up to the limits of an account.
-    async fn read_rows(&self, account: &RequestedAccount, days: DateFilter) -> Result<Rows, Problem> {
+    async fn read_rows(
+        &self,
+        account: &RequestedAccount,
+        days: DateFilter,
+        room: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<Rows, Problem> {
         let (context, id) = (&account.selected.context, Some(account.account.id));
         let reads = self.server.interop.access.reads();
         let range = reads.transaction_range(&self.caller, Arc::clone(context), id, days, self.now);
         let mut range = range.map_err(|error| problem_of(&error))?;
         let mut rows = Rows::default();
         loop {
-            match range.next_page(&self.call, &mut |row, day| rows.push(row, day)).await {
-                Ok(false) => return Ok(rows),
-                Ok(true) if rows.is_full() => {
-                    rows.set_cut();
-                    return Ok(rows);
-                }
-                Ok(true) => {}
+            let has_more = match range.next_page(&self.call, &mut |row, day| rows.push(row, day)).await {
+                Ok(has_more) => has_more,
                 Err(error) => return Err(self.after_failed_read(context, &error).await),
+            };
+            hold(&self.server.inner.json_room, room, rows.bytes())?;
+            if has_more && rows.is_full() {
+                rows.set_cut();
+            }
+            if !has_more || rows.is_full() {
+                return Ok(rows);
             }
         }
     }
@@ -292,6 +308,18 @@ impl AccountsRequest {
     }
 }
 
+/// Takes room for JSON of this size, or fails: if reads waited for room, they could wait for each other.
+fn hold(all: &Arc<Semaphore>, room: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), Problem> {
+    let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+    let missing = u32::try_from(bytes.saturating_sub(held)).unwrap_or(u32::MAX);
+    let more = Arc::clone(all).try_acquire_many_owned(missing).map_err(|_| unavailable())?;
+    match room {
+        Some(room) => room.merge(more),
+        None => *room = Some(more),
+    }
+    Ok(())
+}
+
 fn unavailable() -> Problem {
     Problem::ProviderUnavailable(RETRY_AFTER_SECONDS)
 }
@@ -309,4 +337,22 @@ fn balance_view(balance: &Balance, account: &Account, read_at: Timestamp) -> Opt
         currency: currency.as_str().to_owned(),
         read_at,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_of_all_requests_is_bounded() {
+        let (all, mut first, mut second) = (Arc::new(Semaphore::new(10)), None, None);
+        for bytes in [6, 6, 8] {
+            hold(&all, &mut first, bytes).unwrap();
+        }
+        assert_eq!(all.available_permits(), 2, "it grows with the rows");
+        assert!(hold(&all, &mut second, 3).is_err());
+        drop(first);
+        hold(&all, &mut second, 3).unwrap();
+        assert_eq!(all.available_permits(), 7);
+    }
 }

@@ -169,6 +169,11 @@ impl Rows {
         self.rows.len()
     }
 
+    /// Of the JSON.
+    pub(super) fn bytes(&self) -> usize {
+        self.json.len()
+    }
+
     pub(super) fn oldest_day(&self) -> Option<Date> {
         self.rows.iter().map(|(day, _)| *day).min()
     }

@@ -1,7 +1,8 @@
 //! The HTTP client that all adapters use.
 //!
 //! Every call has a deadline, a body limit, bounded retries and a circuit breaker. Each provider has a limit on
-//! concurrent calls, which users and jobs share. Errors and logs never hold a URL, because URLs can contain secrets.
+//! concurrent calls, which users and jobs share. A request waits for its share until its deadline. Errors and logs
+//! never hold a URL, because URLs can contain secrets.
 
 mod breaker;
 pub mod pool;
@@ -27,7 +28,7 @@ use crate::{CallContext, Error, json};
 use breaker::{Breaker, Outcome};
 use pool::{GaiResolver, Limits, Pool, ReadError};
 use request::RequestBuilder;
-use shares::{CallPermit, CallPermits, UserBudgets};
+use shares::{CallPermit, CallPermits, CallWindow, UserBudgets};
 
 /// The largest response body, before and after decompression.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -67,8 +68,8 @@ pub struct Client {
     provider: ProviderName,
     pool: Pool,
     call_timeout: Duration,
-    /// A lower budget for each user than the configured one. None if the provider has no known limit.
-    user_calls_per_minute: Option<u32>,
+    /// None if the provider has no known limit of all users' calls together.
+    window: Option<Mutex<CallWindow>>,
     user_budgets: UserBudgets,
     call_permits: CallPermits,
     body_permits: Semaphore,
@@ -125,7 +126,7 @@ impl Client {
             provider,
             pool,
             call_timeout,
-            user_calls_per_minute: None,
+            window: None,
             user_budgets: UserBudgets::default(),
             call_permits: CallPermits::default(),
             body_permits: Semaphore::new(BODIES_AT_ONCE_MAX),
@@ -133,10 +134,17 @@ impl Client {
         })
     }
 
-    /// Lowers each user's budget, for a provider that limits the calls of the whole app.
+    /// Shares the calls of a minute between users, for a provider that limits those of the whole app.
     #[must_use]
-    pub fn with_user_calls_per_minute(self, calls: u32) -> Self {
-        Self { user_calls_per_minute: Some(calls), ..self }
+    pub fn with_calls_per_minute(self, calls: u32) -> Self {
+        Self { window: Some(Mutex::new(CallWindow::new(calls))), ..self }
+    }
+
+    /// Corrects the shares by what the provider says about the last minute.
+    pub(crate) fn correct_window(&self, calls_per_minute: u32, remaining: u32, reset: Duration) {
+        if let Some(window) = &self.window {
+            window.lock().correct(Instant::now(), calls_per_minute, remaining, reset);
+        }
     }
 
     /// Makes a call that may be retried. `accept` turns the response into a result or an error.
@@ -183,8 +191,7 @@ impl Client {
         accept: &mut (impl FnMut(&Response) -> Result<T, Error> + Send),
     ) -> Result<T, Error> {
         self.breaker.lock().check(Instant::now()).map_err(|wait| self.breaker_open(wait))?;
-        let _call_permit = self.call_permit(context).await?;
-        self.charge(context)?;
+        let _call_permit = self.admitted(context).await?;
         let started = Instant::now();
         self.breaker.lock().admit(started).map_err(|wait| self.breaker_open(wait))?;
         context.count();
@@ -197,19 +204,34 @@ impl Client {
         outcome
     }
 
-    /// Takes the call out of the budget of the user whose request this is. Jobs have none.
-    fn charge(&self, context: &CallContext) -> Result<(), Error> {
-        let Some(requester) = context.requester else { return Ok(()) };
-        if requester.calls_per_minute == 0 {
-            return Ok(());
+    /// Waits for a permit, and for the budgets of a request. Who waits for a budget holds no permit.
+    async fn admitted(&self, context: &CallContext) -> Result<CallPermit<'_>, Error> {
+        loop {
+            let permit = self.call_permit(context).await?;
+            let Err(refused) = self.charge(context) else { return Ok(permit) };
+            drop(permit);
+            let reason = if matches!(refused, Error::BudgetUsedUp { .. }) { "user_budget" } else { "provider_budget" };
+            context.wait_out(refused).await.inspect_err(|_| count_rejected(self.provider, reason))?;
         }
-        let calls = requester.calls_per_minute.min(self.user_calls_per_minute.unwrap_or(u32::MAX));
-        let is_first = context.calls() == 0;
-        let taken = self.user_budgets.take(context.wall_clock(), requester.user_id, calls, is_first);
-        taken.map_err(|retry_after| {
-            count_rejected(self.provider, "user_budget");
-            Error::BudgetUsedUp { retry_after }
-        })
+    }
+
+    /// Takes the call out of the budgets of the user whose request this is. Jobs are counted and never refused.
+    fn charge(&self, context: &CallContext) -> Result<(), Error> {
+        let mut window = self.window.as_ref().map(Mutex::lock);
+        let now = Instant::now();
+        if let Some(requester) = context.requester {
+            let is_first = context.calls() == 0;
+            if let Some(window) = &mut window {
+                window.check(now, requester, is_first)?;
+            }
+            self.user_budgets
+                .take(context.wall_clock(), requester, is_first)
+                .map_err(|retry_after| Error::BudgetUsedUp { retry_after })?;
+        }
+        if let Some(window) = &mut window {
+            window.count(now, context.charged_to);
+        }
+        Ok(())
     }
 
     /// Waits for a permit until the deadline. Waiting is not the provider's time.
@@ -355,8 +377,12 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Write as _;
+
+    use bellbird_domain::UserId;
+    use futures_util::FutureExt as _;
+
+    use super::*;
 
     #[test]
     fn gzip_is_unpacked_up_to_the_limit() {
@@ -368,6 +394,70 @@ mod tests {
         assert_eq!(gunzip(&pack(b"{}")).as_deref(), Ok(&b"{}"[..]));
         assert_eq!(gunzip(&pack(&vec![b' '; BODY_BYTES_MAX + 1])), Err(Error::Malformed("body too large")));
         assert_eq!(gunzip(b"no gzip"), Err(Error::Malformed("invalid gzip body")));
+    }
+
+    const USED_UP: Error = Error::BudgetUsedUp { retry_after: Duration::from_secs(60) };
+
+    fn client() -> Client {
+        Client::new(ProviderName::new("test"), Duration::from_secs(20)).unwrap().with_calls_per_minute(250)
+    }
+
+    fn context() -> CallContext {
+        CallContext::new(Instant::now() + Duration::from_secs(25), jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_waits_for_its_share_until_its_deadline() {
+        let (client, user_id) = (client(), UserId::new());
+        let request = |calls_per_minute| context().for_request_of(user_id, calls_per_minute);
+        for _ in 0..75 {
+            client.admitted(&request(300)).await.unwrap();
+        }
+        let admitted = async |context: CallContext| {
+            let started = Instant::now();
+            (client.admitted(&context).await.map(drop), started.elapsed().as_secs())
+        };
+        assert_eq!(admitted(request(300)).await, (Err(USED_UP), 0), "it would wait beyond its deadline");
+        assert_eq!(admitted(context()).await, (Ok(()), 0), "a job");
+        tokio::time::advance(Duration::from_secs(40)).await;
+        assert_eq!(admitted(request(300)).await, (Ok(()), 20));
+
+        let user_id = UserId::new();
+        let request = || context().for_request_of(user_id, 6);
+        for _ in 0..6 {
+            assert_eq!(admitted(request()).await, (Ok(()), 0));
+        }
+        assert_eq!(admitted(request()).await, (Ok(()), 10), "until the budget has a call");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_requests_hold_no_permits() {
+        let (client, greedy) = (client(), UserId::new());
+        let request = || context().for_request_of(greedy, 300);
+        for _ in 0..75 {
+            client.admitted(&request()).await.unwrap();
+        }
+        tokio::time::advance(Duration::from_secs(40)).await;
+        let requests: Vec<CallContext> = std::iter::repeat_with(request).take(100).collect();
+        let mut waiting: Vec<_> = requests.iter().map(|context| Box::pin(client.admitted(context))).collect();
+        for admitted in &mut waiting {
+            assert!(admitted.now_or_never().is_none());
+            // One poll of a task may acquire only so many permits.
+            tokio::task::yield_now().await;
+        }
+        let permit = client.call_permits.acquire(Some(greedy), jiff::Timestamp::UNIX_EPOCH);
+        assert!(permit.now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn charged_job_counts_in_the_share_of_its_user() {
+        let (client, user_id) = (client(), UserId::new());
+        for _ in 0..100 {
+            client.admitted(&context().charged_to(user_id)).await.unwrap();
+        }
+        let request = |user_id| context().for_request_of(user_id, 300);
+        assert_eq!(client.admitted(&request(user_id)).await.map(drop), Err(USED_UP));
+        assert_eq!(client.admitted(&request(UserId::new())).await.map(drop), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use url::Url;
 
-use super::budget::Budgets;
+use super::budget::{Budgets, quota};
 use super::sign::Signer;
 use super::{NAME, wire};
 use crate::http::request::{RequestBuilder, with_path};
@@ -209,7 +209,8 @@ impl Api {
         self.send(context, &request, read).await
     }
 
-    /// Makes a call unless its rate budget is used up. `read` gets responses with status 2xx only.
+    /// Makes a call unless its rate budget is used up; a request waits for that. `read` gets responses with status 2xx
+    /// only.
     async fn send<T: Send>(
         &self,
         context: &CallContext,
@@ -220,15 +221,17 @@ impl Api {
             Subject::Account(id) => Some(id),
             Subject::Client | Subject::User | Subject::DeletedUser | Subject::Connection => None,
         };
-        let is_request = context.is_request();
-        let admit = || self.budgets.lock().admit(Instant::now(), account, is_request);
-        admit().map_err(|wait| {
-            count_rejected(NAME, "provider_budget");
-            Error::RateLimited { retry_after: Some(wait) }
-        })?;
+        let admit = || self.budgets.lock().admit(Instant::now(), account);
+        while let Err(wait) = admit() {
+            let refused = Error::RateLimited { retry_after: Some(wait) };
+            context.wait_out(refused).await.inspect_err(|_| count_rejected(NAME, "provider_budget"))?;
+        }
         let build = || self.signed(request, context.wall_clock());
         let accept = |response: &Response| {
             self.budgets.lock().update(Instant::now(), account, response);
+            if let Some((calls_per_minute, remaining, reset)) = quota(&response.headers) {
+                self.client.correct_window(calls_per_minute, remaining, reset);
+            }
             let outcome =
                 if response.status.is_success() { read(response) } else { Err(self.error_of(request, response)) };
             outcome.map_err(|error| match admit() {

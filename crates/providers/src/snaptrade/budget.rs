@@ -13,8 +13,6 @@ use crate::http::{Response, retry_after, seconds};
 /// The longest time for which a response can close a budget. The documented period is one minute. The limit matters if
 /// the provider sends a Unix time instead of seconds, which would close the budget for years.
 const CLOSED_MAX: Duration = Duration::from_secs(300);
-/// Tenths of the client's budget that only jobs may use.
-const JOB_TENTHS: u64 = 3;
 /// The most accounts with a closed budget that are kept in memory.
 const ACCOUNTS_MAX: usize = 1_024;
 
@@ -23,18 +21,14 @@ const ACCOUNTS_MAX: usize = 1_024;
 pub(super) struct Budgets {
     /// The budget of all calls of the client.
     client: Option<Instant>,
-    /// The same for requests of users: what is left is for jobs.
-    client_requests: Option<Instant>,
     /// The budgets of calls that read one account. Only personal keys have them.
     accounts: HashMap<String, Instant>,
 }
 
 impl Budgets {
-    /// Admits a call or returns how long to wait. `account` is set if the call reads one account. `is_request` is false
-    /// for jobs.
-    pub(super) fn admit(&self, now: Instant, account: Option<&str>, is_request: bool) -> Result<(), Duration> {
-        let client = if is_request { self.client.max(self.client_requests) } else { self.client };
-        let until = client.max(account.and_then(|account| self.accounts.get(account).copied()));
+    /// Admits a call or returns how long to wait. `account` is set if the call reads one account.
+    pub(super) fn admit(&self, now: Instant, account: Option<&str>) -> Result<(), Duration> {
+        let until = self.client.max(account.and_then(|account| self.accounts.get(account).copied()));
         match until {
             Some(until) if now < until => Err(until - now),
             _ => Ok(()),
@@ -54,9 +48,6 @@ impl Budgets {
                 Some((_, wait)) if client.is_none() => *wait = retry_after.max(*wait),
                 _ => client = client.max(Some(retry_after)),
             }
-        }
-        if let Some(wait) = kept_for_jobs(headers) {
-            self.client_requests = self.client_requests.max(Some(now + wait.min(CLOSED_MAX)));
         }
         if let Some(wait) = client {
             self.client = self.client.max(Some(now + wait.min(CLOSED_MAX)));
@@ -84,11 +75,11 @@ fn used_up(headers: &HeaderMap, remaining: &str, reset: &str) -> Option<Duration
     used_up.then(|| seconds(headers, reset).unwrap_or_default())
 }
 
-/// How long only jobs may make calls. None if enough is left for requests.
-fn kept_for_jobs(headers: &HeaderMap) -> Option<Duration> {
-    let (limit, remaining) = (seconds(headers, "x-ratelimit-limit")?, seconds(headers, "x-ratelimit-remaining")?);
-    let is_kept = remaining.as_secs().saturating_mul(10) <= limit.as_secs().saturating_mul(JOB_TENTHS);
-    is_kept.then(|| seconds(headers, "x-ratelimit-reset").unwrap_or_default())
+/// The client's calls in a minute, how many of them remain, and when more do.
+pub(super) fn quota(headers: &HeaderMap) -> Option<(u32, u32, Duration)> {
+    let number = |name| u32::try_from(seconds(headers, name)?.as_secs()).ok();
+    let reset = seconds(headers, "x-ratelimit-reset").unwrap_or_default();
+    Some((number("x-ratelimit-limit")?, number("x-ratelimit-remaining")?, reset))
 }
 
 #[cfg(test)]
@@ -108,7 +99,7 @@ mod tests {
         let now = Instant::now();
         let mut budgets = Budgets::default();
         budgets.update(now, Some("a"), &response(status, headers));
-        let wait = |account| budgets.admit(now, account, false).err().unwrap_or_default().as_secs();
+        let wait = |account| budgets.admit(now, account).err().unwrap_or_default().as_secs();
         (wait(None), wait(Some("a")), wait(Some("b")))
     }
 
@@ -146,9 +137,9 @@ mod tests {
         // A response that was sent before the 429 must not open the budget.
         budgets.update(Instant::now(), None, &response(200, &[("x-ratelimit-remaining", "5")]));
         budgets.update(Instant::now(), None, &response(429, &[("retry-after", "1")]));
-        assert_eq!(budgets.admit(Instant::now(), Some("a"), false), Err(Duration::from_secs(4)));
+        assert_eq!(budgets.admit(Instant::now(), Some("a")), Err(Duration::from_secs(4)));
         tokio::time::advance(Duration::from_secs(4)).await;
-        assert_eq!(budgets.admit(Instant::now(), Some("a"), false), Ok(()));
+        assert_eq!(budgets.admit(Instant::now(), Some("a")), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -162,19 +153,6 @@ mod tests {
         tokio::time::advance(Duration::from_secs(20)).await;
         budgets.update(Instant::now(), Some("another"), &own);
         assert_eq!(budgets.accounts.len(), 1, "open budgets are evicted");
-        assert!(budgets.admit(Instant::now(), Some("another"), false).is_err());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn last_part_of_the_budget_is_for_jobs() {
-        let now = Instant::now();
-        for (remaining, requests_wait) in [("76", 0), ("75", 20), ("1", 20)] {
-            let mut budgets = Budgets::default();
-            let headers =
-                [("x-ratelimit-limit", "250"), ("x-ratelimit-remaining", remaining), ("x-ratelimit-reset", "20")];
-            budgets.update(now, None, &response(200, &headers));
-            let wait = |is_request| budgets.admit(now, None, is_request).err().unwrap_or_default().as_secs();
-            assert_eq!((wait(true), wait(false)), (requests_wait, 0), "{remaining}");
-        }
+        assert!(budgets.admit(Instant::now(), Some("another")).is_err());
     }
 }

@@ -30,9 +30,8 @@ use crate::{
 use api::{Api, User};
 use map::SkippedTrade;
 
-/// A user's share of the 250 calls a minute of the whole app (docs/providers/snaptrade.md#rate-limits). With what a
-/// request may overdraw, a user takes three fifths at once.
-const USER_CALLS_PER_MINUTE: u32 = 75;
+/// Calls of the whole app, until a header says otherwise (docs/providers/snaptrade.md#rate-limits).
+const CALLS_PER_MINUTE: u32 = 250;
 
 pub const NAME: ProviderName = ProviderName::new("snaptrade");
 
@@ -63,7 +62,7 @@ pub const DECLARATION: Declaration = Declaration {
 
 fn open(values: &Values, call_timeout: Duration) -> Opened {
     let consumer_key = SecretString::from(values.required("consumer_key")?);
-    let client = Client::new(NAME, call_timeout)?.with_user_calls_per_minute(USER_CALLS_PER_MINUTE);
+    let client = Client::new(NAME, call_timeout)?.with_calls_per_minute(CALLS_PER_MINUTE);
     let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), &consumer_key);
     Ok(Arc::new(SnapTrade { api, consent_statuses: ConsentStatusCache::default() }))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bellbird_domain::{AccountType, Bound, Currency, DateFilter, TradeTime};
+use bellbird_domain::{AccountType, Bound, Currency, DateFilter, TradeTime, UserId};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
@@ -67,7 +67,7 @@ impl Peer {
         let mut values = Values::default();
         values.set("base_url", format!("http://{}", listener.local_addr().unwrap()).into());
         let key = SecretString::from("test-consumer-key-1");
-        let client = Client::new(NAME, Duration::from_secs(5)).unwrap();
+        let client = Client::new(NAME, Duration::from_secs(5)).unwrap().with_calls_per_minute(CALLS_PER_MINUTE);
         let api = Api::new(client, values.url("base_url").unwrap(), "TESTCLIENT".to_owned(), &key);
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
@@ -125,10 +125,14 @@ impl Peer {
     }
 
     async fn holdings(&self) -> Result<Vec<String>, Error> {
+        self.holdings_in(&context()).await
+    }
+
+    async fn holdings_in(&self, context: &CallContext) -> Result<Vec<String>, Error> {
         let account = account(ACCOUNT);
         let mut lines = Vec::new();
         let mut sink = |holding: bellbird_domain::Holding<'_>| lines.push(holding_line(&holding));
-        self.adapter.holdings(&context(), &credentials(), &account, &mut sink).await?;
+        self.adapter.holdings(context, &credentials(), &account, &mut sink).await?;
         Ok(lines)
     }
 }
@@ -424,6 +428,44 @@ async fn used_up_budget_prevents_calls() {
     assert_limited(peer.holdings().await);
     assert_eq!(peer.recorded().len(), 1);
     assert_eq!(peer.adapter.check(&context()).await, Ok(()));
+}
+
+#[tokio::test]
+async fn read_waits_for_a_budget_and_a_job_does_not() {
+    const USED_UP: &str = "x-ratelimit-remaining: 0\r\nx-ratelimit-reset: 1\r\n";
+    let peer = Peer::new(|number, _| (200, if number == 0 { USED_UP } else { "" }, r#"{"results": []}"#)).await;
+    let request = context().for_request_of(UserId::new(), 300);
+    assert_eq!(peer.holdings_in(&request).await, Ok(vec![]));
+    assert!(matches!(peer.holdings().await, Err(Error::RateLimited { .. })), "a job");
+    assert_eq!(peer.holdings_in(&request).await, Ok(vec![]));
+    assert_eq!(peer.recorded().len(), 2);
+}
+
+/// The headers of a provider that allows 250 calls a minute, also to another instance that has made 40.
+#[tokio::test]
+async fn greedy_users_leave_calls_to_ten_others() {
+    let peer = Peer::new(|number, _| {
+        let headers = format!(
+            "x-ratelimit-limit: 250\r\nx-ratelimit-remaining: {}\r\nx-ratelimit-reset: 60\r\n",
+            209_usize.saturating_sub(number)
+        );
+        (200, headers.leak(), r#"{"results": []}"#)
+    })
+    .await;
+    let request = || context().for_request_of(UserId::new(), 300);
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let (greedy, before) = (request(), peer.recorded().len());
+        while peer.holdings_in(&greedy).await.is_ok() {}
+        held.push(peer.recorded().len() - before);
+    }
+    assert_eq!(held, [68, 34], "half of 135 and of what is left then");
+    for _ in 0..10 {
+        let other = request();
+        for _ in 0..3 {
+            assert_eq!(peer.holdings_in(&other).await, Ok(vec![]));
+        }
+    }
 }
 
 #[tokio::test]

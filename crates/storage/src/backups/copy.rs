@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use tempfile::{Builder, TempPath};
+use tempfile::{Builder, NamedTempFile};
 
 use crate::db::file_user::{folder_of, match_database, with_suffix};
 use crate::db::service_lock::{self, OpenLock};
@@ -50,18 +50,18 @@ impl Storage {
             return Err(file_exists(file));
         }
         let copy = new_file_beside(file)?;
-        db.vacuum_into(copy.to_path_buf()).await?;
-        let opened = Self::open_file(&copy, self.sealer.clone()).await?;
+        db.vacuum_into(copy.path().to_owned()).await?;
+        let opened = Self::open_file(copy.path(), self.sealer.clone()).await?;
         let contents = opened.mark_and_check().await;
         opened.close().await;
         let contents = contents?;
-        leave_wal(copy.to_path_buf()).await?;
-        let bytes = sync(&copy)?;
+        leave_wal(copy.path().to_owned()).await?;
+        let bytes = sync(copy.as_file())?;
         copy.persist_noclobber(file).map_err(|error| match error.error.kind() {
             ErrorKind::AlreadyExists => file_exists(file),
             _ => StorageError::unavailable(error.error),
         })?;
-        sync(folder_of(file))?;
+        sync_folder_of(file)?;
         Ok(BackupContents { bytes, ..contents })
     }
 
@@ -102,9 +102,9 @@ impl Storage {
 /// A checked copy of a backup, beside the database that it is to replace.
 #[derive(Debug)]
 pub struct StagedBackup {
-    /// Before the path: closed before the file is deleted, so that SQLite also deletes its other files.
+    /// Before the file: closed before that is deleted, so that SQLite also deletes its other files.
     storage: Storage,
-    copy: TempPath,
+    copy: NamedTempFile,
     lock: ServiceLock,
     _alone: OpenLock,
 }
@@ -118,8 +118,8 @@ impl StagedBackup {
     pub async fn new(file: &Path, lock: ServiceLock, sealer: Sealer) -> Result<Self> {
         check_header(file, lock.database())?;
         let copy = new_file_beside(lock.database())?;
-        copy_content(file, &copy).map_err(StorageError::unavailable)?;
-        let storage = Storage::open_file(&copy, sealer).await?;
+        copy_content(file, copy.as_file()).map_err(StorageError::unavailable)?;
+        let storage = Storage::open_file(copy.path(), sealer).await?;
         storage.check_backup().await?;
         storage.migrate().await?;
         let alone = OpenLock::exclude_others(lock.database())?;
@@ -165,13 +165,13 @@ impl StagedBackup {
             storage.backups().set_copy().await?;
         }
         storage.close().await;
-        leave_wal(copy.to_path_buf()).await?;
-        sync(&copy)?;
+        leave_wal(copy.path().to_owned()).await?;
+        sync(copy.as_file())?;
         let replaced = set_aside(database, now)?;
-        match_database(&copy, database);
+        match_database(copy.as_file(), database);
         // The rename replaces the database in one step.
         copy.persist(database).map_err(|error| StorageError::unavailable(error.error))?;
-        sync(folder_of(database))?;
+        sync_folder_of(database)?;
         Ok(replaced)
     }
 }
@@ -224,11 +224,12 @@ fn check_header(file: &Path, database: &Path) -> Result<()> {
     }
 }
 
-/// An empty file with mode 0600 in the folder of `target`. Dropping it deletes it.
-fn new_file_beside(target: &Path) -> Result<TempPath> {
-    let file = Builder::new().prefix(".bellbird-").suffix(".partial").tempfile_in(folder_of(target));
-    // Closes the file before SQLite opens it: closing it later would drop SQLite's locks.
-    file.map(tempfile::NamedTempFile::into_temp_path).map_err(|error| {
+/// An empty file with mode 0600 in the folder of `target`. Dropping it deletes it. Drop it when SQLite has closed it:
+/// closing any handle of a file drops SQLite's locks.
+fn new_file_beside(target: &Path) -> Result<NamedTempFile> {
+    let folder = folder_of(target).canonicalize();
+    let file = folder.and_then(|folder| Builder::new().prefix(".bellbird-").suffix(".partial").tempfile_in(folder));
+    file.map_err(|error| {
         let folder = folder_of(target).display();
         StorageError::Backup(format!("could not create a file in the folder {folder}: {}", error.kind()))
     })
@@ -238,17 +239,39 @@ fn file_exists(file: &Path) -> StorageError {
     StorageError::Backup(format!("{} exists already, and nothing is overwritten: choose another name", file.display()))
 }
 
-/// Copies the bytes only. `fs::copy` would give the copy the mode of the file.
-fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
-    let mut to = File::options().write(true).open(to)?;
+/// Copies the bytes only. `fs::copy` would give the copy the mode of the file. Not to a name, which could be that of
+/// another file by now.
+fn copy_content(from: &Path, mut to: &File) -> io::Result<()> {
     io::copy(&mut File::open(from)?, &mut to).map(|_| ())
 }
 
 /// Writes a file or folder through to the disk. Returns its size.
-fn sync(path: &Path) -> Result<u64> {
-    let synced = File::open(path).and_then(|file| {
-        file.sync_all()?;
-        Ok(file.metadata()?.len())
-    });
+fn sync(file: &File) -> Result<u64> {
+    let synced = file.sync_all().and_then(|()| Ok(file.metadata()?.len()));
     synced.map_err(StorageError::unavailable)
+}
+
+fn sync_folder_of(file: &Path) -> Result<u64> {
+    sync(&File::open(folder_of(file)).map_err(StorageError::unavailable)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn link_in_the_place_of_a_copy_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [backup, victim] = ["backup.db", "victim.conf"].map(|name| folder.path().join(name));
+        fs::write(&backup, "rows").unwrap();
+        fs::write(&victim, "").unwrap();
+        let copy = new_file_beside(&backup).unwrap();
+        fs::remove_file(copy.path()).unwrap();
+        std::os::unix::fs::symlink(&victim, copy.path()).unwrap();
+        copy_content(&backup, copy.as_file()).unwrap();
+        assert_eq!(sync(copy.as_file()).unwrap(), 4);
+        assert!(Storage::open_file(copy.path(), Sealer::random()).await.is_err());
+        assert!(leave_wal(copy.path().to_owned()).await.is_err());
+        assert_eq!(fs::read(&victim).unwrap(), b"");
+    }
 }

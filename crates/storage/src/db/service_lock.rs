@@ -4,7 +4,10 @@
 //! locks. The system frees a lock when its process ends, however it ends. The empty files stay.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use crate::db::{file_user, open_error};
 use crate::error::{Result, StorageError};
@@ -24,17 +27,17 @@ impl ServiceLock {
     /// [`StorageError::InUse`] if another process holds it.
     pub fn acquire(database_url: &str) -> Result<Option<Self>> {
         let Some(path) = open_error::sqlite_file(database_url)? else { return Ok(None) };
-        let unavailable = |error| open_error::explain(database_url, StorageError::unavailable(error));
-        let database = resolved(path);
-        let file = lock_file(&database, "-lock").map_err(unavailable)?;
+        let explain = |error| open_error::explain(database_url, error);
+        let database = file_user::resolve(&path).map_err(explain)?;
+        let file = lock_file(&database, "-lock").map_err(explain)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self { _file: file, database })),
             Err(TryLockError::WouldBlock) => Err(StorageError::InUse(database)),
-            Err(TryLockError::Error(error)) => Err(unavailable(error)),
+            Err(TryLockError::Error(error)) => Err(explain(StorageError::unavailable(error))),
         }
     }
 
-    /// The path of the database, through symbolic links.
+    /// The path of the database, without symbolic links.
     pub(crate) fn database(&self) -> &Path {
         &self.database
     }
@@ -49,9 +52,8 @@ pub(crate) struct OpenLock {
 
 impl OpenLock {
     /// Take it before the database is opened.
-    pub(crate) fn share(database: PathBuf) -> Result<Self> {
-        let database = resolved(database);
-        let file = lock_file(&database, "-open").map_err(StorageError::unavailable)?;
+    pub(crate) fn share(database: &Path) -> Result<Self> {
+        let file = lock_file(database, "-open")?;
         match file.try_lock_shared() {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => Err(StorageError::Open(format!(
@@ -64,7 +66,7 @@ impl OpenLock {
 
     /// For the restore.
     pub(crate) fn exclude_others(database: &Path) -> Result<Self> {
-        let file = lock_file(database, "-open").map_err(StorageError::unavailable)?;
+        let file = lock_file(database, "-open")?;
         match file.try_lock() {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => Err(in_use(database)),
@@ -79,18 +81,17 @@ pub(crate) fn in_use(database: &Path) -> StorageError {
     StorageError::Backup(format!("another process has {database} open: wait until it ends, and try again"))
 }
 
-/// A symbolic link names the same locks as the file.
-fn resolved(database: PathBuf) -> PathBuf {
-    database.canonicalize().unwrap_or(database)
-}
-
-fn lock_file(database: &Path, end: &str) -> std::io::Result<File> {
+fn lock_file(database: &Path, end: &str) -> Result<File> {
     let path = file_user::with_suffix(database, end);
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(&path)?;
-    file_user::match_database(&path, database);
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    let file = options.open(&path).map_err(|error| {
+        if path.is_symlink() {
+            file_user::link_error(&path, "in the place of a lock: delete it")
+        } else {
+            StorageError::unavailable(error)
+        }
+    })?;
+    file_user::match_database(&file, database);
     Ok(file)
 }

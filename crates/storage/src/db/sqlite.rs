@@ -56,6 +56,9 @@ const PRAGMAS: &str = "PRAGMA synchronous = FULL;
     PRAGMA temp_store = MEMORY;
     PRAGMA secure_delete = ON;";
 
+/// Without the URI flag, so that a path may contain any character. Paths have no symbolic links, see `file_user`.
+const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
+
 type Writer = OwnedMutexGuard<Connection>;
 
 /// What opening does if the file does not exist.
@@ -351,9 +354,8 @@ fn create_private(path: &Path) -> Result<()> {
 }
 
 fn connect(path: &Path) -> Result<Connection> {
-    // Without the URI flag, so that a path may contain any character.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(to_storage_error)?;
+    let connection =
+        Connection::open_with_flags(path, OPEN_FLAGS | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(to_storage_error)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(to_storage_error)?;
     // Without permission to write, SQLite opens the file for reading, and the first write would fail.
     if connection.is_readonly(MAIN_DB).map_err(to_storage_error)? {
@@ -369,8 +371,7 @@ fn connect(path: &Path) -> Result<Connection> {
 /// Makes a closed database one file without a write-ahead log, until it is opened again.
 pub(crate) async fn leave_wal(path: PathBuf) -> Result<()> {
     blocking(move || {
-        let connection =
-            Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(to_storage_error)?;
+        let connection = Connection::open_with_flags(&path, OPEN_FLAGS).map_err(to_storage_error)?;
         let mode = connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0));
         match mode.map_err(to_storage_error)?.as_str() {
             "delete" => Ok(()),

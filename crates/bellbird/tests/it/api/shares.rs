@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bellbird_connections::LinkTarget;
 use bellbird_domain::{Connection, Plan};
 use jiff::SignedDuration;
 use reqwest::Method;
@@ -19,6 +20,8 @@ const REQUESTS: u32 = 300;
 async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
     let mut setup = Setup::default();
     setup.settings.access.provider_calls_per_minute = calls_per_minute;
+    // A request waits for its share until then, and a share takes nearly a minute.
+    setup.settings.reads.deadline = Duration::from_secs(5);
     let app = App::start(setup).await;
     let credentials = app.credentials_of(PROVIDER);
     let greedy = app.add_person("mia@example.com", Plan::Professional, &[&credentials[0]]).await;
@@ -51,14 +54,59 @@ async fn greedy_user_leaves_calls_to_others_and_jobs() {
     let rejected = read_until_rejected(&app, &greedy).await.expect("the budget was never used up");
     assert!(rejected.error(429).contains("Too many requests"));
     let wait: u64 = rejected.header("retry-after").unwrap().parse().unwrap();
-    assert!((1..=120).contains(&wait), "{wait}");
-    assert!(app.total_calls(PROVIDER).await <= 150, "at most twice the user's share");
+    assert!((1..=60).contains(&wait), "{wait}");
+    assert!(app.total_calls(PROVIDER).await <= 88, "half of what is for requests");
     assert_eq!(holdings(&app, &other).await.status, 200, "another user");
     app.sync(&greedy.connections[0]).await;
     // What needs no provider call still succeeds.
     let cached =
         app.get_as(&greedy.key, &format!("/v1/trades?connectionId={}&limit=1", greedy.connections[0].id)).await;
     assert_eq!((cached.status.as_u16(), cached.header("x-cache")), (200, Some("HIT")));
+}
+
+#[tokio::test]
+async fn one_greedy_request_leaves_calls_to_ten_users() {
+    let (app, greedy, _) = limited(300).await;
+    let authorization_id = &app.credentials_of(PROVIDER)[0]["authorizationId"];
+    for _ in 0..150 {
+        app.control_of(PROVIDER, Method::POST, "/accounts", json!({"authorizationId": authorization_id})).await;
+    }
+    app.connections.refreshes().run(greedy.user.id, greedy.connections[0].id).await.unwrap();
+    let mut others = Vec::new();
+    for number in 0..10 {
+        let other = app.add_person(&format!("{number}@example.com"), Plan::Professional, &[]).await;
+        let (connections, _) = app.link_in_browser(other.user.id, LinkTarget::Provider(PROVIDER)).await;
+        others.push(Person { connections, ..other });
+    }
+    holdings(&app, &greedy).await.error(429);
+    for other in &others {
+        assert!(!holdings(&app, other).await.data().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn refreshes_count_in_the_share_of_their_user() {
+    let (app, greedy, other) = limited(300).await;
+    for _ in 0..60 {
+        app.connections.refreshes().run(greedy.user.id, greedy.connections[0].id).await.unwrap();
+    }
+    holdings(&app, &greedy).await.error(429);
+    assert_eq!(holdings(&app, &other).await.status, 200, "another user");
+}
+
+#[tokio::test]
+async fn read_waits_for_the_budget_until_its_deadline() {
+    let setup = Setup::with(|settings| {
+        settings.access.provider_calls_per_minute = 120;
+        settings.reads.deadline = Duration::from_secs(5);
+    });
+    let app = App::start(setup).await;
+    let (connection, mut limit) = (app.olivia.connections[0].id, 0);
+    // The budget then has another call every half second.
+    while app.total_calls("fiskil").await <= 120 {
+        limit += 1;
+        app.get(&format!("/v1/transactions?connectionId={connection}&limit={limit}")).await.data();
+    }
 }
 
 #[tokio::test]

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use bellbird_domain::Plan;
 use bellbird_storage::UserChange;
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::Download;
+use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually};
 
 /// More than the service reads ahead of a client that takes nothing: some pages, and what the system buffers.
@@ -141,6 +143,21 @@ async fn connection_that_is_removed_before_its_turn_ends_a_file() {
     let file = download.file();
     assert!(download.lines() > PAGE_ROWS, "the other connection is read on");
     assert!(!accounts.iter().any(|account| file.contains(&account.id)), "the removed connection is read");
+}
+
+#[tokio::test]
+async fn credentials_are_opened_when_their_turn_comes() {
+    let Case { app, .. } = case(MANY_ROWS).await;
+    let mut download = Download::start(&app, &app.olivia.key, "/v1/export/transactions.jsonl?from=2000-01-01").await;
+    download.begin().await;
+    // In the order of creation.
+    let last = app.olivia.connections.last().unwrap().id;
+    app.clock.set(app.clock.now() + SignedDuration::from_mins(10));
+    app.reads.purge_expired();
+    let damage = format!("UPDATE secrets SET sealed = x'00' WHERE purpose = 'credentials' AND subject = '{last}'");
+    execute(&app.shared.database, &damage, "").await;
+    assert!(!download.finish().await, "they were open since the file began");
+    assert!(download.lines() > PAGE_ROWS, "the other connection is read on");
 }
 
 #[tokio::test]
