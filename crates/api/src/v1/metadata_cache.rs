@@ -7,8 +7,8 @@ use bellbird_limits::Expiring;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-/// The revision decides whether a response is valid, so this only limits how long an unused one is kept.
-const METADATA_TTL: Duration = Duration::from_secs(600);
+/// The revision decides whether a response is valid, but for `lastRefreshedAt`, which raises none.
+const METADATA_TTL: Duration = Duration::from_secs(60);
 const METADATA_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// A larger response is not cached, so that one user cannot evict those of all others.
 const LIST_BYTES_MAX: usize = 256 * 1024;
