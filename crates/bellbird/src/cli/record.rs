@@ -30,10 +30,10 @@ const BROKERAGE_ACCOUNTS: usize = 3;
 
 /// Record how a provider responds, with every value masked.
 ///
-/// It is for reports of what Bellbird does not expect. Reads the consent, the accounts, the balances and the newest rows
-/// of a connection from its provider, and prints the responses as JSON. Letters become x and X, digits become 9. Names
-/// of members stay if they consist of known words, and so do status words that Bellbird knows. Ids in paths are masked
-/// too. Nothing is stored or sent.
+/// It is for reports of what Bellbird does not expect. Reads the consent, the accounts, the balances and the newest
+/// rows of a connection from its provider, and prints the responses as JSON. Letters become x and X, digits become 9.
+/// Names of members stay if they consist of known words, and so do status words that Bellbird knows. Ids in paths are
+/// masked too. Nothing is stored or sent.
 ///
 /// Read the recording before you send it to anyone. A name that is masked and is no data may be what the provider has
 /// new, so write it in yourself.
