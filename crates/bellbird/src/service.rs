@@ -76,7 +76,8 @@ impl Service {
         let urls = listeners.urls(&settings);
         let wiring = Wiring::with(&settings, &storage, start.providers.clone(), start.clock.clone());
         let parts = Parts::new(&wiring, &urls)?;
-        let presence = Presence::start(id, &storage, &settings, &start, &urls).await?;
+        let presence =
+            Presence::start(id, &storage, &settings, &start.sealer, &start.clock, &urls, &start.stop).await?;
         let stop_timeout = stop_timeout(&settings);
         Ok(Self { urls, parts, stop_timeout, settings, start, listeners, presence, background: None, lock })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bellbird_domain::Clock;
-use bellbird_storage::{Instance, Storage, StorageError};
+use bellbird_storage::{Instance, Sealer, Storage, StorageError};
 use jiff::Timestamp;
 use rustix::system::uname;
 use tokio::task::JoinHandle;
@@ -17,7 +17,6 @@ use compare::CLOCK_NOTICED;
 pub use compare::Finding;
 
 use crate::config::Settings;
-use crate::service::Start;
 use crate::wiring::{self, NotReady, Urls};
 
 /// The commit that a release is built from, otherwise `unknown`: see `build.rs`.
@@ -48,11 +47,13 @@ impl Presence {
         id: Uuid,
         storage: &Storage,
         settings: &Settings,
-        start: &Start,
+        sealer: &Sealer,
+        clock: &Clock,
         urls: &Urls,
+        service: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let (now, clock_ahead_ms) = clocks(storage).await?;
-        start.clock.follow(now);
+        clock.follow(now);
         let instance = Instance {
             id,
             version: VERSION.to_owned(),
@@ -60,7 +61,7 @@ impl Presence {
             api_url: urls.api_url.clone(),
             boot_id: boot_id(),
             console_url: urls.public_console.clone(),
-            key_ids: start.sealer.key_ids().map(str::to_owned).collect(),
+            key_ids: sealer.key_ids().map(str::to_owned).collect(),
             allow_loopback: settings.webhooks.rules.allow_loopback,
             started_at: now,
             last_seen_at: now,
@@ -75,7 +76,7 @@ impl Presence {
         }
         storage.instances().renew(&instance, now).await.context("could not store that this instance runs")?;
         let stop = CancellationToken::new();
-        let (clock, service) = (start.clock.clone(), start.stop.clone());
+        let (clock, service) = (clock.clone(), service.clone());
         let renewal = tokio::spawn(renew_regularly(storage.clone(), clock, instance, stop.clone(), service));
         Ok(Self { storage: storage.clone(), id, stop, renewal })
     }
