@@ -3,7 +3,6 @@
 
 #![no_main]
 
-#[expect(dead_code, reason = "the functions for the HTTP client are not called")]
 #[path = "../../crates/webhooks/src/target/rules/mod.rs"]
 mod target;
 
