@@ -16,7 +16,7 @@ pub(super) const LATE_MAX: Duration = Duration::from_secs(3 * 24 * 3_600);
 
 /// A position in a merged list. It names no row. Its text is short, for cursors.
 ///
-/// A read that continues asks for rows up to [`LATE_MAX`] after `instant`, and skips those that come before a row of
+/// A read that continues asks for rows up to three days after `instant`, and skips those that come before a row of
 /// `instant` or an older one, as the read before did. So it passes over a row that is more than that late, if the read
 /// before ended between it and the older row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
