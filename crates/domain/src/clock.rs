@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// A clock that goes on by itself from the time it was given last, or a manual clock of a test. Has microseconds.
 /// Clones share the time.
@@ -58,6 +58,12 @@ impl Clock {
         }
     }
 
+    /// By how much a clock that goes on by itself would go back to follow this time. Zero for a manual one.
+    #[must_use]
+    pub fn ahead_of(&self, now: Timestamp) -> SignedDuration {
+        if self.since.is_some() { self.now().duration_since(now) } else { SignedDuration::ZERO }
+    }
+
     fn elapsed(&self) -> i64 {
         self.since.map_or(0, |since| i64::try_from(since.elapsed().as_micros()).unwrap_or(i64::MAX))
     }
@@ -80,6 +86,7 @@ mod tests {
         clock.follow(at(1_000));
         let first = shared.now();
         assert!((at(1_000)..at(1_060)).contains(&first));
+        assert!((SignedDuration::from_secs(400)..SignedDuration::from_secs(460)).contains(&shared.ahead_of(at(600))));
         while clock.now() == first {}
         assert!(clock.now() > first);
     }
@@ -88,7 +95,7 @@ mod tests {
     fn manual_clock_stands_still() {
         let clock = Clock::manual(at(5));
         clock.follow(at(9));
-        assert_eq!(clock.now(), at(5));
+        assert_eq!((clock.now(), clock.ahead_of(at(1))), (at(5), SignedDuration::ZERO));
         clock.clone().set(at(7));
         assert_eq!(clock.now(), at(7));
     }

@@ -2,7 +2,7 @@
 
 mod compare;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use bellbird_domain::Clock;
@@ -26,6 +26,8 @@ pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("BELLBIRD
 
 /// An instance counts as dead after three missed renewals.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
+/// A time that took longer to arrive is not the time any more: the process may have stood still meanwhile.
+const CLOCK_ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// Limit for deleting the row when the service stops, in case the database is lost.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -52,8 +54,10 @@ impl Presence {
         urls: &Urls,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let (now, clock_ahead_ms) = clocks(storage).await?;
-        clock.follow(now);
+        let Clocks { now, ahead_ms: clock_ahead_ms, is_now } = clocks(storage).await?;
+        if is_now {
+            clock.follow(now);
+        }
         let instance = Instance {
             id,
             version: VERSION.to_owned(),
@@ -129,16 +133,18 @@ async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Res
     if matches!(wiring::check_ready(storage).await, Err(NotReady::AwaitsDecision)) {
         return Ok(true);
     }
-    let (now, clock_ahead_ms) = clocks(storage).await?;
-    let back = clock.now().duration_since(now);
-    clock.follow(now);
-    if back > CLOCK_NOTICED && storage.kind() == "sqlite" {
-        tracing::warn!(seconds = back.as_secs(), "this machine's clock went back; what was planned comes earlier");
-        storage.instances().bring_forward(now, back).await?;
+    let Clocks { now, ahead_ms, is_now } = clocks(storage).await?;
+    if is_now {
+        let back = clock.ahead_of(now);
+        if back > CLOCK_NOTICED && storage.kind() == "sqlite" {
+            tracing::warn!(seconds = back.as_secs(), "this machine's clock went back; what was planned comes earlier");
+            storage.instances().bring_forward(now, back).await?;
+        }
+        clock.follow(now);
+        let was_wrong = compare::wrong_clock(instance).map(|found| found.is_wrong);
+        instance.clock_ahead_ms = ahead_ms;
+        heed_clock(storage, instance, was_wrong);
     }
-    let was_wrong = compare::wrong_clock(instance).map(|found| found.is_wrong);
-    instance.clock_ahead_ms = clock_ahead_ms;
-    heed_clock(storage, instance, was_wrong);
     storage.instances().renew(instance, now).await?;
     let dead = storage.instances().delete_dead(now).await?;
     if dead > 0 {
@@ -147,13 +153,23 @@ async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Res
     Ok(false)
 }
 
-/// The database's time, and by how many milliseconds this machine is ahead of it. The way to the database counts half.
-async fn clocks(storage: &Storage) -> Result<(Timestamp, i64), StorageError> {
+struct Clocks {
+    /// The database's time.
+    now: Timestamp,
+    /// By how much this machine is ahead of it. The way to the database counts half.
+    ahead_ms: i64,
+    /// Whether it took at most [`CLOCK_ROUND_TRIP_MAX`].
+    is_now: bool,
+}
+
+async fn clocks(storage: &Storage) -> Result<Clocks, StorageError> {
+    let asked = Instant::now();
     let before = Timestamp::now();
     let now = storage.instances().database_time(before).await?;
     let after = Timestamp::now();
     let ahead = (before.as_millisecond() + after.as_millisecond()) / 2 - now.as_millisecond();
-    Ok((now, if storage.kind() == "sqlite" { 0 } else { ahead }))
+    let is_now = asked.elapsed() <= CLOCK_ROUND_TRIP_MAX;
+    Ok(Clocks { now, ahead_ms: if storage.kind() == "sqlite" { 0 } else { ahead }, is_now })
 }
 
 /// Leaves jobs and events to other instances while this machine's clock is wrong. Logs what has changed since
