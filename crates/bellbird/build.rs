@@ -6,6 +6,8 @@ use std::process::Command;
 fn main() {
     let commit = commit().unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=BELLBIRD_COMMIT={commit}");
+    println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
 }
 
 /// `None` for sources without their repository, such as those of a container image, and for debug builds, which would

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
-use bellbird_api::AppState;
+use bellbird_api::V1State;
 use bellbird_api::front::Access;
 use bellbird_connections::Connections;
 use bellbird_domain::{ApiKey, Clock, ConnectionId, UserId};
@@ -277,7 +277,7 @@ pub struct Parts {
     pub connections: Connections,
     pub webhooks: Webhooks,
     pub reads: Reads,
-    pub api: AppState,
+    pub api: V1State,
     /// The state of the interfaces beside `/v1`.
     pub interop: Interop,
 }
@@ -289,7 +289,7 @@ impl Parts {
         let access = settings.access.clone();
         let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access);
         let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
-        let api = AppState::new(access, &settings.caches, urls.public_api.clone());
+        let api = V1State::new(access, &settings.caches, urls.public_api.clone());
         let (storage, clock, webhooks) = ((*storage).clone(), clock.clone(), wiring.webhooks()?);
         Ok(Self { storage, clock, connections, webhooks, reads, api, interop })
     }
@@ -338,7 +338,7 @@ pub fn stop_on_signal(stop_timeout: Duration) -> anyhow::Result<CancellationToke
 }
 
 /// The router of the API listener: the API with its files, and the other interfaces to the same reads.
-pub fn api_router(api: &AppState, interop: &Interop) -> Router {
+pub fn api_router(api: &V1State, interop: &Interop) -> Router {
     let v1 = bellbird_api::mount(api, crate::openapi::document()).add(interop, bellbird_interop::export::paths());
     bellbird_api::front::router(api.access().clone(), v1, bellbird_interop::mounts(interop))
 }

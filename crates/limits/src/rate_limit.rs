@@ -1,32 +1,35 @@
 //! Rate limits, with one in-memory bucket for each key.
 
-use std::hash::Hash;
+use std::convert::Infallible;
+use std::hash::{Hash, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use jiff::Timestamp;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, UnitWeighter};
 
 use crate::gcra::{self, Decision, Limit};
 
 /// Maximum number of buckets. Beyond it the least used are evicted, which gives their callers a full bucket.
-const BUCKETS_MAX: u64 = 100_000;
-/// A bucket that was not used for two minutes is full again, also if its credit was used up, so it can be evicted.
-const IDLE_MAX: Duration = Duration::from_secs(121);
+const BUCKETS_MAX: usize = 100_000;
 
-/// The buckets of many keys.
-pub struct Buckets<K>(moka::sync::Cache<K, Arc<AtomicI64>>);
+/// The buckets of many keys. Others choose the keys, so the hash is one that they cannot predict.
+pub struct Buckets<K>(Cache<K, Arc<AtomicI64>, UnitWeighter, RandomState>);
 
-impl<K: Hash + Eq + Send + Sync + 'static> Default for Buckets<K> {
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for Buckets<K> {
     fn default() -> Self {
-        Self(moka::sync::Cache::builder().max_capacity(BUCKETS_MAX).time_to_idle(IDLE_MAX).build())
+        let options =
+            OptionsBuilder::new().weight_capacity(BUCKETS_MAX as u64).estimated_items_capacity(BUCKETS_MAX).build();
+        let options = options.expect("both capacities are set");
+        Self(Cache::with_options(options, UnitWeighter, RandomState::new(), DefaultLifecycle::default()))
     }
 }
 
-impl<K: Hash + Eq + Send + Sync + 'static> Buckets<K> {
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Buckets<K> {
     /// Replaces the state of a bucket by that of a decision, which `decide` makes from the state.
     pub fn update(&self, key: K, decide: impl Fn(i64) -> Decision) -> Decision {
-        let bucket = self.0.get_with(key, Arc::default);
+        let Ok(bucket) = self.0.get_or_insert_with(&key, || Ok::<_, Infallible>(Arc::default()));
         let mut kept = bucket.load(Ordering::Relaxed);
         loop {
             let decision = decide(kept);
@@ -44,7 +47,7 @@ pub struct RateLimiter<K> {
     buckets: Buckets<K>,
 }
 
-impl<K: Hash + Eq + Send + Sync + 'static> RateLimiter<K> {
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> RateLimiter<K> {
     /// Returns `None` if `calls_per_minute` is 0, which means no limit.
     #[must_use]
     pub fn per_minute(calls_per_minute: u32) -> Option<Self> {

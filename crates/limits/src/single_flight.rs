@@ -1,8 +1,7 @@
 //! Single flight: concurrent callers with the same key share one run of the work.
 //!
-//! The work runs in its own task, so dropping a request does not cancel it. moka's `get_with` is not used, because its
-//! waiters hang if the request that computes the value is dropped (moka-rs/moka#240). Log lines of the work carry the
-//! span of the caller that started it.
+//! The work runs in its own task, so dropping a request does not cancel it, which a cache's own `get_or_insert` would
+//! do. Log lines of the work carry the span of the caller that started it.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -17,7 +17,7 @@ pub(crate) struct ConsentStatusCache(Expiring<String, Arc<OnceCell<ConsentStatus
 
 impl Default for ConsentStatusCache {
     fn default() -> Self {
-        Self(Expiring::with_lru(CACHE_TTL, CACHE_ENTRIES_MAX, |_, _| 1))
+        Self(Expiring::new(CACHE_TTL, CACHE_ENTRIES_MAX, |_, _| 1))
     }
 }
 
@@ -29,7 +29,7 @@ impl ConsentStatusCache {
         now: Timestamp,
         fetch: impl Future<Output = Result<ConsentStatus, Error>> + Send,
     ) -> Result<ConsentStatus, Error> {
-        let status = self.0.get_or_insert_with(id.to_owned(), now, Arc::default);
+        let status = self.0.get_or_insert_with(&id.to_owned(), now, Arc::default);
         status.get_or_try_init(|| fetch).await.copied()
     }
 

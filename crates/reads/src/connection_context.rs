@@ -46,7 +46,7 @@ pub(crate) struct ConnectionContexts(Expiring<(UserId, ConnectionId), Arc<Connec
 impl Default for ConnectionContexts {
     fn default() -> Self {
         let bytes_of = |_: &(UserId, ConnectionId), context: &Arc<ConnectionContext>| context.bytes();
-        Self(Expiring::with_lru(CONTEXT_TTL, CONTEXTS_BYTES_MAX, bytes_of))
+        Self(Expiring::new(CONTEXT_TTL, CONTEXTS_BYTES_MAX, bytes_of))
     }
 }
 

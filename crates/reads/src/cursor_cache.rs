@@ -77,7 +77,7 @@ pub(crate) struct CursorCache<I>(Expiring<KeyId, Arc<Mutex<KeyIndexes<I>>>>);
 impl<I: CachedIndex + Send + 'static> CursorCache<I> {
     pub(crate) fn new() -> Self {
         let bytes_of = |_: &KeyId, indexes: &Arc<Mutex<KeyIndexes<I>>>| indexes.lock().bytes();
-        Self(Expiring::with_lru(TTL, BYTES_MAX, bytes_of))
+        Self(Expiring::new(TTL, BYTES_MAX, bytes_of))
     }
 
     /// The index of the query, or a new one: for a window at offset 0, and if there is none that `serves`.
@@ -114,7 +114,7 @@ impl<I: CachedIndex + Send + 'static> CursorCache<I> {
     fn insert(&self, query: QueryKey, index: I, now: Timestamp) -> Arc<Mutex<I>> {
         let bytes = index.bytes();
         let index = Arc::new(Mutex::new(index));
-        let indexes = self.0.renew_or_insert_with(query.key_id, now, || Arc::new(Mutex::new(KeyIndexes(Vec::new()))));
+        let indexes = self.0.renew_or_insert_with(&query.key_id, now, || Arc::new(Mutex::new(KeyIndexes(Vec::new()))));
         let mut indexes = indexes.lock();
         indexes.take(&query);
         indexes.push(Entry { query, index: Arc::clone(&index), used_at: now, bytes });

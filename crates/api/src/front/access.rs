@@ -84,7 +84,7 @@ impl Access {
                 live,
             },
             failed_auth_limit: RateLimiter::per_minute(settings.failed_auth_per_minute),
-            known_keys: Expiring::with_lru(KNOWN_KEY_TTL, KNOWN_KEYS_MAX, |_, ()| 1),
+            known_keys: Expiring::new(KNOWN_KEY_TTL, KNOWN_KEYS_MAX, |_, ()| 1),
             unknown_key_lookups: Semaphore::new(UNKNOWN_KEY_LOOKUPS_MAX),
             live_in_flight: InFlight::new(settings.live_in_flight),
             last_used_writes: InFlight::new(1),

@@ -11,12 +11,12 @@ use crate::front::parameters::{self, Limit, Offset};
 use crate::front::{Authorized, Operation, Path, Problem, Query};
 use crate::v1::metadata_cache::MetadataList;
 use crate::v1::pagination::Pagination;
-use crate::v1::state::AppState;
+use crate::v1::state::V1State;
 
 type AccountsLimit = Limit<{ page::ACCOUNTS.default }, { page::ACCOUNTS.max }>;
 
-pub(super) fn path() -> Path<AppState> {
-    Path::get("/v1/accounts", |state: &AppState| &state.access.quotas().metadata, list_accounts).described(
+pub(super) fn path() -> Path<V1State> {
+    Path::get("/v1/accounts", |state: &V1State| &state.access.quotas().metadata, list_accounts).described(
         Operation::new("list_accounts", "Connections and accounts", "A window of the accounts.")
             .text(
                 "List accounts",
@@ -30,7 +30,7 @@ pub(super) fn path() -> Path<AppState> {
 }
 
 async fn list_accounts(
-    State(state): State<AppState>,
+    State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
     Query(query): Query<AccountsQuery>,
 ) -> Result<Response, Problem> {

@@ -15,13 +15,13 @@ use crate::front::problem::problem_from_read;
 use crate::front::{Authorized, Operation, Path, Problem, Query};
 use crate::v1::cache::{BalancesKey, CachedBalances};
 use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome, keep};
-use crate::v1::state::AppState;
+use crate::v1::state::V1State;
 
 /// Does not reveal which id was not found, nor whether it exists for another user.
 const REQUESTED: &str = "One or more accounts";
 
-pub(super) fn path() -> Path<AppState> {
-    Path::get("/v1/balances", |state: &AppState| &state.access.quotas().balances, list_balances).described(
+pub(super) fn path() -> Path<V1State> {
+    Path::get("/v1/balances", |state: &V1State| &state.access.quotas().balances, list_balances).described(
         Operation::new("list_balances", "Balances", "One balance for each requested account.")
             .text(
                 "Read balances",
@@ -40,7 +40,7 @@ pub(super) fn path() -> Path<AppState> {
 }
 
 async fn list_balances(
-    State(state): State<AppState>,
+    State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
     Query(query): Query<BalancesQuery>,
 ) -> Result<Response, Problem> {
@@ -59,7 +59,7 @@ async fn list_balances(
     Ok(body.response(keep(&state.inner.balances_cache, key, body.complete.then(cached), now)))
 }
 
-impl AppState {
+impl V1State {
     async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, Problem> {
         let found = self.access.reads().own_accounts(caller, ids).await;
         found.map_err(|error| problem_from_read(&error, REQUESTED, ""))

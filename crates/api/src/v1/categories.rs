@@ -10,15 +10,15 @@ use utoipa::ToSchema;
 
 use crate::front::json::json_bytes;
 use crate::front::{Operation, Path};
-use crate::v1::state::AppState;
+use crate::v1::state::V1State;
 
 static BODY: LazyLock<Bytes> = LazyLock::new(|| {
     let list = CategoryList { categories: Category::ALL.iter().map(CategoryView::from).collect() };
     serde_json::to_vec(&list).unwrap_or_default().into()
 });
 
-pub(super) fn path() -> Path<AppState> {
-    Path::get("/v1/categories", |state: &AppState| &state.access.quotas().metadata, list_categories).described(
+pub(super) fn path() -> Path<V1State> {
+    Path::get("/v1/categories", |state: &V1State| &state.access.quotas().metadata, list_categories).described(
         Operation::new("list_categories", "Transactions", "The categories.")
             .text(
                 "List transaction categories",

@@ -10,10 +10,10 @@ use utoipa::ToSchema;
 use crate::front::json::{json_bytes, to_json};
 use crate::front::{Authorized, Operation, Path, Problem};
 use crate::v1::metadata_cache::MetadataList;
-use crate::v1::state::AppState;
+use crate::v1::state::V1State;
 
-pub(super) fn path() -> Path<AppState> {
-    Path::get("/v1/connections", |state: &AppState| &state.access.quotas().metadata, list_connections).described(
+pub(super) fn path() -> Path<V1State> {
+    Path::get("/v1/connections", |state: &V1State| &state.access.quotas().metadata, list_connections).described(
         Operation::new("list_connections", "Connections and accounts", "The connections.")
             .text(
                 "List connections",
@@ -24,7 +24,7 @@ pub(super) fn path() -> Path<AppState> {
 }
 
 async fn list_connections(
-    State(state): State<AppState>,
+    State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
 ) -> Result<Response, Problem> {
     let (cache, list) = (&state.inner.metadata_cache, MetadataList::Connections);

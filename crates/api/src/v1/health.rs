@@ -7,9 +7,9 @@ use utoipa::ToSchema;
 
 use crate::front::json::json_bytes;
 use crate::front::{Operation, Path};
-use crate::v1::state::AppState;
+use crate::v1::state::V1State;
 
-pub(super) fn path() -> Path<AppState> {
+pub(super) fn path() -> Path<V1State> {
     Path::open("/health", health).described(
         Operation::new("health", "Service", "The service runs.")
             .text("Whether the service runs", "Needs no key, and uses neither the database nor a provider.")

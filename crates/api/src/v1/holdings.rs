@@ -16,10 +16,10 @@ use crate::front::parameters::{AccountParam, ConnectionParam};
 use crate::front::{Authorized, BrokerageConnection, LivePermit, Operation, Path, Problem};
 use crate::v1::cache::{AccountHoldings, HoldingsKey};
 use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome, keep};
-use crate::v1::state::AppState;
+use crate::v1::state::V1State;
 
-pub(super) fn path() -> Path<AppState> {
-    Path::get("/v1/holdings", |state: &AppState| &state.access.quotas().brokerage, list_holdings).described(
+pub(super) fn path() -> Path<V1State> {
+    Path::get("/v1/holdings", |state: &V1State| &state.access.quotas().brokerage, list_holdings).described(
         Operation::new("list_holdings", "Holdings and trades", "All positions.")
             .text(
                 "Read holdings",
@@ -39,7 +39,7 @@ pub(super) fn path() -> Path<AppState> {
 }
 
 async fn list_holdings(
-    State(state): State<AppState>,
+    State(state): State<V1State>,
     Authorized { caller, now, permit, .. }: Authorized,
     BrokerageConnection(broker): BrokerageConnection<HoldingsQuery>,
 ) -> Result<Response, Problem> {
@@ -77,7 +77,7 @@ fn write_holding(holding: &Holding<'_>, out: &mut Vec<u8>) {
     write_json(&HoldingView::new(holding), out);
 }
 
-impl AppState {
+impl V1State {
     async fn read_holdings(
         self,
         caller: Caller,

@@ -33,9 +33,9 @@ pub(crate) type LiveOutcome<T = LiveBody> = (Result<T, Problem>, u32);
 
 /// Reads that run now, each for all requests with the same key at the same revision of the user: after a change of the
 /// user's data, a request joins no read that began before it.
-pub(crate) struct LiveReads<K, T = LiveBody>(SingleFlight<(K, i64), (LiveOutcome<T>, Uuid)>);
+pub(crate) struct LiveFlights<K, T = LiveBody>(SingleFlight<(K, i64), (LiveOutcome<T>, Uuid)>);
 
-impl<K, T> LiveReads<K, T>
+impl<K, T> LiveFlights<K, T>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     T: Clone + Send + Sync + 'static,
@@ -68,7 +68,7 @@ where
 /// Caches what was read now, unless caching is off or there is nothing to cache.
 pub(crate) fn keep<K, V>(cache: &Expiring<K, V>, key: K, value: Option<V>, now: Timestamp) -> CacheStatus
 where
-    K: Hash + Eq + Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
     let is_cached = value.is_some_and(|value| cache.insert(key, value, now));
@@ -129,13 +129,13 @@ mod tests {
 
     #[tokio::test]
     async fn panic_of_the_read_is_an_internal_error() {
-        let reads: LiveReads<u8, ()> = LiveReads::new(&TaskTracker::new());
+        let reads: LiveFlights<u8, ()> = LiveFlights::new(&TaskTracker::new());
         assert_eq!(reads.join(1, 1, async { panic!("as a bug would") }).await, Err(Problem::Internal));
     }
 
     #[tokio::test]
     async fn joined_request_names_the_request_that_called_the_provider() {
-        let reads: LiveReads<u8, u8> = LiveReads::new(&TaskTracker::new());
+        let reads: LiveFlights<u8, u8> = LiveFlights::new(&TaskTracker::new());
         let request = || async {
             let read = reads.join(1, 1, async { (Ok(7), 3) }).await;
             assert_eq!(read, Ok(7));

@@ -24,7 +24,7 @@ pub use connections::{ConnectionList, ConnectionView};
 pub use health::Health;
 pub use holdings::{HoldingList, HoldingView};
 pub use pagination::{Pagination, TradesPagination};
-pub use state::{ApiSettings, AppState};
+pub use state::{ApiSettings, V1State};
 pub use trades::{TradeList, TradeView};
 /// Public for benchmarks only.
 #[doc(hidden)]
@@ -32,7 +32,7 @@ pub use transactions::TransactionsBody;
 pub use transactions::{TransactionList, TransactionView};
 
 /// All paths, in the order of the reference page.
-pub(crate) fn paths() -> Vec<Path<AppState>> {
+pub(crate) fn paths() -> Vec<Path<V1State>> {
     vec![
         health::path(),
         connections::path(),

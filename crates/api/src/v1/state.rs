@@ -12,7 +12,7 @@ use http::HeaderValue;
 
 use crate::front::{Access, Guarded};
 use crate::v1::cache::{AccountHoldings, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, holdings_bytes};
-use crate::v1::live::LiveReads;
+use crate::v1::live::LiveFlights;
 use crate::v1::metadata_cache::MetadataCache;
 
 /// Limit of each response cache, in bytes.
@@ -30,7 +30,7 @@ pub struct ApiSettings {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct AppState {
+pub struct V1State {
     pub(crate) access: Access,
     pub(crate) inner: Arc<Inner>,
 }
@@ -44,19 +44,19 @@ pub(crate) struct Inner {
     pub(crate) metadata_cache: MetadataCache,
     pub(crate) holdings_cache: Expiring<HoldingsKey, Arc<[(AccountId, Bytes)]>>,
     pub(crate) trades_cache: Expiring<WindowKey, CachedTrades>,
-    pub(crate) balances_flights: LiveReads<BalancesKey>,
-    pub(crate) holdings_flights: LiveReads<HoldingsKey, AccountHoldings>,
-    pub(crate) trades_flights: LiveReads<WindowKey>,
-    pub(crate) transactions_flights: LiveReads<WindowKey>,
+    pub(crate) balances_flights: LiveFlights<BalancesKey>,
+    pub(crate) holdings_flights: LiveFlights<HoldingsKey, AccountHoldings>,
+    pub(crate) trades_flights: LiveFlights<WindowKey>,
+    pub(crate) transactions_flights: LiveFlights<WindowKey>,
 }
 
-impl FromRef<Guarded<Self>> for AppState {
+impl FromRef<Guarded<Self>> for V1State {
     fn from_ref(guarded: &Guarded<Self>) -> Self {
         guarded.state().clone()
     }
 }
 
-impl AppState {
+impl V1State {
     /// `public_url` is that of the API, without a trailing slash.
     #[must_use]
     pub fn new(access: Access, settings: &ApiSettings, public_url: String) -> Self {
@@ -73,10 +73,10 @@ impl AppState {
                 cached.body.json.len() + 300
             }),
             metadata_cache: MetadataCache::new(),
-            balances_flights: LiveReads::new(tasks),
-            holdings_flights: LiveReads::new(tasks),
-            trades_flights: LiveReads::new(tasks),
-            transactions_flights: LiveReads::new(tasks),
+            balances_flights: LiveFlights::new(tasks),
+            holdings_flights: LiveFlights::new(tasks),
+            trades_flights: LiveFlights::new(tasks),
+            transactions_flights: LiveFlights::new(tasks),
             public_url,
         };
         Self { access, inner: Arc::new(inner) }

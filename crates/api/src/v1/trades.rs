@@ -17,12 +17,12 @@ use crate::front::{Authorized, BrokerageConnection, LivePermit, Operation, Path,
 use crate::v1::cache::CachedTrades;
 use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome, keep};
 use crate::v1::pagination::TradesPagination;
-use crate::v1::state::AppState;
+use crate::v1::state::V1State;
 
 type TradesLimit = Limit<{ page::TRADES.default }, { page::TRADES.max }>;
 
-pub(super) fn path() -> Path<AppState> {
-    Path::get("/v1/trades", |state: &AppState| &state.access.quotas().brokerage, list_trades).described(
+pub(super) fn path() -> Path<V1State> {
+    Path::get("/v1/trades", |state: &V1State| &state.access.quotas().brokerage, list_trades).described(
         Operation::new("list_trades", "Holdings and trades", "A window of the trades.")
             .text(
                 "Read trades",
@@ -43,7 +43,7 @@ pub(super) fn path() -> Path<AppState> {
 }
 
 async fn list_trades(
-    State(state): State<AppState>,
+    State(state): State<V1State>,
     Authorized { caller, now, permit, .. }: Authorized,
     BrokerageConnection(broker): BrokerageConnection<TradesQuery>,
 ) -> Result<Response, Problem> {
@@ -65,7 +65,7 @@ async fn list_trades(
     Ok(body.response(keep(&state.inner.trades_cache, key, body.complete.then(cached), now)))
 }
 
-impl AppState {
+impl V1State {
     async fn read_trades(
         self,
         caller: Caller,

@@ -20,15 +20,15 @@ use crate::front::{Authorized, BankingConnection, LivePermit, Operation, Path, P
 use crate::v1::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
 use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
 use crate::v1::pagination::Pagination;
-use crate::v1::state::AppState;
+use crate::v1::state::V1State;
 
 type TransactionsLimit = Limit<{ page::TRANSACTIONS.default }, { page::TRANSACTIONS.max }>;
 
 /// Typical size of a row as JSON. The buffer grows if rows are larger.
 const ROW_BYTES: usize = 450;
 
-pub(super) fn path() -> Path<AppState> {
-    Path::get("/v1/transactions", |state: &AppState| &state.access.quotas().live, list_transactions).described(
+pub(super) fn path() -> Path<V1State> {
+    Path::get("/v1/transactions", |state: &V1State| &state.access.quotas().live, list_transactions).described(
         Operation::new("list_transactions", "Transactions", "A window of the transactions.")
             .text(
                 "Read transactions",
@@ -53,7 +53,7 @@ pub(super) fn path() -> Path<AppState> {
 }
 
 async fn list_transactions(
-    State(state): State<AppState>,
+    State(state): State<V1State>,
     Authorized { caller, permit, .. }: Authorized,
     BankingConnection(bank): BankingConnection<TransactionsQuery>,
 ) -> Result<Response, Problem> {
@@ -74,7 +74,7 @@ async fn list_transactions(
     Ok(response)
 }
 
-impl AppState {
+impl V1State {
     async fn read_transactions(
         self,
         caller: Caller,

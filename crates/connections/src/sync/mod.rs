@@ -218,7 +218,7 @@ impl Syncs<'_> {
             provider: self.0.provider(&connection.provider)?.as_ref(),
             context: &self.0.call_context_within(SYNC_DEADLINE).past_unreadable_rows(),
             credentials: &credentials,
-            accounts: &self.0.storage.accounts().list_listed(user, id).await?,
+            accounts: &self.0.storage.accounts().list_visible(user, id).await?,
             zone: &zone,
             hasher: &hasher,
             known: &self.0.storage.syncs().list_fingerprints(user, id).await?,

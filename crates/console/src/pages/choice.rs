@@ -6,7 +6,7 @@ use bellbird_connections::{LinkPage, LinkableProvider, LinkedConnection};
 use bellbird_domain::ConnectionStatus;
 
 use super::frame::Frame;
-use super::institution::{ACCOUNTS_MAX, AccountRow, ImageOrigins, Institution, account_rows};
+use super::institution::{AccountRow, ImageOrigins, Institution, UNFOLDED_MAX, account_rows};
 use super::local_time::LocalTime;
 
 #[derive(Template)]
@@ -67,7 +67,7 @@ impl<'a> Choice<'a> {
             let is_active = connection.status == ConnectionStatus::Active;
             let institution = Institution::of(connection, frame);
             let is_folded = is_active && !is_repair && linked.accounts.len() > 1;
-            let accounts_max = if is_folded { usize::MAX } else { ACCOUNTS_MAX };
+            let accounts_max = if is_folded { usize::MAX } else { UNFOLDED_MAX };
             let (mut accounts, more_accounts) = account_rows(linked, accounts_max);
             let label = label(&institution, accounts.first());
             ConnectionRow {

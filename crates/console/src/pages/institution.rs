@@ -9,7 +9,7 @@ use super::frame::Frame;
 use super::names::{institution_name, sanitized};
 
 /// Accounts that the link page lists of a connection whose accounts are not folded.
-pub(crate) const ACCOUNTS_MAX: usize = 3;
+pub(crate) const UNFOLDED_MAX: usize = 3;
 /// Longer than any address of a logo.
 const URL_BYTES_MAX: usize = 1024;
 /// Origins in one policy.

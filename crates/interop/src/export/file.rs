@@ -25,7 +25,7 @@ use super::names::{FileName, NameParts};
 use super::request::{FileRequest, Resource};
 
 /// More accounts of a user than this are not compared for their names.
-const ACCOUNTS_MAX: u32 = 10_000;
+const COMPARED_MAX: u32 = 10_000;
 
 /// Whether a page that failed is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl Export {
         let name = name_of(&request, &selected, &caller, now);
         let account = only_account(&selected).cloned();
         let accounts = if request.format.names_accounts() {
-            let listed = storage.accounts().list(caller.user_id, ACCOUNTS_MAX, 0).await;
+            let listed = storage.accounts().list(caller.user_id, COMPARED_MAX, 0).await;
             listed.map_err(|error| OpenError::Account(error.into()))?.0
         } else {
             Vec::new()

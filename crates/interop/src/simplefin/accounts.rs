@@ -21,7 +21,7 @@ use super::SimpleFin;
 use super::findings::Finding;
 use super::params::SetParams;
 use super::read::{AccountReads, AccountsRequest, ReadAccount, RequestedAccount, problem_of};
-use super::view::ConnectionView;
+use super::view::SetConnection;
 
 /// Accounts in one response.
 const ACCOUNTS_MAX: u32 = 500;
@@ -153,7 +153,7 @@ impl AccountSet {
 
     fn write_end(&self, out: &mut Vec<u8>) {
         let root_url = &self.request.server.inner.root_url;
-        let connections: Vec<_> = self.connections.iter().map(|one| ConnectionView::new(one, root_url)).collect();
+        let connections: Vec<_> = self.connections.iter().map(|one| SetConnection::new(one, root_url)).collect();
         out.extend_from_slice(br#"],"connections":"#);
         write_json(&connections, out);
         out.extend_from_slice(br#","errlist":"#);

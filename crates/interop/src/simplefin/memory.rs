@@ -7,13 +7,13 @@ use bellbird_domain::{Account, AccountId, Caller, ConnectionId};
 use bellbird_limits::Expiring;
 use jiff::civil::Date;
 
-use super::view::BalanceView;
+use super::view::SetBalance;
 
 /// Providers may load older rows later.
 const HISTORY_TTL: Duration = Duration::from_secs(30 * 60);
 /// How long a balance is sent again with windows that are known to have no rows.
 const BALANCE_TTL: Duration = Duration::from_secs(60);
-const ACCOUNTS_MAX: u64 = 10_000;
+const REMEMBERED_MAX: u64 = 10_000;
 
 /// An account at the user's revision, since the timezone decides the days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,14 +46,14 @@ impl KnownHistory {
 
 pub(crate) struct Memory {
     pub(super) histories: Expiring<Key, KnownHistory>,
-    pub(super) balances: Expiring<Key, BalanceView>,
+    pub(super) balances: Expiring<Key, SetBalance>,
 }
 
 impl Memory {
     pub(crate) fn new() -> Self {
         Self {
-            histories: Expiring::with_lru(HISTORY_TTL, ACCOUNTS_MAX, |_, _| 1),
-            balances: Expiring::with_lru(BALANCE_TTL, ACCOUNTS_MAX, |_, _| 1),
+            histories: Expiring::new(HISTORY_TTL, REMEMBERED_MAX, |_, _| 1),
+            balances: Expiring::new(BALANCE_TTL, REMEMBERED_MAX, |_, _| 1),
         }
     }
 
@@ -86,7 +86,7 @@ mod tests {
         };
         let history = KnownHistory { oldest: date(2026, 1, 1), is_all: true };
         let balance =
-            BalanceView { balance: "1.00".to_owned(), available: None, currency: "AUD".to_owned(), read_at: now };
+            SetBalance { balance: "1.00".to_owned(), available: None, currency: "AUD".to_owned(), read_at: now };
         for connection in [1, 2] {
             memory.histories.insert(key(connection), history, now);
             memory.balances.insert(key(connection), balance.clone(), now);

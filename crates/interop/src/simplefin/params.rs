@@ -7,9 +7,9 @@ use bellbird_api::front::parameters::{self, Id, RawParams};
 use bellbird_domain::AccountId;
 use serde::{Deserialize, Deserializer, de};
 
-use super::posted::{Window, is_beyond_all_days};
+use super::posted::{Days, is_beyond_all_days};
 
-const ACCOUNTS_MAX: usize = 100;
+const IDS_MAX: usize = 100;
 
 /// The known parameters. Others are ignored, and so is `pending`: only posted rows are known.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -48,8 +48,8 @@ impl SetParams {
         Ok(parameters::read(RawParams::Query(query.unwrap_or_default()))?)
     }
 
-    pub(super) fn window(&self) -> Window {
-        Window::new(self.start_date.map(|start| start.0), self.end_date.map(|end| end.0))
+    pub(super) fn window(&self) -> Days {
+        Days::new(self.start_date.map(|start| start.0), self.end_date.map(|end| end.0))
     }
 
     /// The window ends before it starts, or starts after all days, as with milliseconds.
@@ -91,8 +91,8 @@ impl<'de> Deserialize<'de> for Accounts {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         let given = Vec::<Id<AccountId>>::deserialize(input)?;
         let ids: BTreeSet<AccountId> = given.iter().filter_map(|Id(id)| *id).collect();
-        if ids.len() > ACCOUNTS_MAX {
-            return Err(de::Error::custom(format_args!("at most {ACCOUNTS_MAX} ids")));
+        if ids.len() > IDS_MAX {
+            return Err(de::Error::custom(format_args!("at most {IDS_MAX} ids")));
         }
         let has_unknown = given.iter().any(|Id(id)| id.is_none());
         Ok(Self { ids: (!given.is_empty()).then(|| ids.into_iter().collect()), has_unknown })
@@ -109,17 +109,17 @@ mod tests {
     fn reads_the_parameters_of_real_clients() {
         let read = |query: &str| SetParams::read(Some(query)).unwrap();
         let all = SetParams::read(None).unwrap();
-        assert_eq!((all.window(), all.accounts.ids, all.balances_only), (Window::new(None, None), None, Flag(false)));
+        assert_eq!((all.window(), all.accounts.ids, all.balances_only), (Days::new(None, None), None, Flag(false)));
         for pending in ["1", "0", "", "x"] {
             assert_eq!(read(&format!("pending={pending}")), SetParams::read(None).unwrap());
         }
         let some = read(&format!("account={ID}&account={ID}&account=x&start-date=86400&end-date=-5&version=2&new=1"));
-        assert_eq!(some.window(), Window::new(Some(86_400), Some(-5)));
+        assert_eq!(some.window(), Days::new(Some(86_400), Some(-5)));
         assert_eq!(some.accounts, Accounts { ids: Some([ID.parse().unwrap()].into()), has_unknown: true });
         assert!(read("balances-only=1").balances_only.0 && !read("balances-only=0").balances_only.0);
         assert!(read("balances-only=0&balances-only=1").balances_only.0);
         let far = read("start-date=-99999999999999999999&end-date=99999999999999999999999");
-        assert_eq!(far.window(), Window::new(Some(i64::MIN), Some(i64::MAX)));
+        assert_eq!(far.window(), Days::new(Some(i64::MIN), Some(i64::MAX)));
         assert!(!far.is_mistaken() && some.is_mistaken() && !read("start-date=5&end-date=5").is_mistaken());
         assert!(read("start-date=1795132800000").is_mistaken() && !read("end-date=1795132800000").is_mistaken());
     }

@@ -30,7 +30,7 @@ fn date(epoch_day: i64) -> Date {
 
 /// The days whose [`posted`] lies in a window of seconds. No row is older than 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Window {
+pub(super) struct Days {
     /// The first day, if the window has a start.
     first: Option<Date>,
     /// The last day, if the window has an end.
@@ -38,7 +38,7 @@ pub(super) struct Window {
     is_empty: bool,
 }
 
-impl Window {
+impl Days {
     /// The window contains its start, and not its end.
     pub(super) fn new(start: Option<i64>, end: Option<i64>) -> Self {
         // The first day with a second at or after the bound.
@@ -109,7 +109,7 @@ mod tests {
     fn window_contains_its_start_and_not_its_end() {
         let at = posted(day("2026-11-20"));
         let days = |start, end| {
-            let window = Window::new(start, end);
+            let window = Days::new(start, end);
             (!window.is_empty())
                 .then_some((window.first.map(|day| day.to_string()), window.last.map(|day| day.to_string())))
         };
@@ -130,7 +130,7 @@ mod tests {
         #[test]
         fn window_has_the_days_whose_second_lies_in_it(start in -200_000_i64..5_000_000, length in 0_i64..3_000_000) {
             let end = start + length;
-            let window = Window::new(Some(start), Some(end));
+            let window = Days::new(Some(start), Some(end));
             let inside: Vec<Date> =
                 (0..100).map(date).filter(|day| (start..end).contains(&posted(*day))).collect();
             prop_assert_eq!(window.is_empty(), inside.is_empty());

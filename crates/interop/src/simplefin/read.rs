@@ -25,7 +25,7 @@ use super::amounts::balance_text;
 use super::memory::{Key, KnownHistory, Memory};
 use super::params::SetParams;
 use super::posted::span_until;
-use super::view::{BalanceView, Rows, ShownAccount, write_holding};
+use super::view::{Rows, SetBalance, ShownAccount, write_holding};
 
 /// Accounts of a request that are read at the same time, divided among its providers.
 const READS_MAX: usize = 4;
@@ -121,7 +121,7 @@ impl AccountReads {
 }
 
 /// The balances of the accounts at one provider. The first account that needs its balance starts the read.
-type Balances = Shared<BoxFuture<'static, Arc<BTreeMap<AccountId, Result<BalanceView, Problem>>>>>;
+type Balances = Shared<BoxFuture<'static, Arc<BTreeMap<AccountId, Result<SetBalance, Problem>>>>>;
 
 impl AccountsRequest {
     /// Reads the accounts. The providers are read side by side, so that a slow one delays no other.
@@ -157,7 +157,7 @@ impl AccountsRequest {
     async fn read(
         &self,
         account: &RequestedAccount,
-        known: Option<BalanceView>,
+        known: Option<SetBalance>,
         balances: Balances,
     ) -> Result<AccountJson, Problem> {
         let balance = match known {
@@ -186,7 +186,7 @@ impl AccountsRequest {
     async fn read_balances(
         self: Arc<Self>,
         accounts: Vec<Arc<RequestedAccount>>,
-    ) -> Arc<BTreeMap<AccountId, Result<BalanceView, Problem>>> {
+    ) -> Arc<BTreeMap<AccountId, Result<SetBalance, Problem>>> {
         let access = &self.server.interop.access;
         let requested = accounts.iter().map(|account| account.account.clone()).collect();
         let found = access.balances(&self.call, &self.caller, requested).await;
@@ -205,7 +205,7 @@ impl AccountsRequest {
     async fn read_window(
         &self,
         account: &RequestedAccount,
-        balance: &BalanceView,
+        balance: &SetBalance,
         room: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Rows, Problem> {
         let window = self.params.window();
@@ -217,7 +217,7 @@ impl AccountsRequest {
 
     /// Whether the window ends before the first row of the account. Firefly III asks for an account from 1970 on, in
     /// pieces of 44 days, so the first of them reads all that is older than a year, to learn the day of the first row.
-    async fn is_before_first_row(&self, account: &RequestedAccount, balance: &BalanceView) -> Result<bool, Problem> {
+    async fn is_before_first_row(&self, account: &RequestedAccount, balance: &SetBalance) -> Result<bool, Problem> {
         let Some(last) = self.params.window().last() else { return Ok(false) };
         let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
         let mut history = memory.histories.get(&key, self.now).map_or_else(
@@ -241,7 +241,7 @@ impl AccountsRequest {
     }
 
     /// The balance that was read recently, if the window is known to have no rows: then no provider is called.
-    fn balance_of_empty_window(&self, account: &RequestedAccount) -> Option<BalanceView> {
+    fn balance_of_empty_window(&self, account: &RequestedAccount) -> Option<SetBalance> {
         let last = self.params.window().last()?;
         if account.selected.context.connection.category != ConnectionCategory::Banking || self.params.balances_only.0 {
             return None;
@@ -329,9 +329,9 @@ pub(super) fn problem_of(error: &ReadError) -> Problem {
 }
 
 /// None if the provider sent no current balance.
-fn balance_view(balance: &Balance, account: &Account, read_at: Timestamp) -> Option<BalanceView> {
+fn balance_view(balance: &Balance, account: &Account, read_at: Timestamp) -> Option<SetBalance> {
     let currency = balance.currency.as_ref().unwrap_or(&account.currency);
-    Some(BalanceView {
+    Some(SetBalance {
         balance: balance_text(balance.current.as_ref()?),
         available: balance.available.as_ref().map(balance_text),
         currency: currency.as_str().to_owned(),

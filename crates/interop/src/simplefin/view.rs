@@ -26,7 +26,7 @@ const LABEL_BYTES_MAX: usize = 60;
 
 /// A balance, as it is sent. Without `Debug`, so that it is not logged.
 #[derive(Clone)]
-pub(super) struct BalanceView {
+pub(super) struct SetBalance {
     pub(super) balance: String,
     /// None if the provider sends none.
     pub(super) available: Option<String>,
@@ -37,7 +37,7 @@ pub(super) struct BalanceView {
 
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct AccountView<'a> {
+struct SetAccount<'a> {
     id: AccountId,
     name: &'a str,
     currency: &'a str,
@@ -72,14 +72,14 @@ struct AccountExtra<'a> {
 
 /// The connection, in version 2.
 #[derive(Serialize)]
-pub(super) struct ConnectionView<'a> {
+pub(super) struct SetConnection<'a> {
     conn_id: ConnectionId,
     name: &'a str,
     org_id: &'a str,
     sfin_url: &'a str,
 }
 
-impl<'a> ConnectionView<'a> {
+impl<'a> SetConnection<'a> {
     pub(super) fn new(connection: &'a Connection, root_url: &'a str) -> Self {
         let Connection { id, institution_name, institution_id, .. } = connection;
         Self { conn_id: *id, name: institution_name, org_id: institution_id, sfin_url: root_url }
@@ -92,7 +92,7 @@ pub(super) struct ShownAccount<'a> {
     pub(super) name: &'a str,
     pub(super) connection: &'a Connection,
     pub(super) root_url: &'a str,
-    pub(super) balance: &'a BalanceView,
+    pub(super) balance: &'a SetBalance,
 }
 
 impl ShownAccount<'_> {
@@ -100,7 +100,7 @@ impl ShownAccount<'_> {
     /// length.
     pub(super) fn to_json(&self, rows: &mut Rows, holdings: &[u8]) -> Vec<u8> {
         let Self { account, name, connection, root_url, balance } = self;
-        let view = AccountView {
+        let view = SetAccount {
             id: account.id,
             name,
             currency: &balance.currency,
@@ -230,7 +230,7 @@ fn number(name: &str, value: i64, out: &mut Vec<u8>) {
 
 /// A position. No text defines these members, only use does: all nine are expected.
 #[derive(Serialize)]
-struct HoldingView<'a> {
+struct SetHolding<'a> {
     id: String,
     created: i64,
     currency: &'a str,
@@ -249,7 +249,7 @@ pub(super) fn write_holding(holding: &Holding<'_>, read_at: Timestamp, out: &mut
         out.push(b',');
     }
     let average = holding.average_price.as_ref();
-    let view = HoldingView {
+    let view = SetHolding {
         id: holding.id(),
         created: read_at.as_second(),
         currency: &holding.currency,

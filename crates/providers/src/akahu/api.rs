@@ -197,7 +197,7 @@ impl Api {
         &self,
         context: &CallContext,
         user_token: &str,
-        query: &TransactionsQuery<'_>,
+        query: &TransactionsParams<'_>,
         mut read: impl FnMut(&[u8]) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let url = match query.account_id {
@@ -295,7 +295,7 @@ pub(super) fn next(cursor: Option<wire::Cursor>, current: Option<&Cursor>) -> Re
 }
 
 /// The parameters of a transactions page.
-pub(super) struct TransactionsQuery<'a> {
+pub(super) struct TransactionsParams<'a> {
     /// None requests the accounts of all authorisations of the user token.
     pub(super) account_id: Option<&'a str>,
     /// First and last instant of the date range.
@@ -303,7 +303,7 @@ pub(super) struct TransactionsQuery<'a> {
     pub(super) cursor: Option<&'a Cursor>,
 }
 
-impl TransactionsQuery<'_> {
+impl TransactionsParams<'_> {
     /// The last millisecond before the range, because `start` is exclusive (docs/providers/akahu.md#transactions).
     fn start(&self) -> String {
         let first = self.instants.0.as_nanosecond().div_euclid(MILLISECOND_NANOSECONDS);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     fn range(first: Timestamp, last: Timestamp) -> (String, String) {
-        let query = TransactionsQuery { account_id: None, instants: (first, last), cursor: None };
+        let query = TransactionsParams { account_id: None, instants: (first, last), cursor: None };
         (query.start(), query.end())
     }
 

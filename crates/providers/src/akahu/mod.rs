@@ -29,7 +29,7 @@ use crate::{
     BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
     PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
-use api::{Api, TransactionsQuery};
+use api::{Api, TransactionsParams};
 use keys::Keys;
 
 pub const NAME: ProviderName = ProviderName::new("akahu");
@@ -282,7 +282,7 @@ impl Banking for Akahu {
         let authorisation = Credentials::authorisation(credentials)?;
         let account_id = query.account_id();
         let instants = map::instants(query.interval, query.zone, &self.auckland);
-        let query_params = TransactionsQuery { account_id, instants, cursor: page.cursor };
+        let query_params = TransactionsParams { account_id, instants, cursor: page.cursor };
         let read = self
             .api
             .transactions(context, &authorisation.user_token, &query_params, |body| {

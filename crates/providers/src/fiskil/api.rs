@@ -257,7 +257,7 @@ impl Api {
     pub(super) async fn transactions<T: Send>(
         &self,
         context: &CallContext,
-        query: &TransactionsQuery<'_>,
+        query: &TransactionsParams<'_>,
         mut read: impl FnMut(&[u8]) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let url = self.url(&["v1", "banking", "transactions"]);
@@ -297,7 +297,7 @@ impl Api {
 }
 
 /// The parameters of a transactions page.
-pub(super) struct TransactionsQuery<'a> {
+pub(super) struct TransactionsParams<'a> {
     pub(super) end_user_id: &'a str,
     pub(super) account_id: Option<&'a str>,
     /// First and last instant of the date range.
@@ -306,7 +306,7 @@ pub(super) struct TransactionsQuery<'a> {
     pub(super) rows: u32,
 }
 
-impl TransactionsQuery<'_> {
+impl TransactionsParams<'_> {
     /// One second before the range. The documentation does not say whether the ends are included
     /// (docs/providers/fiskil.md#transactions). The caller filters the rows again.
     fn from(&self) -> String {
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn date_range_is_widened_by_a_second() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        let query = |from, to| TransactionsQuery {
+        let query = |from, to| TransactionsParams {
             end_user_id: "e",
             account_id: None,
             instants: (from, to),

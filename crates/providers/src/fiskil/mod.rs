@@ -26,7 +26,7 @@ use crate::{
     BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
     PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
-use api::{Api, TransactionsQuery};
+use api::{Api, TransactionsParams};
 use webhook::Webhooks;
 
 pub const NAME: ProviderName = ProviderName::new("fiskil");
@@ -319,7 +319,7 @@ impl Banking for Fiskil {
     ) -> Result<Option<Cursor>, Error> {
         let arrangement = Credentials::arrangement(credentials)?;
         let instants = query.interval.instants(query.zone);
-        let query_params = TransactionsQuery {
+        let query_params = TransactionsParams {
             end_user_id: &arrangement.end_user_id,
             account_id: query.account_id(),
             instants,

@@ -157,7 +157,7 @@ impl Default for CallPermits {
         Self {
             all: Semaphore::new(CALLS_AT_ONCE_MAX),
             requests: Semaphore::new(REQUEST_CALLS_AT_ONCE_MAX),
-            users: Expiring::with_lru(USER_TTL, USERS_MAX, |_, _| 1),
+            users: Expiring::new(USER_TTL, USERS_MAX, |_, _| 1),
         }
     }
 }
@@ -179,7 +179,7 @@ impl CallPermits {
             Some(user_id) => {
                 let fresh = || Arc::new(Semaphore::new(USER_CALLS_AT_ONCE_MAX));
                 // The user's own permit first: who waits for it must not hold one of all.
-                let of_user = self.users.renew_or_insert_with(user_id, now, fresh).acquire_owned().await?;
+                let of_user = self.users.renew_or_insert_with(&user_id, now, fresh).acquire_owned().await?;
                 Some((of_user, self.requests.acquire().await?))
             }
             None => None,

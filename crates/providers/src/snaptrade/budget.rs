@@ -14,7 +14,7 @@ use crate::http::{Response, retry_after, seconds};
 /// the provider sends a Unix time instead of seconds, which would close the budget for years.
 const CLOSED_MAX: Duration = Duration::from_secs(300);
 /// The most accounts with a closed budget that are kept in memory.
-const ACCOUNTS_MAX: usize = 1_024;
+const KEPT_MAX: usize = 1_024;
 
 /// The budgets that are used up, each with the time at which it opens again.
 #[derive(Default)]
@@ -58,11 +58,11 @@ impl Budgets {
     }
 
     fn close(&mut self, now: Instant, account: &str, wait: Duration) {
-        if self.accounts.len() >= ACCOUNTS_MAX {
+        if self.accounts.len() >= KEPT_MAX {
             self.accounts.retain(|_, until| now < *until);
         }
         // Beyond the limit the account is not kept. The provider then rejects its calls itself.
-        if self.accounts.len() < ACCOUNTS_MAX {
+        if self.accounts.len() < KEPT_MAX {
             let until = self.accounts.entry(account.to_owned()).or_insert(now);
             *until = (now + wait).max(*until);
         }
@@ -146,10 +146,10 @@ mod tests {
     async fn closed_accounts_are_bounded() {
         let mut budgets = Budgets::default();
         let own = response(200, &[("x-ratelimit-account-remaining", "0"), ("x-ratelimit-account-reset", "20")]);
-        for number in 0..=ACCOUNTS_MAX {
+        for number in 0..=KEPT_MAX {
             budgets.update(Instant::now(), Some(&number.to_string()), &own);
         }
-        assert_eq!(budgets.accounts.len(), ACCOUNTS_MAX);
+        assert_eq!(budgets.accounts.len(), KEPT_MAX);
         tokio::time::advance(Duration::from_secs(20)).await;
         budgets.update(Instant::now(), Some("another"), &own);
         assert_eq!(budgets.accounts.len(), 1, "open budgets are evicted");

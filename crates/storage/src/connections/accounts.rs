@@ -103,7 +103,7 @@ impl Accounts<'_> {
 
     /// As [`Self::list_of_connection`], without those that the provider's last list lacks. It may reject a query that
     /// names one of these.
-    pub async fn list_listed(self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
+    pub async fn list_visible(self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
         self.0.db.all(LIST_LISTED, params![user, connection], account).await.map(sorted)
     }
 

@@ -73,7 +73,7 @@ impl WebhookEventBuffer {
     /// `rows_max` limits the rows of one event.
     pub fn new(rows_max: usize) -> Self {
         let bytes_of = |_: &(EventId, ApiVersion), held: &HeldBody| held.body.len() + 64;
-        let bodies = Arc::new(Expiring::with_lru(BODY_TTL, BODIES_BYTES_MAX, bytes_of));
+        let bodies = Arc::new(Expiring::new(BODY_TTL, BODIES_BYTES_MAX, bytes_of));
         Self { rows_max, first_delay: Duration::ZERO, bodies, new_events: Arc::default() }
     }
 

@@ -151,7 +151,10 @@ impl Deployment {
 
     /// How far the system clock of the first service is ahead, in seconds.
     fn set_clock(&self, ahead: i64) {
-        std::fs::write(self.clock_file(), format!("{ahead:+}")).unwrap();
+        // The service reads the file at any time.
+        let new = self.workdir.folder.path().join("clock-0.new");
+        std::fs::write(&new, format!("{ahead:+}")).unwrap();
+        std::fs::rename(new, self.clock_file()).unwrap();
     }
 
     /// The system clock of the first service jumps, and jumps back.
@@ -194,7 +197,9 @@ impl Deployment {
     pub(super) async fn kill(&self, expire: bool) {
         let _alone = self.trouble.lock().await;
         let service = self.services.lock().unwrap()[0].take().unwrap();
-        assert_eq!(service.stop("-KILL").0, None, "the service had ended before");
+        let (status, ..) = service.stop("-KILL");
+        let log = std::fs::read_to_string(self.log(0)).unwrap();
+        assert_eq!(status, None, "the service had ended before: {:?}", log.lines().next_back());
         self.kills.fetch_add(1, Ordering::Relaxed);
         if expire {
             self.expire_leases().await;

@@ -176,7 +176,7 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     pub(crate) fn new() -> Self {
-        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let listeners = [(); 3].map(|()| listen_below_ephemeral_ports());
         let [api, console, ops] = listeners.map(|listener| listener.local_addr().unwrap().to_string());
         Self { api, console, ops }
     }
@@ -184,6 +184,12 @@ impl Addresses {
     pub(crate) fn options(&self) -> String {
         format!("--api-listen {} --console-listen {} --ops-listen {}", self.api, self.console, self.ops)
     }
+}
+
+/// A service that starts again must find its port free, so it is none that the kernel gives to outgoing connections.
+fn listen_below_ephemeral_ports() -> TcpListener {
+    let ports = std::iter::repeat_with(|| 10_000 + u16::try_from(uuid::Uuid::new_v4().as_u128() % 20_000).unwrap());
+    ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).next().unwrap()
 }
 
 /// A deployment: a migrated database and the sandbox, with settings for both. Also returns the URL of the database.

@@ -254,7 +254,7 @@ both! {
             let visible = db.visible_accounts(user).await.len();
             assert_eq!(db.accounts().list_of_connection(user, id).await.unwrap().len(), visible);
             assert_eq!(db.accounts().list(user, 1, 0).await.unwrap().1, visible as u64, "the total");
-            let listed = db.accounts().list_listed(user, id).await.unwrap().len();
+            let listed = db.accounts().list_visible(user, id).await.unwrap().len();
             let stored = db.accounts().list_with_hidden(user, id).await.unwrap().len();
             (listed, visible, stored, db.revision(user).await)
         };
