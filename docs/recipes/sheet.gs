@@ -40,7 +40,7 @@ function readRows() {
 function cells(account, row) {
   return [
     row.date, text(account.institutionName), text(account.name), number(row.amount),
-    account.currency, text(row.description), text(row.merchantName), text(row.category),
+    row.currency, text(row.description), text(row.merchantName), text(row.category),
     text(row.id), text(account.accountNumber),
   ];
 }

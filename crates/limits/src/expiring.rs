@@ -20,6 +20,8 @@ struct Entry<V> {
     bytes: u64,
 }
 
+type BytesOf<K, V> = dyn Fn(&K, &V) -> usize + Send + Sync;
+
 #[derive(Clone)]
 struct ByBytes;
 
@@ -35,7 +37,7 @@ impl<K, V> Weighter<K, Entry<V>> for ByBytes {
 pub struct Expiring<K, V> {
     entries: Cache<K, Entry<V>, ByBytes, RandomState>,
     ttl: SignedDuration,
-    bytes_of: Box<dyn Fn(&K, &V) -> usize + Send + Sync>,
+    bytes_of: Box<BytesOf<K, V>>,
 }
 
 impl<K, V> Expiring<K, V>

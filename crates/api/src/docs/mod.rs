@@ -17,7 +17,7 @@ use utoipa::PartialSchema;
 
 use crate::front::Path;
 use crate::front::operation::{Operation, PathDocs};
-use crate::front::problem::{ErrorBody, ErrorObject};
+use crate::front::problem::{ErrorBody, ErrorObject, Problem};
 use crate::v1::deprecation::SUNSET_DATE;
 
 /// The OpenAPI document of the API listener.
@@ -110,6 +110,7 @@ fn complete_components(components: &mut Value, parts: &mut Map<String, Value>) {
         components.append(parts);
     }
     components["headers"]["Sunset"]["example"] = SUNSET_DATE.into();
+    components["headers"]["Bellbird-Error"]["schema"]["examples"] = json!(Problem::CODES);
     components["schemas"]["ErrorBody"] = serde_json::to_value(ErrorBody::schema()).unwrap_or_default();
     components["schemas"]["Error"] = serde_json::to_value(ErrorObject::schema()).unwrap_or_default();
     let statuses = json!(["active", "invalidated", "pending_mfa", "revoked"]);
@@ -121,6 +122,7 @@ fn complete_components(components: &mut Value, parts: &mut Map<String, Value>) {
         ("Account", "type", json!(bellbird_domain::AccountType::ALL)),
         ("Trade", "type", json!(bellbird_domain::TradeType::ALL)),
         ("EventTrade", "type", json!(bellbird_domain::TradeType::ALL)),
+        ("MeData", "plan", json!(bellbird_domain::Plan::ALL)),
         ("Transaction", "status", json!(["posted"])),
         ("Transaction", "direction", json!(["credit", "debit"])),
         ("Category", "key", categories(false)),
@@ -189,7 +191,7 @@ fn error_response(status: &str, description: &str, guarded: bool) -> Value {
     let limited = guarded && !matches!(status, "401" | "414" | "431");
     json!({
         "description": description,
-        "headers": header_references(limited, specific.iter().copied()),
+        "headers": header_references(limited, ["Bellbird-Error"].into_iter().chain(specific.iter().copied())),
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}},
     })
 }

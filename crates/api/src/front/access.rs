@@ -25,7 +25,8 @@ const UNKNOWN_KEY_LOOKUPS_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
 pub struct AccessSettings {
-    /// Requests a minute for each key: connections, accounts and categories. 0 disables this and every limit below.
+    /// Requests a minute for each key: connections, accounts, categories and the key's user. 0 disables this and every
+    /// limit below.
     pub metadata_per_minute: u32,
     /// Requests a minute for each key: balances.
     pub balances_per_minute: u32,
@@ -76,9 +77,11 @@ impl Access {
         settings: AccessSettings,
     ) -> Self {
         let live = QuotaClass::per_minute(settings.live_per_minute).with_permit();
+        let metadata = QuotaClass::per_minute(settings.metadata_per_minute);
         let inner = Inner {
             quotas: Quotas {
-                metadata: QuotaClass::per_minute(settings.metadata_per_minute),
+                every_plan: metadata.clone().for_every_plan(),
+                metadata,
                 balances: QuotaClass::per_minute(settings.balances_per_minute),
                 brokerage: live.clone().for_professionals(),
                 live,
@@ -157,7 +160,8 @@ impl Access {
         if let Some(context) = context.filter(|context| found.revision != context.revision()) {
             let connection = &context.connection;
             let again = self.reads().connection_context(&found, connection.id).await;
-            let again = again.map_err(|error| problem_for_category(&error, "Connection", connection.category))?;
+            let again = again
+                .map_err(|error| problem_for_category(&error, "Connection", connection.category).at(connection.id))?;
             let is_gone = |account: &Account| !again.accounts.iter().any(|other| other.id == account.id);
             if context.accounts.iter().any(is_gone) {
                 return Err(Problem::NotFound("Account"));
@@ -195,7 +199,7 @@ impl Access {
     /// is known as revoked needs none, so a client that repeats its reads does not write to the database each time.
     pub async fn after_failed_read(&self, caller: &Caller, context: &ConnectionContext, error: &ReadError) -> Problem {
         let ReadError::Reconnect(status) = error else {
-            return problem_for_category(error, "Account", context.connection.category);
+            return problem_for_category(error, "Account", context.connection.category).at(context.connection.id);
         };
         let id = context.connection.id;
         match self.inner.storage.connections().find(caller.user_id, id).await {
@@ -205,7 +209,7 @@ impl Access {
                     let refreshes = self.inner.connections.refreshes();
                     refreshes.request_in_background(caller.user_id, id, &connection.provider);
                 }
-                Problem::Reconnect(*status)
+                Problem::reconnect(*status).at(id)
             }
             Ok(None) => Problem::NotFound("Connection"),
             Err(error) => Problem::from(error),

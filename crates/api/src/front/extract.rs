@@ -122,7 +122,7 @@ impl<S: Send + Sync> Guarded<S> {
         let (Id(connection_id), account_id) = query.ids();
         let connection_id = connection_id.ok_or(Problem::NotFound("Connection"))?;
         let context = self.access.reads().connection_context(&self.authorized.caller, connection_id).await;
-        let context = context.map_err(problem)?;
+        let context = context.map_err(|error| problem(error).at(connection_id))?;
         context.require_category(category).map_err(problem)?;
         let account_id = account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?;
         context.accounts_of(account_id).map_err(|error| problem_for_category(&error, "Account", category))?;

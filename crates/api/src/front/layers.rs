@@ -41,6 +41,7 @@ fn cors(origins: &[String], request_headers: &[&'static str]) -> Option<CorsLaye
     let exposed = [
         "content-disposition",
         "x-request-id",
+        "bellbird-error",
         "x-cache",
         "age",
         "retry-after",

@@ -29,6 +29,8 @@ const HEADERS_BYTES_MAX: usize = 64 * 1024;
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// [`Problem::code`].
+const BELLBIRD_ERROR: HeaderName = HeaderName::from_static("bellbird-error");
 
 tokio::task_local! {
     static FACTS: Facts;
@@ -104,7 +106,9 @@ pub(crate) async fn access_log(State(mounts): State<Arc<Mounts>>, mut request: R
 /// Writes an error as the interface does. The headers that layers have set stay.
 fn written_problem(mut response: Response, write: fn(Problem) -> Response) -> Response {
     let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    let code = HeaderValue::from_static(problem.code());
     let mut written = write(problem);
+    written.headers_mut().insert(BELLBIRD_ERROR, code);
     written.headers_mut().extend(std::mem::take(response.headers_mut()));
     written
 }

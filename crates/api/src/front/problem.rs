@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use bellbird_domain::{ConnectionCategory, ConnectionStatus};
+use bellbird_domain::{ConnectionCategory, ConnectionId, ConnectionStatus};
 use bellbird_reads::ReadError;
 use bellbird_storage::{Chain, StorageError};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -36,7 +36,8 @@ pub struct ErrorObject {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "professional_required")]
     pub code: Option<&'static str>,
-    /// One entry for each invalid parameter, or the status of a connection to reconnect; omitted if there is none.
+    /// One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`, and its status if the
+    /// user has to reconnect it, as `status: <status>`. Omitted if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, example = json!(["limit: Must be an integer between 1 and 500"]))]
     pub details: Vec<String>,
@@ -53,8 +54,10 @@ impl From<&str> for ErrorBody {
 pub enum Problem {
     /// The key is missing or not valid.
     Unauthorized,
-    /// A rate limit or the budget of provider calls, with the seconds to wait.
+    /// A rate limit, with the seconds to wait.
     TooManyRequests(u64),
+    /// The user's budget of provider calls, with the seconds to wait.
+    BudgetUsedUp(u64),
     /// All concurrent requests of the key are in use.
     TooManyAtOnce,
     /// The user's plan has no API access.
@@ -73,9 +76,17 @@ pub enum Problem {
     UriTooLong,
     HeadersTooLarge,
     /// The user must reconnect. The status appears in the message and in the details.
-    Reconnect(ConnectionStatus),
-    /// A provider does not respond, with the seconds to wait.
-    ProviderUnavailable(u64),
+    Reconnect {
+        status: ConnectionStatus,
+        /// The connection at fault, if the request is about one.
+        connection_id: Option<ConnectionId>,
+    },
+    /// A provider does not respond.
+    ProviderUnavailable {
+        /// Seconds.
+        retry_after: u64,
+        connection_id: Option<ConnectionId>,
+    },
     /// The database does not respond.
     ServiceUnavailable,
     /// A bug or another internal failure. The message contains no details.
@@ -87,18 +98,80 @@ impl Problem {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::TooManyRequests(_) | Self::TooManyAtOnce => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyRequests(_) | Self::BudgetUsedUp(_) | Self::TooManyAtOnce => StatusCode::TOO_MANY_REQUESTS,
             Self::PlanRequired | Self::ProfessionalRequired => StatusCode::FORBIDDEN,
             Self::BadRequest { .. } => StatusCode::BAD_REQUEST,
             Self::NotFound(_) | Self::NoSuchPath => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::Reconnect(_) | Self::ProviderUnavailable(_) | Self::ServiceUnavailable => {
+            Self::Reconnect { .. } | Self::ProviderUnavailable { .. } | Self::ServiceUnavailable => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
+    }
+
+    /// The word for programs, which the header `Bellbird-Error` has on every interface. The list may grow.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unauthorized => "invalid_key",
+            Self::TooManyRequests(_) => "rate_limited",
+            Self::BudgetUsedUp(_) => "budget_used_up",
+            Self::TooManyAtOnce => "too_many_at_once",
+            Self::PlanRequired => "plan_required",
+            Self::ProfessionalRequired => "professional_required",
+            Self::BadRequest { .. } => "invalid_parameters",
+            Self::NotFound(_) => "not_found",
+            Self::NoSuchPath => "no_such_path",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::UriTooLong => "uri_too_long",
+            Self::HeadersTooLarge => "headers_too_large",
+            Self::Reconnect { .. } => "reconnect_required",
+            Self::ProviderUnavailable { .. } => "provider_unavailable",
+            Self::ServiceUnavailable => "service_unavailable",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// Every code, in the order of [`Self::code`].
+    pub const CODES: [&str; 16] = [
+        "invalid_key",
+        "rate_limited",
+        "budget_used_up",
+        "too_many_at_once",
+        "plan_required",
+        "professional_required",
+        "invalid_parameters",
+        "not_found",
+        "no_such_path",
+        "method_not_allowed",
+        "uri_too_long",
+        "headers_too_large",
+        "reconnect_required",
+        "provider_unavailable",
+        "service_unavailable",
+        "internal",
+    ];
+
+    #[must_use]
+    pub fn reconnect(status: ConnectionStatus) -> Self {
+        Self::Reconnect { status, connection_id: None }
+    }
+
+    #[must_use]
+    pub fn unavailable(retry_after: u64) -> Self {
+        Self::ProviderUnavailable { retry_after, connection_id: None }
+    }
+
+    /// Names the connection that a failed read is about.
+    #[must_use]
+    pub(crate) fn at(mut self, connection: ConnectionId) -> Self {
+        if let Self::Reconnect { connection_id, .. } | Self::ProviderUnavailable { connection_id, .. } = &mut self {
+            *connection_id = Some(connection);
+        }
+        self
     }
 
     /// What happened, and what to do about it.
@@ -108,7 +181,9 @@ impl Problem {
             Self::Unauthorized => {
                 "The API key is missing or not valid: send the header \"Authorization: Bearer <key>\""
             }
-            Self::TooManyRequests(_) => "Too many requests: try again after the number of seconds in Retry-After",
+            Self::TooManyRequests(_) | Self::BudgetUsedUp(_) => {
+                "Too many requests: try again after the number of seconds in Retry-After"
+            }
             Self::TooManyAtOnce => "Too many requests of this key at once: try again when one of them has ended",
             Self::PlanRequired => "API access requires a Developer or Professional plan",
             Self::ProfessionalRequired => "Holdings and trades require a Professional plan",
@@ -118,10 +193,10 @@ impl Problem {
             Self::MethodNotAllowed => "Method not allowed: use GET",
             Self::UriTooLong => "The URL is too long: the limit is 16 KiB",
             Self::HeadersTooLarge => "The request headers are too large: the limit is 64 KiB",
-            Self::Reconnect(status) => {
+            Self::Reconnect { status, .. } => {
                 return format!("The connection is {status}: the user must reconnect it before it can be read again");
             }
-            Self::ProviderUnavailable(_) => "The provider is temporarily unavailable: try again later",
+            Self::ProviderUnavailable { .. } => "The provider is temporarily unavailable: try again later",
             Self::ServiceUnavailable => "The service is temporarily unavailable: try again later",
             Self::Internal => "Internal error: try again, and report it with the X-Request-Id of this response",
         }
@@ -132,7 +207,9 @@ impl Problem {
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         match self {
-            Self::TooManyRequests(seconds) | Self::ProviderUnavailable(seconds) => Some(*seconds),
+            Self::TooManyRequests(seconds)
+            | Self::BudgetUsedUp(seconds)
+            | Self::ProviderUnavailable { retry_after: seconds, .. } => Some(*seconds),
             Self::TooManyAtOnce => Some(1),
             Self::ServiceUnavailable => Some(STORAGE_RETRY_AFTER_SECONDS),
             _ => None,
@@ -142,9 +219,13 @@ impl Problem {
     fn body(self) -> ErrorBody {
         let message = self.message();
         let code = matches!(self, Self::ProfessionalRequired).then_some("professional_required");
+        let at = |connection_id: Option<ConnectionId>| connection_id.map(|id| format!("connectionId: {id}"));
         let details = match self {
             Self::BadRequest { details, .. } => details,
-            Self::Reconnect(status) => vec![format!("status: {status}")],
+            Self::Reconnect { status, connection_id } => {
+                [format!("status: {status}")].into_iter().chain(at(connection_id)).collect()
+            }
+            Self::ProviderUnavailable { connection_id, .. } => at(connection_id).into_iter().collect(),
             _ => Vec::new(),
         };
         ErrorBody { error: ErrorObject { message, code, details } }
@@ -203,10 +284,10 @@ pub fn problem_from_read(error: &ReadError, resource: &'static str, wrong_catego
     match error {
         ReadError::NotFound => Problem::NotFound(resource),
         ReadError::WrongCategory => Problem::BadRequest { message: wrong_category.into(), details: Vec::new() },
-        ReadError::Reconnect(status) => Problem::Reconnect(*status),
-        ReadError::BudgetUsedUp { retry_after } => Problem::TooManyRequests(whole_seconds(*retry_after)),
+        ReadError::Reconnect(status) => Problem::reconnect(*status),
+        ReadError::BudgetUsedUp { retry_after } => Problem::BudgetUsedUp(whole_seconds(*retry_after)),
         ReadError::Unavailable { retry_after, .. } => {
-            Problem::ProviderUnavailable(whole_seconds(retry_after.unwrap_or(READ_RETRY_AFTER)))
+            Problem::unavailable(whole_seconds(retry_after.unwrap_or(READ_RETRY_AFTER)))
         }
         ReadError::Storage(error) => Problem::from(error.as_ref()),
     }
@@ -244,8 +325,13 @@ mod tests {
         let problem =
             Problem::BadRequest { message: "Invalid query parameters".into(), details: vec!["limit: x".to_owned()] };
         assert_eq!(body(problem), r#"{"error":{"message":"Invalid query parameters","details":["limit: x"]}}"#);
-        let details = |status| Problem::Reconnect(status).body().error.details;
-        assert_eq!(details(ConnectionStatus::PendingMfa), ["status: pending_mfa"]);
+        let reconnect = Problem::reconnect(ConnectionStatus::PendingMfa);
+        assert_eq!(reconnect.clone().body().error.details, ["status: pending_mfa"]);
+        let id = ConnectionId::new();
+        let named = format!("connectionId: {id}");
+        assert_eq!(reconnect.at(id).body().error.details, ["status: pending_mfa", &named]);
+        let unavailable = Problem::unavailable(5);
+        assert_eq!(unavailable.at(id).body().error.details, [named]);
     }
 
     #[test]
@@ -259,7 +345,7 @@ mod tests {
         for (retry_after, seconds) in [(Some(Duration::from_millis(1_500)), 2), (None, 5)] {
             let unavailable = ReadError::Unavailable { retry_after, is_transient: true };
             let unavailable = problem_for_category(&unavailable, "Account", ConnectionCategory::Banking);
-            assert_eq!(unavailable, Problem::ProviderUnavailable(seconds));
+            assert_eq!(unavailable, Problem::unavailable(seconds));
         }
     }
 

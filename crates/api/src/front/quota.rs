@@ -19,6 +19,7 @@ pub type LivePermit = Option<Arc<Permit<KeyId>>>;
 pub struct QuotaClass {
     limit: Option<Arc<RateLimiter<KeyId>>>,
     needs_permit: bool,
+    needs_access: bool,
     needs_professional: bool,
 }
 
@@ -26,6 +27,8 @@ pub struct QuotaClass {
 pub struct Quotas {
     /// Served from the database.
     pub metadata: QuotaClass,
+    /// As `metadata`, with the same limit; also for a plan without API access.
+    pub every_plan: QuotaClass,
     /// Read from providers, cached.
     pub balances: QuotaClass,
     /// Read from providers, row by row.
@@ -39,13 +42,19 @@ impl QuotaClass {
     #[must_use]
     pub fn per_minute(calls: u32) -> Self {
         let limit = RateLimiter::per_minute(calls).map(Arc::new);
-        Self { limit, needs_permit: false, needs_professional: false }
+        Self { limit, needs_permit: false, needs_access: true, needs_professional: false }
     }
 
     /// Each request is one of the concurrent requests of its key until the response has been sent.
     #[must_use]
     pub fn with_permit(self) -> Self {
         Self { needs_permit: true, ..self }
+    }
+
+    /// Also for a plan without API access.
+    #[must_use]
+    pub fn for_every_plan(self) -> Self {
+        Self { needs_access: false, ..self }
     }
 
     /// Needs the Professional plan.
@@ -92,9 +101,9 @@ impl QuotaClass {
 
     pub(crate) fn check_plan(&self, plan: Plan) -> Result<(), Problem> {
         match plan {
-            Plan::Saver => Err(Problem::PlanRequired),
+            Plan::Saver if self.needs_access => Err(Problem::PlanRequired),
             Plan::Developer if self.needs_professional => Err(Problem::ProfessionalRequired),
-            Plan::Developer | Plan::Professional => Ok(()),
+            Plan::Saver | Plan::Developer | Plan::Professional => Ok(()),
         }
     }
 }
@@ -120,6 +129,7 @@ mod tests {
         let brokerage = live.clone().for_professionals();
         let admitted =
             |class: &QuotaClass, plan| class.admit(&caller(plan), &permits, NOW).1.map(|permit| permit.is_some());
+        assert_eq!(admitted(&metadata.clone().for_every_plan(), Plan::Saver), Ok(false));
         for (class, has_permit) in [(&metadata, false), (&live, true), (&brokerage, true)] {
             assert_eq!(admitted(class, Plan::Saver), Err(Problem::PlanRequired));
             assert_eq!(admitted(class, Plan::Professional), Ok(has_permit));

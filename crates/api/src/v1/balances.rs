@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{Account, AccountId, Balance, Caller, Currency, Decimal};
+use bellbird_reads::ReadError;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -28,7 +29,8 @@ pub(super) fn path() -> Path<V1State> {
                 "Read live from all providers concurrently. The response is cached for five minutes for each key and \
                  set of accounts (`X-Cache: HIT`, with its `Age` in seconds). A response in which an account failed is \
                  not cached (`X-Cache: BYPASS`). If the provider failed for an account, all three values of that \
-                 account are null. If every account failed for a transient reason, the response is 503.",
+                 account are null, and `error` says why. If every account failed for a transient reason, the response \
+                 is 503.",
             )
             .query::<BalancesQuery>()
             .json::<BalanceList<'static>>()
@@ -84,7 +86,7 @@ impl V1State {
         let call = self.access.call_context(&caller);
         let outcome = self.access.balances(&call, &caller, accounts).await;
         let outcome = outcome.map_err(|error| problem_from_read(&error, "", "")).and_then(|found| {
-            let view = found.iter().map(|(account, read)| BalanceView::new(account.id, read.as_ref().ok()));
+            let view = found.iter().map(|(account, read)| BalanceView::new(account.id, read.as_ref()));
             let json = to_json(&BalanceList { data: view.collect() })?;
             Ok(LiveBody { json, truncated: false, complete: found.iter().all(|(_, read)| read.is_ok()) })
         });
@@ -101,7 +103,7 @@ pub(super) struct BalancesQuery {
     account_ids: AccountIds,
 }
 
-/// The balance of one account. All three values are null if the provider failed for this account.
+/// The balance of one account. All three values are null if the read failed for this account.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Balance)]
@@ -124,13 +126,19 @@ pub struct BalanceView<'a> {
     /// ISO 4217 code of both balances.
     #[schema(value_type = Option<String>, required = true, pattern = "^[A-Z]{3}$", example = "AUD")]
     currency: Option<Currency>,
+    /// If the read failed, why, in the words of the header `Bellbird-Error`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "reconnect_required")]
+    error: Option<&'static str>,
 }
 
 impl<'a> BalanceView<'a> {
     #[must_use]
-    pub fn new(account_id: AccountId, balance: Option<&'a Balance>) -> Self {
+    pub fn new(account_id: AccountId, read: Result<&'a Balance, &ReadError>) -> Self {
+        let balance = read.ok();
         Self {
             account_id,
+            error: read.err().map(|error| problem_from_read(error, "", "").code()),
             current_balance: balance.and_then(|balance| balance.current.as_ref()),
             available_balance: balance.and_then(|balance| balance.available.as_ref()),
             currency: balance.and_then(|balance| balance.currency),

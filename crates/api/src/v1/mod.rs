@@ -9,6 +9,7 @@ pub(crate) mod deprecation;
 mod health;
 mod holdings;
 mod live;
+mod me;
 mod metadata_cache;
 mod pagination;
 mod state;
@@ -23,6 +24,7 @@ pub use categories::{CategoryList, CategoryView};
 pub use connections::{ConnectionList, ConnectionView};
 pub use health::Health;
 pub use holdings::{HoldingList, HoldingView};
+pub use me::Me;
 pub use pagination::{Pagination, TradesPagination};
 pub use state::{ApiSettings, V1State};
 pub use trades::{TradeList, TradeView};
@@ -42,6 +44,7 @@ pub(crate) fn paths() -> Vec<Path<V1State>> {
         transactions::path(),
         holdings::path(),
         trades::path(),
+        me::path(),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{AccountId, Caller, Category, DateFilter, Decimal, Page, Transaction, page};
+use bellbird_domain::{AccountId, Caller, Category, Currency, DateFilter, Decimal, Page, Transaction, page};
 use bellbird_reads::{ConnectionContext, QueryKey, WindowKey};
 use http::HeaderValue;
 use http::header::LINK;
@@ -193,6 +193,9 @@ pub struct TransactionView<'a> {
     /// Signed, exact decimal with the provider's digits: negative for debits. Parse it as a decimal, not as a float.
     #[schema(value_type = String, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "-5.00")]
     amount: &'a Decimal<'a>,
+    /// ISO 4217 code of `amount`: the row's own currency, else that of the account. `XXX` if neither is known.
+    #[schema(value_type = String, pattern = "^[A-Z]{3}$", example = "AUD")]
+    currency: Currency,
     /// `credit` or `debit`, by the sign of `amount`; zero is `credit`.
     #[schema(example = "debit")]
     direction: &'static str,
@@ -220,6 +223,7 @@ impl<'a> TransactionView<'a> {
             datetime: &row.datetime,
             description: &row.description,
             amount: &row.amount,
+            currency: row.currency.unwrap_or(row.account.currency),
             direction: row.direction(),
             category: row.category.map(Category::key),
             merchant_name: row.merchant_name.as_deref(),
@@ -239,6 +243,7 @@ impl<'a> TransactionView<'a> {
         write_member(r#","datetime":"#, Some(self.datetime), out);
         write_member(r#","description":"#, Some(self.description), out);
         write_member(r#","amount":"#, Some(self.amount.as_str()), out);
+        write_member(r#","currency":"#, Some(self.currency.as_str()), out);
         write_member(r#","direction":"#, Some(self.direction), out);
         write_member(r#","category":"#, self.category, out);
         write_member(r#","merchantName":"#, self.merchant_name, out);
@@ -271,7 +276,7 @@ pub struct TransactionList<'a> {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_domain::{Account, AccountType, ConnectionId, Currency, UserId};
+    use bellbird_domain::{Account, AccountType, ConnectionId, UserId};
     use jiff::Timestamp;
     use proptest::prelude::*;
 
@@ -311,7 +316,7 @@ mod tests {
                 category,
                 merchant_name: is_merchant_known.then(|| text(4)),
                 merchant_category_code: is_merchant_known.then(|| text(1)),
-                currency: None,
+                currency: is_merchant_known.then_some(Currency::parse("NZD").unwrap()),
                 provider_type: None,
                 executed: None,
                 reference: None,

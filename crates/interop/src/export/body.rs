@@ -224,9 +224,9 @@ fn reason_of(problem: &Problem) -> &'static str {
         Problem::Unauthorized => "key",
         Problem::PlanRequired | Problem::ProfessionalRequired => "plan",
         Problem::NotFound(_) => "removed",
-        Problem::Reconnect(_) => "reconnect",
-        Problem::TooManyRequests(_) => "budget",
-        Problem::ProviderUnavailable(_) => "provider",
+        Problem::Reconnect { .. } => "reconnect",
+        Problem::TooManyRequests(_) | Problem::BudgetUsedUp(_) => "budget",
+        Problem::ProviderUnavailable { .. } => "provider",
         Problem::BadRequest { .. } => "format",
         _ => "internal",
     }

@@ -138,7 +138,7 @@ impl AccountSet {
     }
 
     fn leave_out(&mut self, connection: &Connection, id: AccountId, name: &str, problem: Problem) {
-        if let Problem::Reconnect(status) = problem
+        if let Problem::Reconnect { status, .. } = problem
             && !self.findings.iter().any(|finding| finding.is_attention_to(connection.id))
         {
             self.findings.push(Finding::attention(connection, status));

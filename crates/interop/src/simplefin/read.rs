@@ -193,7 +193,7 @@ impl AccountsRequest {
         let read_at = access.clock().now();
         let view = |(account, read): &(Account, Result<Balance, ReadError>)| match read {
             Ok(balance) => balance_view(balance, account, read_at).ok_or_else(unavailable),
-            Err(ReadError::Reconnect(status)) => Err(Problem::Reconnect(*status)),
+            Err(ReadError::Reconnect(status)) => Err(Problem::reconnect(*status)),
             Err(_) => Err(unavailable()),
         };
         Arc::new(match found {
@@ -321,7 +321,7 @@ fn hold(all: &Arc<Semaphore>, room: &mut Option<OwnedSemaphorePermit>, bytes: us
 }
 
 fn unavailable() -> Problem {
-    Problem::ProviderUnavailable(RETRY_AFTER_SECONDS)
+    Problem::unavailable(RETRY_AFTER_SECONDS)
 }
 
 pub(super) fn problem_of(error: &ReadError) -> Problem {

@@ -69,6 +69,8 @@ on_both_databases! {
         app.storage.users().update(id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await.unwrap();
         let answer = app.get(path).await;
         assert!(answer.error(403).contains("Developer or Professional plan"));
+        let me = app.get("/v1/me").await;
+        assert_eq!((me.status.as_u16(), &me.json()["data"]["plan"]), (200, &json!("saver")));
         assert!(answer.json()["error"].get("code").is_none());
         let upgrade = UserChange { plan: Some(Plan::Developer), ..UserChange::default() };
         app.storage.users().update(id, &upgrade).await.unwrap();

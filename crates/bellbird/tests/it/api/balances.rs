@@ -176,5 +176,6 @@ async fn permanent_provider_error_gives_null_balances() {
     app.fault(json!({"match": "/v1/banking/balances", "kind": "status", "status": 400})).await;
     let answer = app.get(&path(&ids[..1])).await;
     assert_eq!(answer.data()[0]["currentBalance"], Value::Null);
+    assert_eq!(answer.data()[0]["error"], "provider_unavailable");
     assert_eq!(answer.header("x-cache"), Some("BYPASS"));
 }

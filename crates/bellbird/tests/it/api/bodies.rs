@@ -22,7 +22,7 @@ fn shown(path: &str, answer: &Answer) -> Value {
         _ => answer.text.lines().take(3).collect(),
     };
     let mut headers = serde_json::Map::new();
-    for name in ["content-type", "retry-after", "allow", "www-authenticate"] {
+    for name in ["content-type", "bellbird-error", "retry-after", "allow", "www-authenticate"] {
         headers.extend(answer.header(name).map(|value| (name.to_owned(), value.into())));
     }
     json!({"path": path, "status": answer.status.as_u16(), "headers": headers, "body": body})
@@ -42,6 +42,7 @@ async fn bodies_of_all_endpoints() {
         ("health", "/health".to_owned()),
         ("connections", "/v1/connections".to_owned()),
         ("accounts", "/v1/accounts?limit=3".to_owned()),
+        ("me", "/v1/me".to_owned()),
         ("balances", format!("/v1/balances?accountIds={},{},{}", of(fiskil), of(akahu), of(broker))),
         ("categories", "/v1/categories".to_owned()),
         ("transactions_of_fiskil", format!("/v1/transactions?connectionId={fiskil}&limit=2")),

@@ -52,10 +52,11 @@ on_both_databases! {
         let rows = answer.data();
         assert_eq!(rows.len(), 500);
         for row in &rows {
-            assert_eq!(row.as_object().unwrap().len(), 12);
+            assert_eq!(row.as_object().unwrap().len(), 13);
             assert_eq!(row["status"], "posted");
             assert_eq!(row["accountId"], account["id"]);
             assert_eq!(row["accountName"], account["name"]);
+            assert_eq!(row["currency"], account["currency"]);
             let amount = row["amount"].as_str().unwrap();
             assert_eq!(row["direction"], if amount.starts_with('-') { "debit" } else { "credit" });
             let category = &row["category"];

@@ -154,4 +154,5 @@ async fn limits_of_requests_are_jsonrpc_errors() {
     let answer = mcp.legacy("ping", json!({})).await;
     assert_eq!(error_code(&answer, 429), 429);
     assert_eq!(answer.header("retry-after"), Some("30"));
+    assert_eq!(answer.header("bellbird-error"), Some("rate_limited"));
 }

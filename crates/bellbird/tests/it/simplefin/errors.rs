@@ -12,7 +12,9 @@ use crate::support::harness::{Answer, App, Setup, on_both_databases};
 async fn plan_without_access_has_to_pay() {
     let app = App::start(Setup::default()).await;
     let saver = app.add_person("saver@example.com", Plan::Saver, &[]).await;
-    assert_plain(&ask_as(&app, &saver.key, "").await, 402);
+    let answer = ask_as(&app, &saver.key, "").await;
+    assert_plain(&answer, 402);
+    assert_eq!(answer.header("bellbird-error"), Some("plan_required"));
     let empty = app.add_person("empty@example.com", Plan::Developer, &[]).await;
     let set = set_of(&app, &empty, "").await;
     assert!(["accounts", "connections", "errors", "errlist"].iter().all(|name| list(&set, name).is_empty()));

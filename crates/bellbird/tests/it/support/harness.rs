@@ -81,7 +81,11 @@ pub(crate) struct Person {
 pub(crate) fn assert_reconnect(answer: &Answer, status: &str) {
     let message = answer.error(503);
     assert!(message.contains(&format!("is {status}: the user must reconnect it")), "{message}");
-    assert_eq!(answer.json()["error"]["details"], json!([format!("status: {status}")]));
+    let error = answer.json();
+    let details = error["error"]["details"].as_array().unwrap();
+    assert_eq!(details[0], format!("status: {status}"));
+    assert!(details[1].as_str().unwrap().starts_with("connectionId: "), "{details:?}");
+    assert_eq!(answer.header("bellbird-error"), Some("reconnect_required"));
     assert_eq!(answer.header("retry-after"), None, "a retry cannot succeed");
 }
 

@@ -122,7 +122,7 @@ fn broken_lines(connections: &[&Connection]) -> String {
 async fn balances(call: &ToolCall<'_>, accounts: &[Account], connections: &[Connection]) -> Balances {
     let read = call.interop.access.balances(&call.context, call.caller, accounts.to_vec()).await;
     let failed = read.as_ref().err().map(|error| problem_from_read(error, "Account", ""));
-    let failed = failed.unwrap_or(Problem::ProviderUnavailable(60));
+    let failed = failed.unwrap_or(Problem::unavailable(60));
     let mut reads: BTreeMap<AccountId, _> =
         read.into_iter().flatten().map(|(account, balance)| (account.id, balance)).collect();
     let (mut found, mut missing) = (BTreeMap::new(), BTreeMap::<ConnectionId, Missing>::new());
@@ -132,7 +132,7 @@ async fn balances(call: &ToolCall<'_>, accounts: &[Account], connections: &[Conn
                 found.insert(account.id, balance);
                 continue;
             }
-            Some(Err(ReadError::Reconnect(status))) => &Problem::Reconnect(status),
+            Some(Err(ReadError::Reconnect(status))) => &Problem::reconnect(status),
             _ => &failed,
         };
         let of_connection = missing.entry(account.connection_id).or_insert_with(|| {

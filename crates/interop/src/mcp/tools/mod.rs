@@ -222,9 +222,11 @@ fn missing_lines(missing: &[Missing]) -> String {
 /// What a problem means for a model, and what to do.
 fn advice(problem: &Problem) -> String {
     match problem {
-        Problem::TooManyRequests(seconds) => format!("Too many requests: call again in {} seconds", (*seconds).max(1)),
-        Problem::ProviderUnavailable(seconds) => {
-            format!("The bank or broker does not respond: call again in {} seconds", (*seconds).max(1))
+        Problem::TooManyRequests(seconds) | Problem::BudgetUsedUp(seconds) => {
+            format!("Too many requests: call again in {} seconds", (*seconds).max(1))
+        }
+        Problem::ProviderUnavailable { retry_after, .. } => {
+            format!("The bank or broker does not respond: call again in {} seconds", (*retry_after).max(1))
         }
         Problem::NotFound("Connection") => "The connection was removed".to_owned(),
         problem => problem.message(),

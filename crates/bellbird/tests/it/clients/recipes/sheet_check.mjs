@@ -95,7 +95,7 @@ assert.equal(rows.length, expected.size);
 const at = Object.fromEntries(head.map((name, index) => [name, index]));
 for (const cells of rows) {
   const [row, account] = expected.get(`${cells[at.id]} ${cells[at.account]}`);
-  assert.deepEqual([cells[at.date], cells[at.currency]], [row.date, account.currency]);
+  assert.deepEqual([cells[at.date], cells[at.currency]], [row.date, row.currency]);
   assert.equal(cells[at.accountNumber], context.text(account.accountNumber));
   assert.equal(cells[at.amount], context.number(row.amount));
   assert.equal(cells[at.description], context.text(row.description));

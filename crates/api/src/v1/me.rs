@@ -1,0 +1,131 @@
+//! `GET /v1/me`: whose key it is, and what it may do.
+
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_domain::{Caller, KeyId, Plan, UserId};
+use bellbird_storage::KeyRecord;
+use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::front::json::{json_bytes, to_json};
+use crate::front::{Access, Authorized, Operation, Path, Problem};
+use crate::v1::state::V1State;
+
+pub(super) fn path() -> Path<V1State> {
+    Path::get("/v1/me", |state: &V1State| &state.access.quotas().every_plan, show_me).described(
+        Operation::new("show_me", "Service", "The key's user, the key and its limits.")
+            .text(
+                "Show the key's user and limits",
+                "Works with every plan, also with one that has no API access. Counts as a request for metadata.",
+            )
+            .json::<Me>(),
+    )
+}
+
+async fn show_me(State(state): State<V1State>, Authorized { caller, .. }: Authorized) -> Result<Response, Problem> {
+    let key = state.access.storage().keys().find(caller.key_id).await?.ok_or(Problem::Unauthorized)?;
+    let me = MeView {
+        user_id: caller.user_id,
+        plan: caller.plan,
+        timezone: zone(&caller),
+        key: key.into(),
+        limits: limits(&state.access),
+    };
+    Ok(json_bytes(to_json(&Me { data: me })?))
+}
+
+fn zone(caller: &Caller) -> String {
+    caller.timezone.iana_name().unwrap_or("UTC").to_owned()
+}
+
+fn limits(access: &Access) -> LimitsView {
+    let quotas = access.quotas();
+    let settings = &access.inner.settings;
+    let limit = |number: u32| (number > 0).then_some(number);
+    LimitsView {
+        metadata_per_minute: quotas.metadata.calls(),
+        balances_per_minute: quotas.balances.calls(),
+        live_per_minute: quotas.live.calls(),
+        live_in_flight: limit(settings.live_in_flight),
+        provider_calls_per_minute: limit(settings.provider_calls_per_minute),
+    }
+}
+
+/// The key's user, the key and its limits.
+#[derive(Serialize, ToSchema)]
+pub struct Me {
+    /// Who calls.
+    data: MeView,
+}
+
+/// Who calls.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = MeData)]
+struct MeView {
+    /// The user whose data the key reads.
+    #[schema(value_type = String, format = "uuid", example = "0191e79f-11aa-7c00-8000-00aabbccddee")]
+    user_id: UserId,
+    /// `saver`: no API access. `developer`: everything but holdings and trades. `professional`: everything.
+    #[schema(value_type = String, example = "professional")]
+    plan: Plan,
+    /// IANA timezone of the user, in which `date` of every row is a day.
+    #[schema(example = "Australia/Sydney")]
+    timezone: String,
+    /// The key of this request.
+    key: KeyView,
+    /// The limits of each key, and of the user.
+    limits: LimitsView,
+}
+
+/// An API key.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Key)]
+struct KeyView {
+    /// Identifier, a UUID.
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-2b2b-7c00-8000-00aabbccddee")]
+    id: KeyId,
+    /// The name that the operator gave the key.
+    #[schema(example = "spreadsheet")]
+    name: String,
+    /// The key's first characters.
+    #[schema(example = "bb_4KdQz")]
+    prefix: String,
+    /// When the key was made, RFC 3339 in UTC.
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    created_at: Timestamp,
+    /// The key stops working at this time, RFC 3339 in UTC. Null if it does not expire.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-08-01T02:10:00.25Z")]
+    expires_at: Option<Timestamp>,
+}
+
+impl From<KeyRecord> for KeyView {
+    fn from(key: KeyRecord) -> Self {
+        let KeyRecord { id, name, prefix, created_at, expires_at, .. } = key;
+        Self { id, name, prefix, created_at, expires_at }
+    }
+}
+
+/// Null where there is no limit.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Limits)]
+struct LimitsView {
+    /// Requests a minute of the key for connections, accounts, categories and this path.
+    #[schema(required = true, example = 60)]
+    metadata_per_minute: Option<u32>,
+    /// Requests a minute of the key for balances.
+    #[schema(required = true, example = 30)]
+    balances_per_minute: Option<u32>,
+    /// Requests a minute of the key for transactions, holdings, trades and files together.
+    #[schema(required = true, example = 30)]
+    live_per_minute: Option<u32>,
+    /// Such requests of the key at once.
+    #[schema(required = true, example = 4)]
+    live_in_flight: Option<u32>,
+    /// Provider calls a minute for the user's requests, at each provider.
+    #[schema(required = true, example = 300)]
+    provider_calls_per_minute: Option<u32>,
+}
