@@ -6,14 +6,14 @@ use uuid::Uuid;
 const UUID_LENGTH: usize = 36;
 const HOST: &str = "http://127.0.0.1:";
 
-/// Replaces each id by `id-<n>`, where equal ids have equal numbers, each cursor by `cursor`, ports by 0, and the
-/// version of the program by `VERSION`, because a release changes it.
+/// Replaces each id by `id-<n>`, where equal ids have equal numbers, each cursor by `cursor`, the first characters of a
+/// key by `bb_first`, ports by 0, and the version of the program by `VERSION`, because a release changes it.
 pub(crate) fn redact(body: &Value) -> Value {
     let mut text = body.to_string().replace(concat!("\"", env!("CARGO_PKG_VERSION"), "\""), "\"VERSION\"");
-    let mut cursors = Vec::new();
-    collect_cursors(body, &mut cursors);
-    for cursor in cursors {
-        text = text.replace(cursor, "cursor");
+    let mut random = Vec::new();
+    collect_random(body, &mut random);
+    for (value, shown) in random {
+        text = text.replace(value, shown);
     }
     let mut parts = text.split(HOST);
     let first = parts.next().unwrap_or_default().to_owned();
@@ -32,12 +32,14 @@ fn find_id(text: &str) -> Option<String> {
     ids.filter(|id| id.contains('-')).find(|id| Uuid::parse_str(id).is_ok()).map(str::to_owned)
 }
 
-fn collect_cursors<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
+fn collect_random<'v>(value: &'v Value, found: &mut Vec<(&'v str, &'static str)>) {
     match value {
-        Value::Array(values) => values.iter().for_each(|value| collect_cursors(value, found)),
+        Value::Array(values) => values.iter().for_each(|value| collect_random(value, found)),
         Value::Object(members) => {
-            found.extend(members.get("next_cursor").and_then(Value::as_str));
-            members.values().for_each(|value| collect_cursors(value, found));
+            for (name, shown) in [("next_cursor", "cursor"), ("prefix", "bb_first")] {
+                found.extend(members.get(name).and_then(Value::as_str).map(|value| (value, shown)));
+            }
+            members.values().for_each(|value| collect_random(value, found));
         }
         _ => {}
     }
