@@ -7,11 +7,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use aho_corasick::AhoCorasick;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::SPECS;
-use crate::privacy::{contains, files};
+use crate::privacy::files;
 use crate::support::checked_endpoint::{Behaviour, Endpoint};
 use crate::support::database::{execute, query, tables_containing};
 use crate::support::harness::{Database, eventually_within};
@@ -254,9 +255,10 @@ impl Deployment {
     /// Asserts that neither the database nor a file or log contains one of these texts.
     pub(super) async fn assert_not_at_rest(&self, texts: &[String]) {
         assert_eq!(tables_containing(&self.database, texts).await, BTreeSet::new());
+        let search = AhoCorasick::new(texts).unwrap();
         for (path, bytes) in files(self.workdir.folder.path()) {
-            let found: Vec<&String> = texts.iter().filter(|text| contains(&bytes, text)).collect();
-            assert_eq!(found, Vec::<&String>::new(), "{path}");
+            let found = search.find(&bytes).map(|text| &texts[text.pattern().as_usize()]);
+            assert_eq!(found, None, "{path}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use aho_corasick::AhoCorasick;
+
 use crate::support::harness::App;
 
 impl App {
@@ -71,16 +73,17 @@ pub(crate) async fn tables(database: &str) -> Vec<(String, Vec<String>)> {
 
 /// Every table that contains one of these texts in any column, as text or as bytes, with that text.
 pub(crate) async fn tables_containing(database: &str, needles: &[String]) -> BTreeSet<(String, String)> {
+    // An id that is not stored as text has no hyphens.
+    let forms_of = |needle: &String| {
+        let hex = needle.bytes().map(|byte| format!("{byte:02x}")).collect();
+        [needle.clone(), hex, needle.replace('-', "")]
+    };
+    let search = AhoCorasick::new(needles.iter().flat_map(forms_of)).unwrap();
     let mut found = BTreeSet::new();
     for (table, _) in tables(database).await {
-        let rows = query(database, &format!("SELECT * FROM {table}")).await;
-        for needle in needles {
-            let hex: String = needle.bytes().map(|byte| format!("{byte:02x}")).collect();
-            // An id that is not stored as text has no hyphens.
-            let without_hyphens = needle.replace('-', "");
-            let holds = |value: &String| [needle, &hex, &without_hyphens].iter().any(|form| value.contains(*form));
-            if rows.iter().flatten().any(holds) {
-                found.insert((table.clone(), needle.clone()));
+        for value in query(database, &format!("SELECT * FROM {table}")).await.iter().flatten() {
+            for form in search.find_overlapping_iter(value) {
+                found.insert((table.clone(), needles[form.pattern().as_usize() / 3].clone()));
             }
         }
     }
