@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellbird_domain::{ConnectionId, Fingerprint, UserId};
+use bellbird_domain::{ConnectionId, Fingerprints, UserId};
 use bellbird_storage::Storage;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use tokio::task::JoinSet;
@@ -74,7 +74,7 @@ impl Feed {
     }
 
     async fn sync_interleaved(&self, own: &[(UserId, ConnectionId)], events: usize) -> anyhow::Result<()> {
-        let mut known: HashMap<ConnectionId, Vec<Fingerprint>> = HashMap::new();
+        let mut known: HashMap<ConnectionId, Fingerprints> = HashMap::new();
         for target in own.iter().cycle() {
             let number = self.started.fetch_add(1, Ordering::Relaxed);
             if number >= events {

@@ -2,7 +2,7 @@
 
 use bellbird_domain::{
     Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal, Digest, EventType,
-    Fingerprint, SyncRunId, Transaction, UserId,
+    Fingerprint, Fingerprints, RowDigests, RowKey, SyncRunId, Transaction, UserId, UtcDay,
 };
 use bellbird_storage::{FinishedSync, JobKey, Storage, SyncState, job_kinds};
 use bellbird_webhooks::event::buffer::{ChangedRow, SyncRun, WebhookEventBuffer};
@@ -81,7 +81,7 @@ pub(super) async fn sync(
     event_buffer: &WebhookEventBuffer,
     (user, connection): (UserId, ConnectionId),
     rows: &[Vec<u8>],
-    known: &mut Vec<Fingerprint>,
+    known: &mut Fingerprints,
     without_digests: bool,
 ) -> anyhow::Result<()> {
     let started_at = Timestamp::now();
@@ -91,18 +91,32 @@ pub(super) async fn sync(
         .await?
         .context("another sync holds the lease")?;
     let account = AccountId::new();
-    let row = |json: &Vec<u8>| ChangedRow { row: digest(), instant: started_at, account, json: Some(json.clone()) };
+    let row = |json: &Vec<u8>| ChangedRow {
+        row: digest(),
+        key: RowKey([7; 8]),
+        instant: started_at,
+        account,
+        json: Some(json.clone()),
+    };
     let mut changed: Vec<ChangedRow> = rows.iter().map(row).collect();
     let seen_at = Fingerprint::seconds(started_at);
-    known.extend(changed.iter().map(|changed| Fingerprint {
-        row: changed.row,
+    known.rows.extend(changed.iter().map(|changed| Fingerprint {
+        digests: RowDigests {
+            row: changed.row,
+            content: ContentDigest([7; 8]),
+            likeness: ContentDigest([7; 8]),
+            account: account.into(),
+            day: UtcDay::of(started_at),
+        },
         occurrence: 0,
-        content: ContentDigest([7; 8]),
+        key: changed.key,
         seen_at,
-        first_sequence: 1,
-        changed_sequence: 1,
+        misses: 0,
+        is_gone: false,
+        first_mark: seen_at,
+        changed_mark: seen_at,
     }));
-    known.sort_unstable();
+    known.rows.sort_unstable();
     let run = SyncRunId::new();
     let covered_from = started_at - SignedDuration::from_hours(24 * DATE_RANGE_DAYS);
     let (event_type, hasher) = (EventType::TransactionsSynced, RowHasher::new(&[7; 32]));

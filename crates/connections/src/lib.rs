@@ -32,6 +32,7 @@ use tokio_util::task::TaskTracker;
 pub use bellbird_domain::LinkOutcome;
 pub use bellbird_providers::linking::Url;
 pub use bellbird_providers::webhook_verifier::Rejection;
+pub use bellbird_webhooks::event::digest::RowHasher;
 pub use error::ConnectionsError;
 pub use import::{Imported, Imports, SkippedConsent};
 pub use jobs::JOB_RUNS_METRIC;
@@ -43,7 +44,7 @@ pub use provider_events::{PROVIDER_EVENTS_METRIC, ProviderEvents, ReceiveError};
 pub use refresh::Refreshes;
 pub use removal::{Removal, Removals};
 pub use runner::{Jobs, job_kinds};
-pub use sync::{SyncReport, Syncs};
+pub use sync::{DuplicateIds, SyncReport, Syncs, following};
 pub use sync_settings::SyncSettings;
 
 use state::{Signals, State};

@@ -109,7 +109,7 @@ CREATE INDEX connections_status ON connections (status, provider);
 CREATE TABLE syncs (
     user_id TEXT NOT NULL,
     connection_id TEXT NOT NULL,
-    -- Counts the finished syncs. Fingerprints name a sync by its number.
+    -- Counts the finished syncs.
     sequence INTEGER NOT NULL DEFAULT 0,
     -- When the last successful sync started, which is the end of its date range, and the start of that range.
     synced_at INTEGER,
@@ -130,6 +130,10 @@ CREATE TABLE syncs (
     unreadable_rows INTEGER NOT NULL DEFAULT 0,
     unreadable_reason TEXT,
     unreadable_since INTEGER,
+    -- Names the last run that found changes: its time in seconds, or one more than the mark before it. 0: none.
+    mark INTEGER NOT NULL DEFAULT 0,
+    -- Digests of rows of which the provider said that they are gone, 16 bytes each. The next sync checks it.
+    said_gone BLOB NOT NULL,
     PRIMARY KEY (user_id, connection_id),
     FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
@@ -212,14 +216,18 @@ CREATE INDEX connection_audit_changed_at ON connection_audit (changed_at);
 CREATE TABLE fingerprints (
     user_id TEXT NOT NULL,
     connection_id TEXT NOT NULL,
-    -- A version byte, then 40 bytes for each row: see src/connections/fingerprints.rs. The digests have a key for each
+    -- A version byte, then 64 bytes for each row: see src/connections/fingerprints.rs. The digests have a key for each
     -- connection (purpose 'fingerprints' in secrets).
     entries BLOB NOT NULL,
+    -- Marks of the runs that found changes, 4 bytes each. Clients that have followed up to an earlier one than
+    -- `forgotten_mark` may have missed a change.
+    marks BLOB NOT NULL,
+    forgotten_mark INTEGER NOT NULL,
     PRIMARY KEY (user_id, connection_id),
     FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
 ) STRICT;
 
--- Digests do not compress. A value of up to 200 rows stays in its row, which is written faster.
+-- Digests do not compress. A value of up to 120 rows stays in its row, which is written faster.
 -- PostgreSQL: ALTER TABLE fingerprints ALTER COLUMN entries SET STORAGE EXTERNAL;
 -- PostgreSQL: ALTER TABLE fingerprints SET (toast_tuple_target = 8160);
 

@@ -81,6 +81,7 @@ impl Access {
         let inner = Inner {
             quotas: Quotas {
                 every_plan: metadata.clone().for_every_plan(),
+                brokerage_metadata: metadata.clone().for_professionals(),
                 metadata,
                 balances: QuotaClass::per_minute(settings.balances_per_minute),
                 brokerage: live.clone().for_professionals(),

@@ -17,7 +17,7 @@ use tracing::field::Empty;
 use uuid::Uuid;
 
 use crate::front::mount::Mounts;
-use crate::front::problem::Problem;
+use crate::front::problem::{Problem, json_response_with_code};
 use crate::front::route::Route;
 
 /// Limit of path and query together.
@@ -80,6 +80,7 @@ pub(crate) async fn access_log(State(mounts): State<Arc<Mounts>>, mut request: R
     let facts = Facts { id: Uuid::new_v4(), ..Facts::default() };
     let id = facts.id.hyphenated().to_string();
     let (route, form) = (Arc::clone(&endpoint.route), endpoint.form);
+    let endpoint_has_codes = route.has_codes;
     let mut request_log =
         RequestLog { id, method: known_method(request.method()), route, started: Instant::now(), responded: false };
     let (response, facts) = match oversized(&request) {
@@ -91,7 +92,8 @@ pub(crate) async fn access_log(State(mounts): State<Arc<Mounts>>, mut request: R
             (response, work.take_value().unwrap_or_default())
         }
     };
-    let mut response = written_problem(response, form.error);
+    let write = if endpoint_has_codes { json_response_with_code } else { form.error };
+    let mut response = written_problem(response, write);
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&request_log.id) {
         headers.insert(X_REQUEST_ID, value);

@@ -25,6 +25,7 @@ type Call<S> = Arc<dyn Fn(Request, S) -> ResponseFuture + Send + Sync>;
 pub struct Path<S> {
     path: &'static str,
     is_post: bool,
+    has_codes: bool,
     handler: PathHandler<S>,
     /// A parameter of the path, and its values. Each value is a route.
     parameter: Option<(&'static str, Vec<&'static str>)>,
@@ -66,7 +67,13 @@ impl<S: Clone + Send + Sync + 'static> Path<S> {
     }
 
     fn new(path: &'static str, is_post: bool, handler: PathHandler<S>) -> Self {
-        Self { path, is_post, handler, parameter: None, operation: None }
+        Self { path, is_post, has_codes: false, handler, parameter: None, operation: None }
+    }
+
+    /// The body of an error has the word of the header `Bellbird-Error` as its code.
+    #[must_use]
+    pub(crate) fn with_codes(self) -> Self {
+        Self { has_codes: true, ..self }
     }
 
     /// The values of a parameter of the path. Log and metrics name each of them, as a path of its own.
@@ -190,7 +197,9 @@ impl Mount {
                         EndpointHandler::Guarded { quota, call: Box::new(call) }
                     }
                 };
-                self.endpoints.push((Route::new(route, path.is_post), handler));
+                let mut route = Route::new(route, path.is_post);
+                route.has_codes = path.has_codes;
+                self.endpoints.push((route, handler));
             }
         }
         self

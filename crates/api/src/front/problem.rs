@@ -32,7 +32,8 @@ pub struct ErrorObject {
     /// A sentence for humans. Its wording may change.
     #[schema(example = "The API key is missing or not valid")]
     pub message: String,
-    /// A code for programs, omitted if there is none. The only one is `professional_required`.
+    /// A code for programs. Most paths have only `professional_required`, and otherwise omit it. `/v1/me` and the
+    /// changes have the word of the header `Bellbird-Error` in every error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "professional_required")]
     pub code: Option<&'static str>,
@@ -69,6 +70,10 @@ pub enum Problem {
         /// One entry for each invalid parameter.
         details: Vec<String>,
     },
+    /// The cursor is not one that this request was given: of another connection, account or user, or changed.
+    InvalidCursor,
+    /// Changes after the cursor are no longer known.
+    CursorExpired,
     /// The named resource does not exist, or belongs to another user. Clients cannot distinguish the two.
     NotFound(&'static str),
     NoSuchPath,
@@ -100,7 +105,8 @@ impl Problem {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::TooManyRequests(_) | Self::BudgetUsedUp(_) | Self::TooManyAtOnce => StatusCode::TOO_MANY_REQUESTS,
             Self::PlanRequired | Self::ProfessionalRequired => StatusCode::FORBIDDEN,
-            Self::BadRequest { .. } => StatusCode::BAD_REQUEST,
+            Self::BadRequest { .. } | Self::InvalidCursor => StatusCode::BAD_REQUEST,
+            Self::CursorExpired => StatusCode::GONE,
             Self::NotFound(_) | Self::NoSuchPath => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
@@ -123,6 +129,8 @@ impl Problem {
             Self::PlanRequired => "plan_required",
             Self::ProfessionalRequired => "professional_required",
             Self::BadRequest { .. } => "invalid_parameters",
+            Self::InvalidCursor => "invalid_cursor",
+            Self::CursorExpired => "cursor_expired",
             Self::NotFound(_) => "not_found",
             Self::NoSuchPath => "no_such_path",
             Self::MethodNotAllowed => "method_not_allowed",
@@ -136,7 +144,7 @@ impl Problem {
     }
 
     /// Every code, in the order of [`Self::code`].
-    pub const CODES: [&str; 16] = [
+    pub const CODES: [&str; 18] = [
         "invalid_key",
         "rate_limited",
         "budget_used_up",
@@ -144,6 +152,8 @@ impl Problem {
         "plan_required",
         "professional_required",
         "invalid_parameters",
+        "invalid_cursor",
+        "cursor_expired",
         "not_found",
         "no_such_path",
         "method_not_allowed",
@@ -189,6 +199,11 @@ impl Problem {
             Self::ProfessionalRequired => "Holdings and trades require a Professional plan",
             Self::BadRequest { message, .. } => return message.to_string(),
             Self::NotFound(resource) => return format!("{resource} not found"),
+            Self::InvalidCursor => {
+                "The cursor is not of this connection and account: send the cursor of the last response, or none to \
+                 begin again"
+            }
+            Self::CursorExpired => "Changes after this cursor are no longer known: begin again without a cursor",
             Self::NoSuchPath => "Path not found: see /docs for all paths",
             Self::MethodNotAllowed => "Method not allowed: use GET",
             Self::UriTooLong => "The URL is too long: the limit is 16 KiB",
@@ -216,9 +231,9 @@ impl Problem {
         }
     }
 
-    fn body(self) -> ErrorBody {
+    fn body(self, has_code: bool) -> ErrorBody {
         let message = self.message();
-        let code = matches!(self, Self::ProfessionalRequired).then_some("professional_required");
+        let code = (has_code || matches!(self, Self::ProfessionalRequired)).then(|| self.code());
         let at = |connection_id: Option<ConnectionId>| connection_id.map(|id| format!("connectionId: {id}"));
         let details = match self {
             Self::BadRequest { details, .. } => details,
@@ -246,9 +261,18 @@ impl IntoResponse for Problem {
 /// The error of `/v1`.
 #[must_use]
 pub fn json_response(problem: Problem) -> Response {
+    respond(problem, false)
+}
+
+/// The error of paths of `/v1` whose body has the word of `Bellbird-Error`.
+pub(crate) fn json_response_with_code(problem: Problem) -> Response {
+    respond(problem, true)
+}
+
+fn respond(problem: Problem, has_code: bool) -> Response {
     let status = problem.status();
     let retry_after = problem.retry_after();
-    let body = serde_json::to_vec(&problem.body()).unwrap_or_default();
+    let body = serde_json::to_vec(&problem.body(has_code)).unwrap_or_default();
     let mut response = Response::new(axum::body::Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -313,7 +337,7 @@ mod tests {
 
     #[test]
     fn unset_members_are_omitted() {
-        let body = |problem: Problem| serde_json::to_string(&problem.body()).unwrap();
+        let body = |problem: Problem| serde_json::to_string(&problem.body(false)).unwrap();
         assert_eq!(
             body(Problem::PlanRequired),
             r#"{"error":{"message":"API access requires a Developer or Professional plan"}}"#
@@ -326,12 +350,12 @@ mod tests {
             Problem::BadRequest { message: "Invalid query parameters".into(), details: vec!["limit: x".to_owned()] };
         assert_eq!(body(problem), r#"{"error":{"message":"Invalid query parameters","details":["limit: x"]}}"#);
         let reconnect = Problem::reconnect(ConnectionStatus::PendingMfa);
-        assert_eq!(reconnect.clone().body().error.details, ["status: pending_mfa"]);
+        assert_eq!(reconnect.clone().body(false).error.details, ["status: pending_mfa"]);
         let id = ConnectionId::new();
         let named = format!("connectionId: {id}");
-        assert_eq!(reconnect.at(id).body().error.details, ["status: pending_mfa", &named]);
+        assert_eq!(reconnect.at(id).body(false).error.details, ["status: pending_mfa", &named]);
         let unavailable = Problem::unavailable(5);
-        assert_eq!(unavailable.at(id).body().error.details, [named]);
+        assert_eq!(unavailable.at(id).body(false).error.details, [named]);
     }
 
     #[test]

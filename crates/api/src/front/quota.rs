@@ -29,6 +29,8 @@ pub struct Quotas {
     pub metadata: QuotaClass,
     /// As `metadata`, with the same limit; also for a plan without API access.
     pub every_plan: QuotaClass,
+    /// As `metadata`, with the same limit; needs the Professional plan.
+    pub brokerage_metadata: QuotaClass,
     /// Read from providers, cached.
     pub balances: QuotaClass,
     /// Read from providers, row by row.

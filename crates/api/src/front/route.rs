@@ -14,6 +14,8 @@ pub struct Route {
     parameter_at: Option<usize>,
     /// `POST` instead of `GET` and `HEAD`.
     is_post: bool,
+    /// Whether the body of an error has its code.
+    pub(crate) has_codes: bool,
     metrics: OnceLock<RouteMetrics>,
 }
 
@@ -26,7 +28,7 @@ pub(crate) struct RouteMetrics {
 
 impl Route {
     pub(crate) fn new(path: Cow<'static, str>, is_post: bool) -> Self {
-        Self { parameter_at: path.find('{'), path, is_post, metrics: OnceLock::new() }
+        Self { parameter_at: path.find('{'), path, is_post, has_codes: false, metrics: OnceLock::new() }
     }
 
     /// As it was mounted, which is its name in log and metrics.

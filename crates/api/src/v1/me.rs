@@ -13,14 +13,16 @@ use crate::front::{Access, Authorized, Operation, Path, Problem};
 use crate::v1::state::V1State;
 
 pub(super) fn path() -> Path<V1State> {
-    Path::get("/v1/me", |state: &V1State| &state.access.quotas().every_plan, show_me).described(
-        Operation::new("show_me", "Service", "The key's user, the key and its limits.")
-            .text(
-                "Show the key's user and limits",
-                "Works with every plan, also with one that has no API access. Counts as a request for metadata.",
-            )
-            .json::<Me>(),
-    )
+    Path::get("/v1/me", |state: &V1State| &state.access.quotas().every_plan, show_me)
+        .described(
+            Operation::new("show_me", "Service", "The key's user, the key and its limits.")
+                .text(
+                    "Show the key's user and limits",
+                    "Works with every plan, also with one that has no API access. Counts as a request for metadata.",
+                )
+                .json::<Me>(),
+        )
+        .with_codes()
 }
 
 async fn show_me(State(state): State<V1State>, Authorized { caller, .. }: Authorized) -> Result<Response, Problem> {

@@ -4,6 +4,7 @@ mod accounts;
 mod balances;
 mod cache;
 mod categories;
+mod changes;
 mod connections;
 pub(crate) mod deprecation;
 mod health;
@@ -21,6 +22,7 @@ use crate::front::Path;
 pub use accounts::{AccountList, AccountView};
 pub use balances::{BalanceList, BalanceView};
 pub use categories::{CategoryList, CategoryView};
+pub use changes::{TradeChanges, TransactionChanges};
 pub use connections::{ConnectionList, ConnectionView};
 pub use health::Health;
 pub use holdings::{HoldingList, HoldingView};
@@ -42,8 +44,10 @@ pub(crate) fn paths() -> Vec<Path<V1State>> {
         balances::path(),
         categories::path(),
         transactions::path(),
+        changes::transactions_path(),
         holdings::path(),
         trades::path(),
+        changes::trades_path(),
         me::path(),
     ]
 }

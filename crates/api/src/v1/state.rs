@@ -26,6 +26,8 @@ pub struct ApiSettings {
     pub holdings_cache: Duration,
     /// As [`Self::balances_cache`], for trades.
     pub trades_cache: Duration,
+    /// A request for changes syncs the connection if its last sync is older.
+    pub changes_max_age: Duration,
 }
 
 /// Cheap to clone.
@@ -48,6 +50,10 @@ pub(crate) struct Inner {
     pub(crate) holdings_flights: LiveFlights<HoldingsKey, AccountHoldings>,
     pub(crate) trades_flights: LiveFlights<WindowKey>,
     pub(crate) transactions_flights: LiveFlights<WindowKey>,
+    pub(crate) changes_max_age: Duration,
+    /// Connections that were synced for a request, also if the sync found no row and does not count as the first.
+    pub(crate) recently_synced: Expiring<ConnectionId, ()>,
+    pub(crate) sync_flights: LiveFlights<ConnectionId, ()>,
 }
 
 impl FromRef<Guarded<Self>> for V1State {
@@ -77,6 +83,9 @@ impl V1State {
             holdings_flights: LiveFlights::new(tasks),
             trades_flights: LiveFlights::new(tasks),
             transactions_flights: LiveFlights::new(tasks),
+            changes_max_age: settings.changes_max_age,
+            recently_synced: Expiring::new(settings.changes_max_age, CACHE_BYTES_MAX, |_, ()| 64),
+            sync_flights: LiveFlights::new(tasks),
             public_url,
         };
         Self { access, inner: Arc::new(inner) }
@@ -99,6 +108,7 @@ impl V1State {
         self.inner.holdings_cache.purge_expired();
         self.inner.trades_cache.purge_expired();
         self.inner.metadata_cache.purge_expired();
+        self.inner.recently_synced.purge_expired();
     }
 
     /// Evicts a removed connection from all caches. This frees memory only: every request checks first that the

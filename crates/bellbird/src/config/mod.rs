@@ -171,6 +171,7 @@ impl Settings {
             balances_cache: from.seconds("cache.balances_seconds", Duration::from_secs(300), 0..=86_400),
             holdings_cache: from.seconds("cache.holdings_seconds", Duration::from_secs(600), 0..=86_400),
             trades_cache: from.seconds("cache.trades_seconds", Duration::from_secs(600), 0..=86_400),
+            changes_max_age: from.seconds("sync.changes_max_age_seconds", Duration::from_secs(60), 1..=86_400),
         };
         let access = AccessSettings {
             metadata_per_minute: from.number("limits.metadata_per_minute", 60, 0..=1_000_000),

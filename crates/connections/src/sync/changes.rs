@@ -1,181 +1,325 @@
-//! Finds new and changed rows: compares the rows that a sync read with the stored fingerprints. Pure.
+//! Finds what changed: compares the rows that a run of a sync read with the stored fingerprints. Pure.
 //!
-//! Rows that have disappeared are not reported.
+//! A row keeps its key when a renewed consent gives it another id, because a row that looks like one that has just
+//! disappeared is that row. A row is gone when three complete reads over a day have lacked it, or when the provider
+//! said so.
 
 use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
-use bellbird_domain::{ContentDigest, Digest, Fingerprint};
+use bellbird_domain::{AccountTag, ContentDigest, Digest, Fingerprint, Fingerprints, RowDigests, RowKey, UtcDay};
+use bellbird_webhooks::event::digest::RowHasher;
 use jiff::{SignedDuration, Timestamp};
 
 /// Fingerprints of which nothing changed are written again only when one of them is older than this: once a day, not
 /// every sync.
 const REWRITE_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
-
-/// The keyed digests of a row that was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct RowDigests {
-    /// Digest of the account and the row's id.
-    pub(super) row: Digest,
-    /// Digest of all other fields.
-    pub(super) content: ContentDigest,
-}
+/// A row is gone when so many complete reads have lacked it, over at least [`GONE_AFTER_SECONDS`]: providers leave rows
+/// out for an hour.
+const GONE_AFTER_MISSES: u8 = 3;
+const GONE_AFTER_SECONDS: u32 = 24 * 3_600;
+/// A client that polls every minute, with a change at each poll, can be away for three days.
+const MARKS_MAX: usize = 4_096;
 
 /// The meaning of two rows with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DuplicateIds {
+pub enum DuplicateIds {
     /// One row that was read twice, because the provider's list moved between pages. The later reading counts.
     SameRow,
     /// Two rows, such as equal trades on one day.
     DistinctRows,
 }
 
-/// The sync that read the rows.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
-    /// The number of the sync among those of the connection.
-    pub(super) sequence: u32,
+/// The run that read the rows.
+#[derive(Clone, Copy)]
+pub(super) struct Reading<'r> {
+    pub(super) hasher: &'r RowHasher,
+    pub(super) duplicate_ids: DuplicateIds,
     pub(super) now: Timestamp,
     /// Fingerprints that were last seen before this time are deleted.
     pub(super) prune_before: Timestamp,
+    /// What was read whole. `None` if a row could not be read, since that may be any row that is missing.
+    pub(super) coverage: Option<&'r Coverage>,
+    /// Rows of which the provider said that they are gone.
+    pub(super) said_gone: &'r HashSet<Digest>,
 }
 
-/// The result of a comparison. Rows are named by their index among the rows that were read.
+/// The days and accounts of which a run has read every row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Coverage {
+    pub(super) first_day: UtcDay,
+    pub(super) last_day: UtcDay,
+    pub(super) accounts: HashSet<AccountTag>,
+}
+
+impl Coverage {
+    fn has(&self, row: &RowDigests) -> bool {
+        (self.first_day..=self.last_day).contains(&row.day) && self.accounts.contains(&row.account)
+    }
+}
+
+/// The result of a comparison. Rows that were read are named by their index among them, with their key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Changes {
     /// Rows that were never seen before, in the order in which they were read.
-    pub(super) new: Vec<usize>,
-    /// Rows that were seen with another content, in the order in which they were read.
-    pub(super) updated: Vec<usize>,
-    /// All fingerprints of the connection, sorted. None if the stored ones are good for another day.
-    pub(super) fingerprints: Option<Vec<Fingerprint>>,
+    pub(super) new: Vec<(usize, RowKey)>,
+    /// Rows that were seen with another content, or that were gone, in the order in which they were read.
+    pub(super) updated: Vec<(usize, RowKey)>,
+    /// Rows that are gone.
+    pub(super) gone: Vec<Fingerprint>,
+    /// All fingerprints of the connection. None if the stored ones are good for another day.
+    pub(super) fingerprints: Option<Fingerprints>,
 }
 
-/// Compares the rows that were read, `seen`, with the stored fingerprints, which are sorted.
+/// Compares the rows that were read, `seen`, with the stored fingerprints.
 ///
-/// A known row that was not seen is no change: it has disappeared, or is older than the date range. Rows with the same
-/// id are compared by content. A row with a known content is unchanged. Each remaining row updates one of the remaining
-/// known contents, as long as there are any. The others are new.
-pub(super) fn detect_changes(
-    known: &[Fingerprint],
-    seen: &[RowDigests],
-    duplicate_ids: DuplicateIds,
-    reading: &Reading,
-) -> Changes {
+/// Rows with the same id are compared by content. A row with a known content is unchanged. Each remaining row updates
+/// one of the remaining known contents, as long as there are any. Rows that are left are compared with all known rows
+/// that were not seen: one that looks like the row is that row under another id. The others are new.
+pub(super) fn detect_changes(known: &Fingerprints, seen: &[RowDigests], reading: &Reading<'_>) -> Changes {
     // Each row with its index. Rows with the same id and content come in the order in which they were read.
     let mut order: Vec<(RowDigests, usize)> = seen.iter().copied().zip(0..).collect();
-    match duplicate_ids {
+    match reading.duplicate_ids {
         DuplicateIds::SameRow => {
             order.sort_unstable_by_key(|(digests, index)| (digests.row, Reverse(*index)));
             order.dedup_by_key(|(digests, _)| digests.row);
         }
         DuplicateIds::DistinctRows => order.sort_unstable(),
     }
-    let mut merge = Merge::new(reading, known.len() + order.len());
-    let mut known = known.chunk_by(|one, other| one.row == other.row).peekable();
+    let mut merge = Merge::new(known, reading, order.len());
+    let mut groups = known.rows.chunk_by(|one, other| one.digests.row == other.digests.row).peekable();
     for rows in order.chunk_by(|(one, _), (other, _)| one.row == other.row) {
         let row = rows[0].0.row;
-        while let Some(unseen) = known.next_if(|group| group[0].row < row) {
-            merge.keep(unseen);
+        while let Some(unseen) = groups.next_if(|group| group[0].digests.row < row) {
+            merge.unseen.extend_from_slice(unseen);
         }
-        merge.compare(known.next_if(|group| group[0].row == row).unwrap_or_default(), rows);
+        merge.compare(groups.next_if(|group| group[0].digests.row == row).unwrap_or_default(), rows);
     }
-    known.for_each(|unseen| merge.keep(unseen));
+    groups.for_each(|unseen| merge.unseen.extend_from_slice(unseen));
+    merge.match_renumbered();
+    merge.add_new();
+    merge.keep_unseen();
     merge.finish()
 }
 
-/// The merge of stored fingerprints with the rows that were read, one row id after the other.
-struct Merge {
-    sequence: u32,
+/// A row without a known id.
+#[derive(Clone, Copy)]
+struct Fresh {
+    digests: RowDigests,
+    index: usize,
+    occurrence: u32,
+}
+
+/// The merge of stored fingerprints with the rows that were read.
+struct Merge<'r> {
+    reading: &'r Reading<'r>,
+    known: &'r Fingerprints,
+    /// The mark of this run, if it finds a change.
+    mark: u32,
     now: u32,
     /// An unchanged fingerprint of this time or earlier is a reason to write.
     rewrite_at: u32,
-    prune_before: u32,
-    new: Vec<usize>,
-    updated: Vec<usize>,
+    changes: Changes,
     merged: Vec<Fingerprint>,
-    is_due: bool,
+    /// Known rows that were not read under their id.
+    unseen: Vec<Fingerprint>,
+    fresh: Vec<Fresh>,
+    forgotten_mark: u32,
+    has_changes: bool,
+    must_write: bool,
     /// Known fingerprints of one row by content. Kept to allocate once.
     by_content: Vec<Fingerprint>,
-    unmatched: Vec<(RowDigests, usize)>,
 }
 
-impl Merge {
-    fn new(reading: &Reading, capacity: usize) -> Self {
+/// Those of two equal rows that are still there come first.
+fn presence(row: &Fingerprint) -> (bool, u8, u32) {
+    (row.is_gone, row.misses, row.occurrence)
+}
+
+impl<'r> Merge<'r> {
+    fn new(known: &'r Fingerprints, reading: &'r Reading<'r>, rows: usize) -> Self {
+        let now = Fingerprint::seconds(reading.now);
         let rewrite_at = reading.now.saturating_sub(REWRITE_INTERVAL).unwrap_or(Timestamp::MIN);
         Self {
-            sequence: reading.sequence,
-            now: Fingerprint::seconds(reading.now),
+            reading,
+            known,
+            mark: now.max(known.mark().saturating_add(1)),
+            now,
             rewrite_at: Fingerprint::seconds(rewrite_at),
-            prune_before: Fingerprint::seconds(reading.prune_before),
-            new: Vec::new(),
-            updated: Vec::new(),
-            merged: Vec::with_capacity(capacity),
-            is_due: false,
+            changes: Changes::default(),
+            merged: Vec::with_capacity(known.rows.len() + rows),
+            unseen: Vec::new(),
+            fresh: Vec::new(),
+            forgotten_mark: known.forgotten_mark,
+            has_changes: false,
+            must_write: false,
             by_content: Vec::new(),
-            unmatched: Vec::new(),
         }
-    }
-
-    /// Keeps fingerprints of a row that was not seen, unless they are too old.
-    fn keep(&mut self, unseen: &[Fingerprint]) {
-        let before = self.merged.len();
-        self.merged.extend(unseen.iter().filter(|fingerprint| fingerprint.seen_at >= self.prune_before));
-        self.is_due |= self.merged.len() - before < unseen.len();
     }
 
     /// Compares the rows with one id. Both lists may be long: a hostile provider can give all rows the same id.
     fn compare(&mut self, known: &[Fingerprint], rows: &[(RowDigests, usize)]) {
-        let first_of_row = self.merged.len();
         let mut next_occurrence = known.last().map_or(0, |last| last.occurrence + 1);
-        self.by_content.clear();
-        self.by_content.extend_from_slice(known);
-        self.by_content.sort_unstable_by_key(|fingerprint| (fingerprint.content, fingerprint.occurrence));
-        self.unmatched.clear();
-        let mut changed = Vec::new();
-        let mut known = self.by_content.iter().peekable();
-        for row in rows {
-            while let Some(other) = known.next_if(|fingerprint| fingerprint.content < row.0.content) {
+        let mut by_content = std::mem::take(&mut self.by_content);
+        by_content.clear();
+        by_content.extend_from_slice(known);
+        by_content.sort_unstable_by_key(|known| (known.digests.content, presence(known)));
+        let (mut changed, mut unmatched) = (Vec::new(), Vec::new());
+        let mut known = by_content.iter().peekable();
+        for (digests, index) in rows {
+            while let Some(other) = known.next_if(|known| known.digests.content < digests.content) {
                 changed.push(*other);
             }
-            match known.next_if(|fingerprint| fingerprint.content == row.0.content) {
-                Some(same) => {
-                    self.is_due |= same.seen_at <= self.rewrite_at;
-                    self.merged.push(Fingerprint { seen_at: self.now.max(same.seen_at), ..*same });
-                }
-                None => self.unmatched.push(*row),
+            match known.next_if(|known| known.digests.content == digests.content) {
+                Some(same) => self.see(*same, *digests, *index),
+                None => unmatched.push((*digests, *index)),
             }
         }
         changed.extend(known);
-        changed.sort_unstable_by_key(|fingerprint| fingerprint.occurrence);
+        changed.sort_unstable_by_key(presence);
         let mut changed = changed.into_iter();
         // Sorted by content: the same rows get the same occurrence numbers in whatever order they were read.
-        for (RowDigests { row, content }, index) in &self.unmatched {
-            let (occurrence, first_sequence) = if let Some(before) = changed.next() {
-                self.updated.push(*index);
-                (before.occurrence, before.first_sequence)
+        for (digests, index) in unmatched {
+            if let Some(before) = changed.next() {
+                self.see(before, digests, index);
             } else {
-                self.new.push(*index);
+                self.fresh.push(Fresh { digests, index, occurrence: next_occurrence });
                 next_occurrence += 1;
-                (next_occurrence - 1, self.sequence)
-            };
+            }
+        }
+        self.unseen.extend(changed);
+        self.by_content = by_content;
+    }
+
+    /// A known row was read.
+    fn see(&mut self, before: Fingerprint, digests: RowDigests, index: usize) {
+        let is_updated = before.digests.content != digests.content || before.is_gone;
+        if is_updated {
+            self.changes.updated.push((index, before.key));
+        }
+        // A client that read while the row was missing, after an earlier change, has not got that change.
+        let is_changed = is_updated || before.misses > 0;
+        self.has_changes |= is_changed;
+        self.must_write |= before.seen_at <= self.rewrite_at || before.digests != digests;
+        self.merged.push(Fingerprint {
+            digests,
+            seen_at: if is_changed { self.now } else { self.now.max(before.seen_at) },
+            misses: 0,
+            is_gone: false,
+            changed_mark: if is_changed { self.mark } else { before.changed_mark },
+            ..before
+        });
+    }
+
+    /// Finds rows that have another id than before: they look like a row that was not seen. Those whose other fields
+    /// are equal too come first.
+    fn match_renumbered(&mut self) {
+        if self.fresh.is_empty() || self.unseen.is_empty() {
+            return;
+        }
+        let fresh = std::mem::take(&mut self.fresh);
+        let fresh = self.match_unseen(fresh, |row| (row.likeness, row.content));
+        self.fresh = self.match_unseen(fresh, |row| (row.likeness, ContentDigest::default()));
+    }
+
+    /// Returns the rows that no unseen one is equal to.
+    fn match_unseen(
+        &mut self,
+        fresh: Vec<Fresh>,
+        looks: impl Fn(&RowDigests) -> (ContentDigest, ContentDigest),
+    ) -> Vec<Fresh> {
+        let mut unseen: HashMap<_, Vec<Fingerprint>> = HashMap::new();
+        // The rows that are still there are taken first, from the end.
+        self.unseen.sort_unstable_by_key(|row| Reverse((presence(row), row.digests.row)));
+        for row in self.unseen.drain(..) {
+            unseen.entry(looks(&row.digests)).or_default().push(row);
+        }
+        let mut left = Vec::new();
+        for row in fresh {
+            match unseen.get_mut(&looks(&row.digests)).and_then(Vec::pop) {
+                Some(before) => {
+                    self.must_write = true;
+                    self.see(Fingerprint { occurrence: row.occurrence, ..before }, row.digests, row.index);
+                }
+                None => left.push(row),
+            }
+        }
+        self.unseen.extend(unseen.into_values().flatten());
+        left
+    }
+
+    fn add_new(&mut self) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        let keys = self.merged.iter().chain(&self.unseen).map(|known| known.key);
+        let mut keys: HashSet<RowKey> = keys.collect();
+        for Fresh { digests, index, occurrence } in std::mem::take(&mut self.fresh) {
+            let key = |attempt| self.reading.hasher.key(digests.row, occurrence, attempt);
+            // A row under another id has the key of its first one, which may be in use again.
+            let Some(key) = (0..).map(key).find(|key| keys.insert(*key)) else { continue };
+            self.changes.new.push((index, key));
+            self.has_changes = true;
             self.merged.push(Fingerprint {
-                row: *row,
+                digests,
                 occurrence,
-                content: *content,
+                key,
                 seen_at: self.now,
-                first_sequence,
-                changed_sequence: self.sequence,
+                misses: 0,
+                is_gone: false,
+                first_mark: self.mark,
+                changed_mark: self.mark,
             });
         }
-        self.keep(changed.as_slice());
-        self.merged[first_of_row..].sort_unstable_by_key(|fingerprint| fingerprint.occurrence);
+    }
+
+    /// Keeps the fingerprints of rows that were not seen, unless they are too old.
+    fn keep_unseen(&mut self) {
+        let prune_before = Fingerprint::seconds(self.reading.prune_before);
+        for mut row in std::mem::take(&mut self.unseen) {
+            if !row.is_gone && self.reading.coverage.is_some_and(|coverage| coverage.has(&row.digests)) {
+                self.miss(&mut row);
+            }
+            if row.seen_at < prune_before {
+                self.must_write = true;
+                self.forgotten_mark = self.forgotten_mark.max(row.changed_mark);
+            } else {
+                self.merged.push(row);
+            }
+        }
+    }
+
+    /// A complete read lacks the row.
+    fn miss(&mut self, row: &mut Fingerprint) {
+        if row.misses < GONE_AFTER_MISSES {
+            if row.misses == 0 {
+                row.seen_at = self.now;
+            }
+            row.misses += 1;
+            self.must_write = true;
+        }
+        let is_missing_long =
+            row.misses == GONE_AFTER_MISSES && self.now.saturating_sub(row.seen_at) >= GONE_AFTER_SECONDS;
+        if is_missing_long || self.reading.said_gone.contains(&row.digests.row) {
+            (row.is_gone, row.changed_mark) = (true, self.mark);
+            self.has_changes = true;
+            self.changes.gone.push(*row);
+        }
     }
 
     fn finish(mut self) -> Changes {
-        self.new.sort_unstable();
-        self.updated.sort_unstable();
-        let must_write = self.is_due || !self.new.is_empty() || !self.updated.is_empty();
-        Changes { new: self.new, updated: self.updated, fingerprints: must_write.then_some(self.merged) }
+        self.changes.new.sort_unstable();
+        self.changes.updated.sort_unstable();
+        if self.must_write || self.has_changes {
+            self.merged.sort_unstable_by_key(Fingerprint::id);
+            let own = self.has_changes.then_some(self.mark);
+            let mut marks: Vec<u32> = self.known.marks.iter().copied().chain(own).collect();
+            marks.retain(|mark| *mark >= self.forgotten_mark);
+            marks.drain(..marks.len().saturating_sub(MARKS_MAX));
+            let forgotten_mark = self.forgotten_mark;
+            self.changes.fingerprints = Some(Fingerprints { rows: self.merged, marks, forgotten_mark });
+        }
+        self.changes
     }
 }
 
@@ -186,109 +330,266 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use DuplicateIds::{DistinctRows, SameRow};
 
-    fn digest(number: u8) -> Digest {
-        Digest([number; 16])
-    }
+    const ACCOUNT: AccountTag = AccountTag(7);
+    /// The days of the range that every read covers, and one of a row outside of it.
+    const DAYS: [u16; 2] = [100, 200];
 
     fn seen(rows: &[(u8, u8)]) -> Vec<RowDigests> {
-        rows.iter()
-            .map(|(row, content)| RowDigests { row: digest(*row), content: ContentDigest([*content; 8]) })
-            .collect()
+        rows.iter().map(|(row, content)| row_digests(*row, *content)).collect()
     }
 
-    fn now() -> Timestamp {
-        "2026-11-20T09:30:00Z".parse().unwrap()
+    /// Rows that look alike have contents that differ by a multiple of 100.
+    fn row_digests(row: u8, content: u8) -> RowDigests {
+        RowDigests {
+            row: Digest([row; 16]),
+            content: ContentDigest([content; 8]),
+            likeness: ContentDigest([content % 100; 8]),
+            account: ACCOUNT,
+            day: UtcDay(150),
+        }
     }
 
-    /// A sync with this sequence number, as many hours later.
-    fn reading(sequence: u32) -> Reading {
-        let now = now() + SignedDuration::from_hours(i64::from(sequence));
-        Reading { sequence, now, prune_before: now - SignedDuration::from_hours(72) }
+    fn hours(hours: i64) -> Timestamp {
+        "2026-11-20T09:30:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_hours(hours)
     }
 
-    /// The stored fingerprints after a sync.
-    fn after_sync(known: &[Fingerprint], found: &Changes) -> Vec<Fingerprint> {
-        let all = found.fingerprints.clone().unwrap_or_else(|| known.to_vec());
-        assert!(all.is_sorted_by(|one, other| one.key() < other.key()), "sorted, without repetitions");
-        all
+    /// Reads that come after each other.
+    struct Reads {
+        known: Fingerprints,
+        duplicate_ids: DuplicateIds,
+        hasher: RowHasher,
+        coverage: Option<Coverage>,
+        said_gone: HashSet<Digest>,
     }
 
-    fn sequences(known: &[Fingerprint]) -> Vec<(u8, u32, u32, u32)> {
-        let entry =
-            |known: &Fingerprint| (known.row.0[0], known.occurrence, known.first_sequence, known.changed_sequence);
-        known.iter().map(entry).collect()
+    impl Reads {
+        fn new(duplicate_ids: DuplicateIds) -> Self {
+            let coverage =
+                Coverage { first_day: UtcDay(DAYS[0]), last_day: UtcDay(DAYS[1]), accounts: HashSet::from([ACCOUNT]) };
+            let (known, hasher) = (Fingerprints::default(), RowHasher::new(&[7; 32]));
+            Self { known, duplicate_ids, hasher, coverage: Some(coverage), said_gone: HashSet::new() }
+        }
+
+        /// A read of these rows, so many hours after the first.
+        fn read(&mut self, at: i64, rows: &[(u8, u8)]) -> Changes {
+            self.read_digests(at, &seen(rows))
+        }
+
+        fn read_digests(&mut self, at: i64, seen: &[RowDigests]) -> Changes {
+            let reading = Reading {
+                hasher: &self.hasher,
+                duplicate_ids: self.duplicate_ids,
+                now: hours(at),
+                prune_before: hours(at - 72),
+                coverage: self.coverage.as_ref(),
+                said_gone: &self.said_gone,
+            };
+            let found = detect_changes(&self.known, seen, &reading);
+            if let Some(after) = &found.fingerprints {
+                assert!(after.rows.is_sorted_by(|one, other| one.id() < other.id()), "sorted, without repetitions");
+                assert!(after.marks.is_sorted_by(|one, other| one < other));
+                let keys: HashSet<RowKey> = after.rows.iter().map(|row| row.key).collect();
+                assert_eq!(keys.len(), after.rows.len(), "keys are unique");
+                self.known = after.clone();
+            }
+            found
+        }
+
+        /// Row, occurrence, and the hours of the reads that saw the row first and its present content.
+        fn marks(&self) -> Vec<(u8, u32, i64, i64)> {
+            let hour = |mark: u32| (i64::from(mark) - hours(0).as_second()) / 3600;
+            let entry = |row: &Fingerprint| {
+                (row.digests.row.0[0], row.occurrence, hour(row.first_mark), hour(row.changed_mark))
+            };
+            self.known.rows.iter().map(entry).collect()
+        }
+
+        fn keys(&self) -> Vec<RowKey> {
+            self.known.rows.iter().map(|row| row.key).collect()
+        }
     }
 
-    fn rows(found: &[usize], seen: &[RowDigests]) -> Vec<(u8, u8)> {
-        found.iter().map(|index| (seen[*index].row.0[0], seen[*index].content.0[0])).collect()
+    fn indexes(found: &[(usize, RowKey)]) -> Vec<usize> {
+        found.iter().map(|(index, _)| *index).collect()
+    }
+
+    fn rows(found: &[(usize, RowKey)], seen: &[(u8, u8)]) -> Vec<(u8, u8)> {
+        found.iter().map(|(index, _)| seen[*index]).collect()
     }
 
     #[test]
     fn second_of_two_equal_trades_is_new() {
-        let known = after_sync(&[], &detect_changes(&[], &seen(&[(1, 1)]), DuplicateIds::DistinctRows, &reading(1)));
-        let second = seen(&[(1, 1), (1, 1)]);
-        let found = detect_changes(&known, &second, DuplicateIds::DistinctRows, &reading(2));
-        assert_eq!((found.new.as_slice(), found.updated.as_slice()), ([1].as_slice(), [].as_slice()));
-        let known = after_sync(&known, &found);
-        assert_eq!(sequences(&known), [(1, 0, 1, 1), (1, 1, 2, 2)]);
-        assert_eq!(detect_changes(&known, &second, DuplicateIds::DistinctRows, &reading(3)), Changes::default());
+        let mut reads = Reads::new(DistinctRows);
+        reads.read(1, &[(1, 1)]);
+        let found = reads.read(2, &[(1, 1), (1, 1)]);
+        assert_eq!((indexes(&found.new), found.updated), (vec![1], vec![]));
+        assert_eq!(reads.marks(), [(1, 0, 1, 1), (1, 1, 2, 2)]);
+        assert_eq!(reads.read(3, &[(1, 1), (1, 1)]), Changes::default());
     }
 
     #[test]
     fn row_read_twice_counts_once() {
-        let twice = seen(&[(1, 1), (2, 1), (1, 9)]);
-        let found = detect_changes(&[], &twice, DuplicateIds::SameRow, &reading(1));
-        assert_eq!(found.new, [1, 2]);
-        let known = after_sync(&[], &found);
-        assert_eq!(known.iter().map(|known| known.content.0[0]).collect::<Vec<_>>(), [9, 1], "the later reading");
+        let mut reads = Reads::new(SameRow);
+        assert_eq!(indexes(&reads.read(1, &[(1, 1), (2, 1), (1, 9)]).new), [1, 2]);
+        let contents: Vec<u8> = reads.known.rows.iter().map(|row| row.digests.content.0[0]).collect();
+        assert_eq!(contents, [9, 1], "the later reading");
     }
 
     #[test]
-    fn sequence_says_which_sync_saw_a_row_first_and_changed() {
-        let mut known = Vec::new();
-        for (sequence, rows, expected) in [
-            (1, [(1, 1), (2, 1)].as_slice(), [(1, 0, 1, 1), (2, 0, 1, 1)].as_slice()),
-            (2, &[(1, 1), (2, 2), (3, 1)], &[(1, 0, 1, 1), (2, 0, 1, 2), (3, 0, 2, 2)]),
+    fn marks_say_which_read_saw_a_row_first_and_changed() {
+        let mut reads = Reads::new(SameRow);
+        reads.coverage = None;
+        for (hour, rows, expected) in [
+            (1, [(1, 1), (2, 11)].as_slice(), [(1, 0, 1, 1), (2, 0, 1, 1)].as_slice()),
+            (2, &[(1, 1), (2, 12), (3, 21)], &[(1, 0, 1, 1), (2, 0, 1, 2), (3, 0, 2, 2)]),
             (3, &[(1, 1)], &[(1, 0, 1, 1), (2, 0, 1, 2), (3, 0, 2, 2)]),
-            (4, &[(2, 1)], &[(1, 0, 1, 1), (2, 0, 1, 4), (3, 0, 2, 2)]),
-            // Rows that are too old are gone, and new when they are seen again.
-            (80, &[(2, 1)], &[(2, 0, 1, 4)]),
+            (4, &[(2, 11)], &[(1, 0, 1, 1), (2, 0, 1, 4), (3, 0, 2, 2)]),
+            // Rows that are too old are forgotten, and new when they are seen again.
+            (80, &[(2, 11)], &[(2, 0, 1, 4)]),
             (81, &[(1, 1)], &[(1, 0, 81, 81), (2, 0, 1, 4)]),
         ] {
-            let found = detect_changes(&known, &seen(rows), DuplicateIds::SameRow, &reading(sequence));
-            known = after_sync(&known, &found);
-            assert_eq!(sequences(&known), expected, "{sequence}");
+            reads.read(hour, rows);
+            assert_eq!(reads.marks(), expected, "{hour}");
         }
+        let mark = |hour: i64| Fingerprint::seconds(hours(hour));
+        let reached: Vec<bool> = [0, mark(1), mark(2), mark(3), mark(4), mark(81)]
+            .into_iter()
+            .map(|mark| reads.known.reach_back_to(mark))
+            .collect();
+        assert_eq!(reached, [false, false, true, false, true, true], "row 3 was forgotten, read 3 found nothing");
     }
 
     #[test]
     fn unchanged_rows_are_rewritten_once_a_day() {
-        let all = seen(&[(1, 1), (2, 1)]);
-        let known = after_sync(&[], &detect_changes(&[], &all, DuplicateIds::SameRow, &reading(0)));
-        for (hours, rows, rewritten) in [(0, 2, false), (23, 2, false), (24, 1, true), (48, 2, true), (48, 0, false)] {
-            let found = detect_changes(&known, &all[..rows], DuplicateIds::SameRow, &reading(hours));
-            assert_eq!((found.new.len(), found.updated.len()), (0, 0), "{hours}");
-            let Some(after) = found.fingerprints else {
-                assert!(!rewritten, "{hours}");
-                continue;
-            };
-            assert!(rewritten, "{hours}");
-            assert_eq!(sequences(&after), sequences(&known), "{hours}");
-            let fresh = after.iter().filter(|row| row.seen_at == Fingerprint::seconds(reading(hours).now)).count();
-            assert_eq!(fresh, rows, "{hours}");
+        for (hour, rows, rewritten) in [(0, 2, false), (23, 2, false), (24, 1, true), (48, 2, true), (48, 0, false)] {
+            let mut reads = Reads::new(SameRow);
+            reads.coverage = None;
+            let all = [(1, 1), (2, 2)];
+            reads.read(0, &all);
+            let before = reads.marks();
+            let found = reads.read(hour, &all[..rows]);
+            assert_eq!((found.new.len(), found.updated.len()), (0, 0), "{hour}");
+            assert_eq!(found.fingerprints.is_some(), rewritten, "{hour}");
+            assert_eq!(reads.marks(), before, "{hour}");
+            if rewritten {
+                let now = Fingerprint::seconds(hours(hour));
+                assert_eq!(reads.known.rows.iter().filter(|row| row.seen_at == now).count(), rows, "{hour}");
+            }
         }
     }
 
     #[test]
     fn fingerprints_out_of_range_are_deleted() {
-        let known = after_sync(&[], &detect_changes(&[], &seen(&[(1, 1), (2, 1)]), DuplicateIds::SameRow, &reading(0)));
-        for (hours, left) in [(72, None), (73, Some(1))] {
-            let found = detect_changes(&known[..1], &seen(&[]), DuplicateIds::SameRow, &reading(hours));
-            assert_eq!(found.fingerprints.map(|all| 1 - all.len()), left, "{hours}");
+        for (hour, left) in [(72, 2), (73, 0)] {
+            let mut reads = Reads::new(SameRow);
+            reads.coverage = None;
+            reads.read(0, &[(1, 1), (2, 2)]);
+            reads.read(hour, &[]);
+            assert_eq!(reads.known.rows.len(), left, "{hour}");
         }
-        let found = detect_changes(&known, &seen(&[(2, 1)]), DuplicateIds::SameRow, &reading(500));
-        assert_eq!(sequences(&found.fingerprints.unwrap()), [(2, 0, 0, 0)], "a row that is seen stays, however old");
+        let mut reads = Reads::new(SameRow);
+        reads.read(0, &[(1, 1), (2, 2)]);
+        reads.coverage = None;
+        reads.read(500, &[(2, 2)]);
+        assert_eq!(reads.marks(), [(2, 0, 0, 0)], "a row that is seen stays, however old");
+    }
+
+    #[test]
+    fn row_is_gone_after_three_reads_over_a_day() {
+        for (lacking, gone_at) in [
+            ([1, 2, 3, 24].as_slice(), None),
+            (&[1, 2, 3, 25], Some(25)),
+            (&[1, 2, 24, 26], Some(26)),
+            (&[1, 26], None),
+            (&[1, 26, 50], Some(50)),
+        ] {
+            let mut reads = Reads::new(SameRow);
+            reads.read(0, &[(1, 1), (2, 2)]);
+            let key = reads.keys()[0];
+            let mut found_at = None;
+            for hour in lacking {
+                let found = reads.read(*hour, &[(2, 2)]);
+                if let [gone] = found.gone.as_slice() {
+                    assert_eq!((gone.key, found.updated.len()), (key, 0));
+                    found_at = Some(*hour);
+                }
+            }
+            assert_eq!(found_at, gone_at, "{lacking:?}");
+        }
+    }
+
+    #[test]
+    fn returning_row_has_its_key_and_a_new_mark() {
+        let mut reads = Reads::new(SameRow);
+        reads.read(0, &[(1, 1), (2, 2)]);
+        let keys = reads.keys();
+        reads.read(1, &[(2, 2)]);
+        assert_eq!(reads.read(2, &[(1, 1), (2, 2)]).updated, [], "not reported again");
+        assert_eq!(reads.marks(), [(1, 0, 0, 2), (2, 0, 0, 0)], "but for clients that follow");
+        for hour in [3, 4, 30] {
+            reads.read(hour, &[(2, 2)]);
+        }
+        assert!(reads.known.rows[0].is_gone);
+        assert_eq!(indexes(&reads.read(31, &[(1, 1), (2, 2)]).updated), [0], "it was reported as gone");
+        assert_eq!((reads.marks()[0], reads.keys()), ((1, 0, 0, 31), keys));
+    }
+
+    #[test]
+    fn only_covered_rows_are_missed() {
+        let elsewhere = |coverage: &mut Coverage| coverage.accounts = HashSet::from([AccountTag(8)]);
+        let later = |coverage: &mut Coverage| coverage.first_day = UtcDay(151);
+        for (name, change) in
+            [("another account", elsewhere as fn(&mut Coverage)), ("later days", later as fn(&mut Coverage))]
+        {
+            let mut reads = Reads::new(SameRow);
+            reads.read(0, &[(1, 1), (2, 2)]);
+            reads.coverage.iter_mut().for_each(change);
+            for hour in [1, 2, 3, 30, 60] {
+                assert_eq!(reads.read(hour, &[(2, 2)]).gone, [], "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn provider_says_that_a_row_is_gone() {
+        let mut reads = Reads::new(SameRow);
+        reads.read(0, &[(1, 1), (2, 2)]);
+        reads.said_gone = HashSet::from([Digest([1; 16]), Digest([2; 16])]);
+        let found = reads.read(1, &[(2, 2)]);
+        assert_eq!(found.gone.iter().map(|gone| gone.digests.row).collect::<Vec<_>>(), [Digest([1; 16])]);
+    }
+
+    #[test]
+    fn row_under_another_id_keeps_its_key_and_is_no_news() {
+        let mut reads = Reads::new(SameRow);
+        // 3 and 4 look alike, but differ in another field.
+        reads.read(0, &[(1, 1), (2, 2), (3, 3), (4, 103)]);
+        let [one, two, three, four] = reads.keys()[..] else { panic!("four rows") };
+        let found = reads.read(1, &[(14, 103), (12, 2), (13, 3), (11, 101), (15, 5)]);
+        assert_eq!(
+            (indexes(&found.new), indexes(&found.updated)),
+            (vec![4], vec![3]),
+            "only one row changed, and one is new"
+        );
+        let key = |row: u8| reads.known.rows.iter().find(|known| known.digests.row.0[0] == row).unwrap().key;
+        assert_eq!([key(11), key(12), key(13), key(14)], [one, two, three, four]);
+        assert_eq!(reads.marks()[1..4], [(12, 0, 0, 0), (13, 0, 0, 0), (14, 0, 0, 0)]);
+        // The first ids come back for other rows: keys stay unique, which each read checks.
+        let found = reads.read(2, &[(14, 103), (12, 2), (13, 3), (11, 101), (15, 5), (1, 50)]);
+        assert_eq!(indexes(&found.new), [5]);
+    }
+
+    #[test]
+    fn one_of_two_equal_trades_disappears() {
+        let mut reads = Reads::new(DistinctRows);
+        reads.read(0, &[(1, 1), (1, 1)]);
+        let mut gone = Vec::new();
+        for hour in [1, 2, 3, 30, 31] {
+            gone.extend(reads.read(hour, &[(1, 1)]).gone);
+        }
+        assert_eq!(gone.len(), 1, "always the same one");
     }
 
     /// All rows may have one id. A quadratic comparison of these would take minutes.
@@ -296,16 +597,19 @@ mod tests {
     fn many_rows_with_one_id_are_compared_quickly() {
         let content = |number: u64| ContentDigest(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
         let rows = |numbers: std::ops::Range<u64>| -> Vec<RowDigests> {
-            numbers.map(|number| RowDigests { row: digest(1), content: content(number) }).collect()
+            let row = |number| RowDigests { content: content(number), likeness: content(number), ..row_digests(1, 1) };
+            numbers.map(row).collect()
         };
-        let known = after_sync(&[], &detect_changes(&[], &rows(0..200_000), DuplicateIds::DistinctRows, &reading(1)));
-        let found = detect_changes(&known, &rows(100_000..300_000), DuplicateIds::DistinctRows, &reading(2));
-        assert_eq!((found.new.len(), found.updated.len()), (0, 100_000));
+        let mut reads = Reads::new(DistinctRows);
+        reads.read_digests(1, &rows(0..100_000));
+        let found = reads.read_digests(2, &rows(50_000..150_000));
+        assert_eq!((found.new.len(), found.updated.len()), (0, 50_000));
     }
 
-    /// Contents of rows by their id.
+    /// Contents of rows by their id. No two rows look alike.
     fn contents_by_id() -> impl Strategy<Value = BTreeMap<u8, u8>> {
-        proptest::collection::btree_map(0_u8..12, 0_u8..4, 0..12)
+        let unlike = |contents: BTreeMap<u8, u8>| contents.into_iter().map(|(id, content)| (id, id * 8 + content));
+        prop::collection::btree_map(0_u8..12, 0_u8..4, 0..12).prop_map(move |contents| unlike(contents).collect())
     }
 
     proptest! {
@@ -321,9 +625,9 @@ mod tests {
             let pairs = |contents: &BTreeMap<u8, u8>| {
                 contents.iter().map(|(row, content)| (*row, *content)).collect::<Vec<_>>()
             };
-            let first = seen(&pairs(&before));
-            let known = after_sync(&[], &detect_changes(&[], &first, DuplicateIds::SameRow, &reading(1)));
-            prop_assert_eq!(known.len(), before.len());
+            let mut reads = Reads::new(SameRow);
+            reads.read(1, &pairs(&before));
+            prop_assert_eq!(reads.known.rows.len(), before.len());
 
             let mut read = pairs(&after);
             if !read.is_empty() {
@@ -332,9 +636,9 @@ mod tests {
             }
             let mut shuffled: Vec<_> = read.into_iter().zip(order).collect();
             shuffled.sort_by_key(|(_, key)| *key);
-            let read = seen(&shuffled.into_iter().map(|(row, _)| row).collect::<Vec<_>>());
+            let read: Vec<(u8, u8)> = shuffled.into_iter().map(|(row, _)| row).collect();
 
-            let found = detect_changes(&known, &read, DuplicateIds::SameRow, &reading(1));
+            let found = reads.read(2, &read);
             let sorted = |mut rows: Vec<(u8, u8)>| { rows.sort_unstable(); rows };
             let new: Vec<_> = pairs(&after).into_iter().filter(|(row, _)| !before.contains_key(row)).collect();
             let is_updated = |(row, content): &(u8, u8)| before.get(row).is_some_and(|old| old != content);
@@ -343,13 +647,12 @@ mod tests {
             prop_assert_eq!(sorted(rows(&found.updated, &read)), updated);
 
             // Nothing is reported twice, not even a row that disappeared and reappears unchanged.
-            let known = after_sync(&known, &found);
-            prop_assert_eq!(detect_changes(&known, &read, DuplicateIds::SameRow, &reading(1)), Changes::default());
+            let found = reads.read(2, &read);
+            prop_assert_eq!((found.new.len(), found.updated.len()), (0, 0));
             let mut reappeared = pairs(&before);
             reappeared.retain(|(row, _)| !after.contains_key(row));
-            let reappeared = seen(&reappeared);
-            let found = detect_changes(&known, &reappeared, DuplicateIds::SameRow, &reading(1));
-            prop_assert_eq!(found, Changes::default());
+            let found = reads.read(2, &reappeared);
+            prop_assert_eq!((found.new.len(), found.updated.len()), (0, 0));
         }
 
         /// The model for rows that share ids: two multisets of contents for each id. Contents in both are unchanged. Of
@@ -359,26 +662,32 @@ mod tests {
             before in proptest::collection::vec((0_u8..4, 0_u8..3), 0..12),
             after in proptest::collection::vec((0_u8..4, 0_u8..3), 0..12).prop_shuffle(),
         ) {
-            let first = seen(&before);
-            let known = after_sync(&[], &detect_changes(&[], &first, DuplicateIds::DistinctRows, &reading(1)));
-            prop_assert_eq!(known.len(), before.len());
-            let read = seen(&after);
-            let found = detect_changes(&known, &read, DuplicateIds::DistinctRows, &reading(1));
+            let unlike = |rows: Vec<(u8, u8)>| -> Vec<(u8, u8)> {
+                rows.into_iter().map(|(id, content)| (id, id * 10 + content)).collect()
+            };
+            let (before, after) = (unlike(before), unlike(after));
+            let mut reads = Reads::new(DistinctRows);
+            reads.read(1, &before);
+            let first = reads.known.clone();
+            prop_assert_eq!(first.rows.len(), before.len());
+            let found = reads.read(2, &after);
             for id in 0..4 {
                 let copies = |rows: &[(u8, u8)], content| rows.iter().filter(|row| **row == (id, content)).count();
-                let same: usize = (0..3).map(|content| copies(&before, content).min(copies(&after, content))).sum();
+                let contents = id * 10..id * 10 + 3;
+                let same: usize = contents.map(|content| copies(&before, content).min(copies(&after, content))).sum();
                 let count = |rows: &[(u8, u8)]| rows.iter().filter(|(row, _)| *row == id).count();
                 let (gone, added) = (count(&before) - same, count(&after) - same);
-                prop_assert_eq!(count(&rows(&found.updated, &read)), gone.min(added));
-                prop_assert_eq!(count(&rows(&found.new, &read)), added - gone.min(added));
+                let of_id = |found: &[(usize, RowKey)]| count(&rows(found, &after));
+                prop_assert_eq!(of_id(&found.updated), gone.min(added));
+                prop_assert_eq!(of_id(&found.new), added - gone.min(added));
             }
-            let known = after_sync(&known, &found);
-            prop_assert_eq!(detect_changes(&known, &read, DuplicateIds::DistinctRows, &reading(1)), Changes::default());
+            let again = reads.read(2, &after);
+            prop_assert_eq!((again.new.len(), again.updated.len()), (0, 0));
             // The order in which the rows are read does not change the fingerprints.
             let mut reversed = after.clone();
             reversed.reverse();
-            let known = after_sync(&[], &detect_changes(&[], &first, DuplicateIds::DistinctRows, &reading(1)));
-            let found_reversed = detect_changes(&known, &seen(&reversed), DuplicateIds::DistinctRows, &reading(1));
+            reads.known = first;
+            let found_reversed = reads.read(2, &reversed);
             prop_assert_eq!(found_reversed.fingerprints, found.fingerprints);
         }
     }

@@ -10,6 +10,9 @@
 //! simply repeated: no change is missed, and none is reported twice.
 
 mod changes;
+pub mod following;
+#[cfg(test)]
+mod model;
 mod plan;
 mod pull;
 
@@ -42,6 +45,8 @@ const LEASE: Duration = Duration::from_secs(60);
 const LONG_READ: Duration = Duration::from_secs(60);
 /// How long a caller waits for another process that is syncing the connection: longer than [`SYNC_DEADLINE`].
 const WAIT_MAX: Duration = Duration::from_secs(660);
+
+pub use changes::DuplicateIds;
 
 pub(crate) static KIND: JobKind = JobKind {
     name: job_kinds::SYNC,
@@ -172,7 +177,7 @@ impl Syncs<'_> {
             date_range: (pulled.read_from, plan.to),
             before: &before,
             after: &after,
-            fingerprints: pulled.fingerprints.as_deref(),
+            fingerprints: pulled.fingerprints.as_ref(),
             first_attempt_at: self.0.event_buffer.first_attempt_at(now),
             event_type: pulled.event_type,
             events: &events,
@@ -214,6 +219,8 @@ impl Syncs<'_> {
             self.0.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let zone = self.0.storage.users().find_zone(user).await?.ok_or(ConnectionsError::NotFound)?;
         let hasher = RowHasher::new(key.expose_secret().as_bytes());
+        let mut known = self.0.storage.syncs().fingerprints(user, id).await?;
+        hasher.mask_days(&mut known.rows);
         let pull = Pull {
             provider: self.0.provider(&connection.provider)?.as_ref(),
             context: &self.0.call_context_within(SYNC_DEADLINE).past_unreadable_rows(),
@@ -221,13 +228,14 @@ impl Syncs<'_> {
             accounts: &self.0.storage.accounts().list_visible(user, id).await?,
             zone: &zone,
             hasher: &hasher,
-            known: &self.0.storage.syncs().list_fingerprints(user, id).await?,
+            known: &known,
+            said_gone: &state.said_gone,
             now,
             date_range: (plan.from, plan.to),
             prune_before: SyncSettings::prune_before(plan.kept_from),
             after_account: state.unread.as_ref().and_then(|unread| unread.after_account).filter(|_| plan.continues),
             stop_at: Instant::now() + self.0.sync_settings.run_time,
-            sequence: plan.sequence,
+            continues: plan.continues,
             notify: plan.sequence > 1 || self.0.sync_settings.notify_initial,
         };
         let pulled = pull.run().await?;

@@ -1,10 +1,12 @@
 //! Reads the rows of a sync's date range from the provider, and keeps the JSON of new and changed rows for delivery.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, AccountId, Bound, ContentDigest, DateFilter, DateRange, Digest, EventType, Fingerprint, Trade, Transaction,
+    Account, AccountId, AccountTag, Bound, ContentDigest, DateFilter, DateRange, Digest, EventType, Fingerprint,
+    Fingerprints, RowDigests, RowKey, Trade, Transaction, UtcDay,
 };
 use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
 use bellbird_providers::{
@@ -19,7 +21,8 @@ use jiff::tz::TimeZone;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use super::changes::{Changes, DuplicateIds, Reading, RowDigests, detect_changes};
+use super::changes::{Changes, Coverage, DuplicateIds, Reading, detect_changes};
+use super::following::first_whole_day;
 use super::{SyncSettings, start_of_day};
 
 /// A run stops after this many rows, many times a busy month, and the next run continues. It is below the rows of
@@ -44,8 +47,10 @@ pub(super) struct Pull<'a> {
     pub(super) accounts: &'a [Account],
     pub(super) zone: &'a TimeZone,
     pub(super) hasher: &'a RowHasher,
-    /// The stored fingerprints, sorted.
-    pub(super) known: &'a [Fingerprint],
+    /// The stored fingerprints.
+    pub(super) known: &'a Fingerprints,
+    /// Rows of which the provider said that they are gone.
+    pub(super) said_gone: &'a [Digest],
     pub(super) now: Timestamp,
     pub(super) date_range: (Timestamp, Timestamp),
     /// Fingerprints that were last seen before this time are deleted.
@@ -54,8 +59,8 @@ pub(super) struct Pull<'a> {
     pub(super) after_account: Option<AccountId>,
     /// The run stops at the first row, or account of a broker, that begins after this instant.
     pub(super) stop_at: Instant,
-    /// The number of the sync among those of the connection.
-    pub(super) sequence: u32,
+    /// Whether an earlier run of the sync has read later dates.
+    pub(super) continues: bool,
     /// Whether new and changed rows become webhook events.
     pub(super) notify: bool,
 }
@@ -71,8 +76,12 @@ pub(crate) struct Pulled {
     pub(super) new: Vec<ChangedRow>,
     /// As `new`.
     pub(super) updated: Vec<ChangedRow>,
+    /// Rows that are gone; empty unless [`Pull::notify`].
+    pub(super) gone: Vec<Fingerprint>,
     /// All fingerprints of the connection, if they have to be written.
-    pub(super) fingerprints: Option<Vec<Fingerprint>>,
+    pub(super) fingerprints: Option<Fingerprints>,
+    /// The mark of the last run that found changes.
+    pub(super) mark: u32,
     /// The day of the newest row that is not in the future. It is stored, so it is not the time of a row.
     pub(super) newest_row_at: Option<Timestamp>,
     /// The start of what was read: that of the date range, or of the oldest row's day if the run stopped before.
@@ -91,6 +100,8 @@ struct Read {
     wait: Option<Duration>,
     /// The first row that was not read, if the run stopped between rows.
     stopped_at: Option<Timestamp>,
+    /// The accounts that were read.
+    accounts: HashSet<AccountTag>,
 }
 
 /// A row that was read. Its JSON is kept only if the row may have to be delivered.
@@ -113,27 +124,40 @@ impl Pull<'_> {
                 (EventType::TradesSynced, DuplicateIds::DistinctRows, self.trades(brokerage).await?)
             }
         };
-        let Read { mut rows, unread, wait, stopped_at } = read;
+        let Read { mut rows, unread, wait, stopped_at, accounts } = read;
+        let unreadable = self.unreadable(event_type, stopped_at);
         let seen: Vec<RowDigests> = rows.iter().map(|row| row.seen).collect();
-        let reading = Reading { sequence: self.sequence, now: self.now, prune_before: self.prune_before };
-        let Changes { new, updated, fingerprints } = detect_changes(self.known, &seen, duplicate_ids, &reading);
-        if fingerprints.as_ref().is_some_and(|all| all.len() > FINGERPRINTS_MAX) {
+        let coverage = self.coverage(stopped_at, accounts);
+        let reading = Reading {
+            hasher: self.hasher,
+            duplicate_ids,
+            now: self.now,
+            prune_before: self.prune_before,
+            coverage: unreadable.is_empty().then_some(&coverage),
+            said_gone: &self.said_gone.iter().copied().collect(),
+        };
+        let Changes { new, updated, gone, mut fingerprints } = detect_changes(self.known, &seen, &reading);
+        if fingerprints.as_ref().is_some_and(|all| all.rows.len() > FINGERPRINTS_MAX) {
             return Err(TOO_MANY_ROWS);
+        }
+        let mark = fingerprints.as_ref().unwrap_or(self.known).mark();
+        if let Some(fingerprints) = &mut fingerprints {
+            self.hasher.mask_days(&mut fingerprints.rows);
         }
         let (new_count, updated_count) = (new.len(), updated.len());
         let times = || rows.iter().map(|row| row.instant);
         let day_of = |at| start_of_day(at).max(self.date_range.0);
         let newest_row_at = times().filter(|at| *at <= self.now).max().map(day_of);
         let read_from = stopped_at.and(times().min()).map_or(self.date_range.0, day_of);
-        let mut changed_rows = |indexes: Vec<usize>| -> Vec<ChangedRow> {
+        let mut changed_rows = |changed: Vec<(usize, RowKey)>| -> Vec<ChangedRow> {
             if !self.notify {
                 return Vec::new();
             }
-            indexes
+            changed
                 .into_iter()
-                .map(|index| {
+                .map(|(index, key)| {
                     let Row { seen, instant, account, json } = &mut rows[index];
-                    ChangedRow { row: seen.row, instant: *instant, account: *account, json: json.take() }
+                    ChangedRow { row: seen.row, key, instant: *instant, account: *account, json: json.take() }
                 })
                 .collect()
         };
@@ -144,12 +168,14 @@ impl Pull<'_> {
             updated_count,
             new: changed_rows(new),
             updated: changed_rows(updated),
+            gone: if self.notify { gone } else { Vec::new() },
             fingerprints,
+            mark,
             newest_row_at,
             read_from,
             unread,
             wait,
-            unreadable: self.unreadable(event_type, stopped_at),
+            unreadable,
         })
     }
 
@@ -166,7 +192,8 @@ impl Pull<'_> {
         }
         let stopped_at = collector.stopped_at;
         let left = |at| UnreadRange { to: SyncSettings::unread_to(to, at), after_account: None };
-        Ok(Read { rows: collector.finish()?, unread: stopped_at.map(left), wait: None, stopped_at })
+        let accounts = accounts.iter().map(|account| account.id.into()).collect();
+        Ok(Read { rows: collector.finish()?, unread: stopped_at.map(left), wait: None, stopped_at, accounts })
     }
 
     /// Reads account by account. A run stops between two accounts only: equal trades are distinct rows, so none may be
@@ -179,7 +206,7 @@ impl Pull<'_> {
             self.accounts.iter().filter(|account| self.after_account.is_none_or(|last| account.id > last)).collect();
         accounts.sort_unstable_by_key(|account| account.id);
         let left_after = |account: &Account| UnreadRange { to: self.date_range.1, after_account: Some(account.id) };
-        let (mut unread, mut wait) = (None, None);
+        let (mut unread, mut wait, mut complete) = (None, None, HashSet::new());
         for (index, account) in accounts.iter().enumerate() {
             let query = TradeQuery { account, span: &span, zone: self.zone };
             let rows_before = collector.rows.len();
@@ -195,6 +222,7 @@ impl Pull<'_> {
                 }
                 read => read?,
             }
+            complete.insert(account.id.into());
             if index + 1 < accounts.len() && collector.must_stop() {
                 unread = Some(left_after(account));
                 break;
@@ -203,7 +231,18 @@ impl Pull<'_> {
         let mut rows = collector.finish()?;
         // In the order of `/v1/trades`: newest first, then by account, then as the provider lists them.
         rows.sort_by_key(|row| std::cmp::Reverse(row.instant));
-        Ok(Read { rows, unread, wait, stopped_at: None })
+        Ok(Read { rows, unread, wait, stopped_at: None, accounts: complete })
+    }
+
+    /// The whole days that the run has read, of the accounts that it has read to their end.
+    fn coverage(&self, stopped_at: Option<Timestamp>, accounts: HashSet<AccountTag>) -> Coverage {
+        let (from, to) = self.date_range;
+        let last_day = match self.continues {
+            // Later rows of that day were read by the run before.
+            true => UtcDay(UtcDay::of(to).0.saturating_sub(1)),
+            false => UtcDay(u16::MAX),
+        };
+        Coverage { first_day: first_whole_day(stopped_at.unwrap_or(from)), last_day, accounts }
     }
 
     /// The unreadable rows of what was read. A page reaches beyond it.
@@ -223,7 +262,7 @@ impl Pull<'_> {
 struct RowCollector<'p> {
     pull: &'p Pull<'p>,
     /// How many stored fingerprints with these digests no row has matched yet. Sorted.
-    known: Vec<(RowDigests, u32)>,
+    known: Vec<((Digest, ContentDigest), u32)>,
     rows: Vec<Row>,
     json_bytes: usize,
     overflowed: bool,
@@ -232,8 +271,8 @@ struct RowCollector<'p> {
 
 impl<'p> RowCollector<'p> {
     fn new(pull: &'p Pull<'p>) -> Self {
-        let digests = |known: &Fingerprint| (RowDigests { row: known.row, content: known.content }, 1);
-        let mut known: Vec<(RowDigests, u32)> = pull.known.iter().map(digests).collect();
+        let digests = |known: &Fingerprint| ((known.digests.row, known.digests.content), 1);
+        let mut known: Vec<((Digest, ContentDigest), u32)> = pull.known.rows.iter().map(digests).collect();
         known.sort_unstable();
         known.dedup_by(|(digests, _), (first, count)| {
             let is_same = digests == first;
@@ -265,7 +304,7 @@ impl<'p> RowCollector<'p> {
 
     fn add(
         &mut self,
-        (row, content): (Digest, ContentDigest),
+        seen: RowDigests,
         (instant, account): (Timestamp, AccountId),
         write: impl FnOnce() -> Vec<u8>,
     ) -> ControlFlow<()> {
@@ -273,8 +312,8 @@ impl<'p> RowCollector<'p> {
             self.overflowed = true;
             return ControlFlow::Break(());
         }
-        let seen = RowDigests { row, content };
-        let is_known = self.known.binary_search_by_key(&seen, |(digests, _)| *digests).is_ok_and(|at| {
+        let digests = (seen.row, seen.content);
+        let is_known = self.known.binary_search_by_key(&digests, |(digests, _)| *digests).is_ok_and(|at| {
             let unmatched = &mut self.known[at].1;
             let matches = *unmatched > 0;
             *unmatched = unmatched.saturating_sub(1);

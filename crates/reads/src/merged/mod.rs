@@ -115,9 +115,7 @@ impl<'m, T: Send> MergedRows<'m, T> {
         if self.lists.iter().any(|list| list.is_lost) {
             return Err(PositionLost);
         }
-        let heads = self.lists.iter().enumerate().filter_map(|(at, list)| Some((list.head()?, at)));
-        // Of rows with equal times, the first list wins.
-        let newest = heads.reduce(|best, other| if other.0 > best.0 { other } else { best });
+        let newest = self.newest();
         // A list that was stopped may have further rows down from here.
         let unknown_from = self.stopped().map(|list| list.reached.unwrap_or(Timestamp::MAX)).max();
         match newest {
@@ -127,6 +125,18 @@ impl<'m, T: Send> MergedRows<'m, T> {
                 Ok(None)
             }
         }
+    }
+
+    /// Returns the next of the rows that were read already. For a caller that knows that no other row follows.
+    pub fn next_read(&mut self) -> Option<T> {
+        let (_, at) = self.newest()?;
+        self.take(at)
+    }
+
+    /// The newest row that was read and not returned, and its list. Of rows with equal times, the first list wins.
+    fn newest(&self) -> Option<(Timestamp, usize)> {
+        let heads = self.lists.iter().enumerate().filter_map(|(at, list)| Some((list.head()?, at)));
+        heads.reduce(|best, other| if other.0 > best.0 { other } else { best })
     }
 
     /// Counts the rows that [`Self::next`] has not returned, and drops them. It reads all lists to their ends, or until

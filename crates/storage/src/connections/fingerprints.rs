@@ -1,13 +1,15 @@
 //! Stores fingerprints of the transactions and trades ("rows") that syncs have seen, never a row itself. A fingerprint
-//! is two digests, keyed with a secret of the connection, which is sealed in the table `secrets`. All fingerprints of a
-//! connection are one value (docs/adr/0012-fingerprints.md).
+//! is digests and numbers. The digests are keyed with a secret of the connection, which is sealed in the table
+//! `secrets`. All fingerprints of a connection are one value (docs/adr/0012-fingerprints.md).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellbird_domain::{ConnectionId, ContentDigest, Digest, Fingerprint, UserId};
+use bellbird_domain::{
+    AccountTag, ConnectionId, ContentDigest, Digest, Fingerprint, Fingerprints, RowDigests, RowKey, UserId, UtcDay,
+};
 use secrecy::SecretString;
 
-use crate::db::{Bound, named, params, statements};
+use crate::db::{Bound, Row, named, params, statements};
 use crate::error::Result;
 use crate::jobs::{ClaimedJob, sync_is_held};
 use crate::locks::lock_user_if_exists;
@@ -15,28 +17,30 @@ use crate::secrets::store::SecretSlot;
 use crate::{StorageError, Syncs, random_bytes};
 
 /// Version of the stored form, its first byte.
-const VERSION: u8 = 1;
-/// Row digest (16), content digest (8), then occurrence, `seen_at`, `first_sequence` and `changed_sequence` (4 each,
-/// big endian).
-const ENTRY_BYTES: usize = 40;
+const VERSION: u8 = 2;
+/// Row digest (16), content and likeness (8 each), key (8), account, occurrence, `seen_at`, `first_mark` and
+/// `changed_mark` (4 each, big endian), day (2), misses and whether the row is gone (1 each).
+const ENTRY_BYTES: usize = 64;
 const KEY_BYTES: usize = 32;
 
 statements! {
-    LIST = "SELECT entries FROM fingerprints WHERE user_id = $1 AND connection_id = $2";
+    FIND = "SELECT entries, marks, forgotten_mark FROM fingerprints WHERE user_id = $1 AND connection_id = $2";
 
     STORE = concat!(
-        "INSERT INTO fingerprints (user_id, connection_id, entries) SELECT :user, :connection, :entries WHERE ",
+        "INSERT INTO fingerprints (user_id, connection_id, entries, marks, forgotten_mark)
+            SELECT :user, :connection, :entries, :marks, :forgotten_mark WHERE ",
         sync_is_held!(),
-        " ON CONFLICT (user_id, connection_id) DO UPDATE SET entries = excluded.entries"
+        " ON CONFLICT (user_id, connection_id) DO UPDATE
+            SET entries = excluded.entries, marks = excluded.marks, forgotten_mark = excluded.forgotten_mark"
     );
 
     HAS_CONNECTION = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
 }
 
 impl Syncs<'_> {
-    /// The fingerprints of the user's connection, sorted.
-    pub async fn list_fingerprints(self, user: UserId, connection: ConnectionId) -> Result<Vec<Fingerprint>> {
-        Ok(self.0.db.one(LIST, params![user, connection], |row| decode(row.blob(0)?)).await?.unwrap_or_default())
+    /// The fingerprints of the user's connection, as they were stored.
+    pub async fn fingerprints(self, user: UserId, connection: ConnectionId) -> Result<Fingerprints> {
+        Ok(self.0.db.one(FIND, params![user, connection], decode).await?.unwrap_or_default())
     }
 
     /// Returns the key of a connection's fingerprints: 32 random bytes in base64. The first call generates and seals
@@ -68,51 +72,84 @@ impl Syncs<'_> {
     }
 }
 
-/// Replaces the fingerprints of a connection by encoded ones.
-pub(crate) fn store<'a>(claim: &ClaimedJob, entries: &'a [u8]) -> Bound<'a> {
-    let (user, connection) = (claim.user_id(), claim.subject_id::<ConnectionId>());
-    STORE.with(named![user = user, connection = connection, entries = entries, fence = claim.fence])
+/// Fingerprints as they are stored.
+pub(crate) struct Encoded {
+    entries: Vec<u8>,
+    marks: Vec<u8>,
+    forgotten_mark: u32,
+}
+
+/// Replaces the fingerprints of a connection.
+pub(crate) fn store<'a>(claim: &ClaimedJob, encoded: &'a Encoded) -> Bound<'a> {
+    STORE.with(named![
+        user = claim.user_id(),
+        connection = claim.subject_id::<ConnectionId>(),
+        entries = encoded.entries.as_slice(),
+        marks = encoded.marks.as_slice(),
+        forgotten_mark = i64::from(encoded.forgotten_mark),
+        fence = claim.fence,
+    ])
 }
 
 /// The stored form of fingerprints, which must be sorted.
-pub(crate) fn encode(fingerprints: &[Fingerprint]) -> Vec<u8> {
-    debug_assert!(fingerprints.is_sorted_by(|one, other| one.key() < other.key()), "sorted, without repetitions");
-    let mut entries = Vec::with_capacity(1 + fingerprints.len() * ENTRY_BYTES);
+pub(crate) fn encode(Fingerprints { rows, marks, forgotten_mark }: &Fingerprints) -> Encoded {
+    debug_assert!(rows.is_sorted_by(|one, other| one.id() < other.id()), "sorted, without repetitions");
+    let mut entries = Vec::with_capacity(1 + rows.len() * ENTRY_BYTES);
     entries.push(VERSION);
-    for Fingerprint { row, occurrence, content, seen_at, first_sequence, changed_sequence } in fingerprints {
-        entries.extend_from_slice(&row.0);
-        entries.extend_from_slice(&content.0);
-        for number in [occurrence, seen_at, first_sequence, changed_sequence] {
+    for Fingerprint { digests, occurrence, key, seen_at, misses, is_gone, first_mark, changed_mark } in rows {
+        entries.extend_from_slice(&digests.row.0);
+        for digest in [digests.content.0, digests.likeness.0, key.0] {
+            entries.extend_from_slice(&digest);
+        }
+        for number in [&digests.account.0, occurrence, seen_at, first_mark, changed_mark] {
             entries.extend_from_slice(&number.to_be_bytes());
         }
+        entries.extend_from_slice(&digests.day.0.to_be_bytes());
+        entries.extend_from_slice(&[*misses, u8::from(*is_gone)]);
     }
-    entries
+    let marks = marks.iter().flat_map(|mark| mark.to_be_bytes()).collect();
+    Encoded { entries, marks, forgotten_mark: *forgotten_mark }
 }
 
-fn decode(entries: &[u8]) -> Result<Vec<Fingerprint>> {
+fn decode(row: &Row<'_>) -> Result<Fingerprints> {
     const CORRUPT: StorageError = StorageError::Corrupt("the fingerprints of a connection");
-    let (entries, rest) = match entries.split_first() {
+    let (rows, rest) = match row.blob(0)?.split_first() {
         Some((&VERSION, entries)) => entries.as_chunks::<ENTRY_BYTES>(),
         _ => return Err(CORRUPT),
     };
-    let fingerprints: Vec<Fingerprint> = entries.iter().map(fingerprint).collect::<Option<_>>().ok_or(CORRUPT)?;
+    let (marks, rest_of_marks) = row.blob(1)?.as_chunks();
+    let decoded = Fingerprints {
+        rows: rows.iter().map(fingerprint).collect::<Option<_>>().ok_or(CORRUPT)?,
+        marks: marks.iter().map(|mark| u32::from_be_bytes(*mark)).collect(),
+        forgotten_mark: row.number(2, "a mark")?,
+    };
     // A comparison of fingerprints in another order would report rows again.
-    if !rest.is_empty() || !fingerprints.is_sorted_by(|one, other| one.key() < other.key()) {
-        return Err(CORRUPT);
-    }
-    Ok(fingerprints)
+    let is_sorted = decoded.rows.is_sorted_by(|one, other| one.id() < other.id())
+        && decoded.marks.is_sorted_by(|one, other| one < other);
+    if rest.is_empty() && rest_of_marks.is_empty() && is_sorted { Ok(decoded) } else { Err(CORRUPT) }
 }
 
 fn fingerprint(entry: &[u8; ENTRY_BYTES]) -> Option<Fingerprint> {
     let (row, entry) = entry.split_first_chunk()?;
-    let (content, entry) = entry.split_first_chunk()?;
-    let [occurrence, seen_at, first_sequence, changed_sequence] = *entry.as_chunks::<4>().0 else { return None };
+    let (digests, entry) = entry.split_first_chunk::<24>()?;
+    let [content, likeness, key] = *digests.as_chunks::<8>().0 else { return None };
+    let (numbers, entry) = entry.split_first_chunk::<20>()?;
+    let [account, occurrence, seen_at, first_mark, changed_mark] = *numbers.as_chunks::<4>().0 else { return None };
+    let [day @ .., misses, is_gone] = entry else { return None };
     Some(Fingerprint {
-        row: Digest(*row),
+        digests: RowDigests {
+            row: Digest(*row),
+            content: ContentDigest(content),
+            likeness: ContentDigest(likeness),
+            account: AccountTag(u32::from_be_bytes(account)),
+            day: UtcDay(u16::from_be_bytes(*day.first_chunk()?)),
+        },
         occurrence: u32::from_be_bytes(occurrence),
-        content: ContentDigest(*content),
+        key: RowKey(key),
         seen_at: u32::from_be_bytes(seen_at),
-        first_sequence: u32::from_be_bytes(first_sequence),
-        changed_sequence: u32::from_be_bytes(changed_sequence),
+        misses: *misses,
+        is_gone: *is_gone != 0,
+        first_mark: u32::from_be_bytes(first_mark),
+        changed_mark: u32::from_be_bytes(changed_mark),
     })
 }

@@ -1,7 +1,7 @@
 //! Stores what is known of the syncs of a connection, and the result of each: a job (see `jobs/mod.rs`) that reads the
 //! transactions or trades of a date range, and reports new and changed ones in webhook events.
 
-use bellbird_domain::{AccountId, ConnectionId, EventType, Fingerprint, SyncRunId, UserId};
+use bellbird_domain::{AccountId, ConnectionId, Digest, EventType, Fingerprints, SyncRunId, UserId};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -13,25 +13,31 @@ use crate::jobs::{self, ClaimedJob, sync_is_held};
 use crate::locks::user_lock;
 use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
+/// Rows in `said_gone` of a connection.
+const SAID_GONE_MAX: usize = 1_000;
+
 statements! {
-    INSERT = "INSERT INTO syncs (user_id, connection_id, rows_backfill_began_at) VALUES ($1, $2, $3)
+    INSERT = "INSERT INTO syncs (user_id, connection_id, rows_backfill_began_at, said_gone) VALUES ($1, $2, $3, $4)
         ON CONFLICT (user_id, connection_id) DO UPDATE SET rows_backfill_began_at = excluded.rows_backfill_began_at";
 
     FIND = "SELECT c.created_at, s.sequence, s.synced_at, s.covered_from, s.newest_row_at, s.rows_backfill_began_at,
             s.reread_from, s.unread_to, s.unread_after_account, s.unreadable_rows, s.unreadable_reason,
             s.unreadable_since, j.run_at, j.attempts, j.last_error,
-            (SELECT MIN(a.missing_since) FROM accounts a WHERE a.user_id = c.user_id AND a.connection_id = c.id)
+            (SELECT MIN(a.missing_since) FROM accounts a WHERE a.user_id = c.user_id AND a.connection_id = c.id),
+            s.mark, s.said_gone
         FROM connections c JOIN syncs s ON s.user_id = c.user_id AND s.connection_id = c.id
             JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = c.id
         WHERE c.user_id = $1 AND c.id = $2";
 
-    /// A refresh may have set `reread_from` while the sync ran. Then it stays for the next one.
+    /// A refresh may have set `reread_from` while the sync ran, and an event of the provider `said_gone`. Then it stays
+    /// for the next one.
     SAVE = concat!(
         "UPDATE syncs SET sequence = :sequence, synced_at = :synced_at, covered_from = :covered_from,
             newest_row_at = :newest_row_at, rows_backfill_began_at = :rows_backfill_began_at,
             reread_from = NULLIF(reread_from, :reread), unread_to = :unread_to,
             unread_after_account = :unread_after_account, unreadable_rows = :unreadable_rows,
-            unreadable_reason = :unreadable_reason, unreadable_since = :unreadable_since
+            unreadable_reason = :unreadable_reason, unreadable_since = :unreadable_since, mark = :mark,
+            said_gone = CASE WHEN said_gone = :said_gone THEN :nothing ELSE said_gone END
         WHERE user_id = :user AND connection_id = :connection AND ",
         sync_is_held!()
     );
@@ -39,6 +45,8 @@ statements! {
     /// Each return changes the value, so that a sync that began before it does not clear it.
     REREAD_FROM = "UPDATE syncs SET reread_from = CASE WHEN reread_from <= $3 THEN reread_from - 1 ELSE $3 END
         WHERE user_id = $1 AND connection_id = $2";
+
+    SAY_GONE = "UPDATE syncs SET said_gone = $3 WHERE user_id = $1 AND connection_id = $2 AND said_gone = $4";
 
     LIST_UNREADABLE = "SELECT c.id, c.provider, s.unreadable_rows, s.unreadable_reason, s.unreadable_since
         FROM syncs s JOIN connections c ON c.user_id = s.user_id AND c.id = s.connection_id
@@ -76,6 +84,12 @@ pub struct SyncState {
     /// What the last sync has not read yet, because it was too large for one run.
     #[serde(skip)]
     pub unread: Option<UnreadRange>,
+    /// The mark of the last run that found changes; 0 before the first (`Fingerprints`).
+    #[serde(skip)]
+    pub mark: u32,
+    /// Rows of which the provider said that they are gone, since the last sync began.
+    #[serde(skip)]
+    pub said_gone: Vec<Digest>,
     /// Rows that the last sync could not read.
     pub unreadable: Option<UnreadableRows>,
     /// The next sync. While one runs, this is when that one was due, or a later time that was requested meanwhile.
@@ -126,8 +140,8 @@ pub struct FinishedSync<'a> {
     pub before: &'a SyncState,
     /// What is known now. Its `next_at` is when the job is due, unless an earlier run was requested meanwhile.
     pub after: &'a SyncState,
-    /// All fingerprints of the connection, sorted. None keeps the stored ones.
-    pub fingerprints: Option<&'a [Fingerprint]>,
+    /// All fingerprints of the connection. None keeps the stored ones.
+    pub fingerprints: Option<&'a Fingerprints>,
     /// When the first delivery attempts are due.
     pub first_attempt_at: Timestamp,
     /// The type of the events.
@@ -140,6 +154,21 @@ impl Syncs<'_> {
     /// The syncs of the user's connection. None if it is gone or being deleted.
     pub async fn find(self, user: UserId, connection: ConnectionId) -> Result<Option<SyncState>> {
         self.0.db.one(FIND, params![user, connection], state).await
+    }
+
+    /// The provider said that these rows of the user's connection are gone. The next sync checks it.
+    ///
+    /// It is only a hint: what is said at the same time, or beyond [`SAID_GONE_MAX`] rows, is found missing later.
+    pub async fn say_gone(self, user: UserId, connection: ConnectionId, rows: &[Digest]) -> Result<()> {
+        let Some(state) = self.find(user, connection).await? else { return Ok(()) };
+        let bytes = |rows: &[Digest]| -> Vec<u8> { rows.iter().flat_map(|row| row.0).collect() };
+        let (before, mut after) = (bytes(&state.said_gone), state.said_gone);
+        after.extend(rows);
+        after.sort_unstable();
+        after.dedup();
+        after.truncate(SAID_GONE_MAX);
+        let after = bytes(&after);
+        self.0.db.run(SAY_GONE, params![user, connection, after.as_slice(), before.as_slice()]).await.map(|_| ())
     }
 
     /// The connections with rows that their last sync could not read, those with the most first.
@@ -160,7 +189,7 @@ impl Syncs<'_> {
     pub async fn finish(self, claim: &ClaimedJob, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
         let FinishedSync { events, after, .. } = *finished;
         let (user, connection) = (claim.user_id(), claim.subject_id());
-        let entries = finished.fingerprints.map(fingerprints::encode);
+        let encoded = finished.fingerprints.map(fingerprints::encode);
         let origin = EventOrigin {
             user,
             connection: Some(connection),
@@ -173,9 +202,10 @@ impl Syncs<'_> {
         };
         let mut statements = vec![user_lock(user), jobs::held(claim)];
         statements.extend(webhook_events::insert_events(&origin, events, finished.first_attempt_at));
-        statements.push(save(claim, finished));
-        if let Some(entries) = &entries {
-            statements.push(fingerprints::store(claim, entries));
+        let said_gone: Vec<u8> = finished.before.said_gone.iter().flat_map(|row| row.0).collect();
+        statements.push(save(claim, finished, &said_gone));
+        if let Some(encoded) = &encoded {
+            statements.push(fingerprints::store(claim, encoded));
         }
         statements.push(jobs::finished(claim, after.next_at));
         let rows = self.0.db.batch(&statements).await?;
@@ -186,7 +216,7 @@ impl Syncs<'_> {
 
 /// Adds what is known of the syncs of a new connection, or begins the backfill of a renewed one again.
 pub(crate) async fn begin_backfill(tx: &mut Tx, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
-    tx.run(INSERT, params![user, connection, now]).await.map(|_| ())
+    tx.run(INSERT, params![user, connection, now, [].as_slice()]).await.map(|_| ())
 }
 
 /// The next sync reads from there, because an account that was missing since then is listed again. The caller holds the
@@ -200,7 +230,8 @@ pub(crate) async fn reread_from(
     tx.run(REREAD_FROM, params![user, connection, missing_since]).await.map(|_| ())
 }
 
-fn save<'a>(claim: &ClaimedJob, finished: &FinishedSync<'a>) -> Bound<'a> {
+/// `said_gone` is what was known before, as it was stored.
+fn save<'a>(claim: &ClaimedJob, finished: &FinishedSync<'a>, said_gone: &'a [u8]) -> Bound<'a> {
     let FinishedSync { before, after, .. } = *finished;
     let (unread, unreadable) = (after.unread.as_ref(), after.unreadable.as_ref());
     SAVE.with(named![
@@ -218,6 +249,9 @@ fn save<'a>(claim: &ClaimedJob, finished: &FinishedSync<'a>) -> Bound<'a> {
         unreadable_rows = i64::from(unreadable.map_or(0, |rows| rows.count)),
         unreadable_reason = unreadable.map(|rows| rows.reason.as_str()),
         unreadable_since = unreadable.map(|rows| rows.since),
+        mark = i64::from(after.mark),
+        said_gone = said_gone,
+        nothing = [].as_slice(),
     ])
 }
 
@@ -242,6 +276,8 @@ fn state(row: &Row<'_>) -> Result<SyncState> {
         missing_since: row.opt_time(15)?,
         reread_from: row.opt_time(6)?,
         unread,
+        mark: row.number(16, "the mark of a sync")?,
+        said_gone: row.blob(17)?.as_chunks().0.iter().map(|row| Digest(*row)).collect(),
         unreadable: unreadable(row, 9)?,
         next_at: row.opt_time(12)?,
         attempts: row.attempts(13)?,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{
-    Confirmation, ConnectionId, ContentDigest, DeliveryState, Digest, EndpointId, EventId, EventType, Fingerprint,
-    SyncRunId, UserId,
+    AccountTag, Confirmation, ConnectionId, ContentDigest, DeliveryState, Digest, EndpointId, EventId, EventType,
+    Fingerprint, Fingerprints, RowDigests, RowKey, SyncRunId, UserId, UtcDay,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -89,8 +89,19 @@ pub(crate) fn digest(number: u8) -> Digest {
 
 /// A fingerprint that was last seen at 20.
 pub(crate) fn fingerprint(row: u8, occurrence: u32, content: u8) -> Fingerprint {
-    let (content, seen_at) = (ContentDigest([content; 8]), Fingerprint::seconds(at(20)));
-    Fingerprint { row: digest(row), occurrence, content, seen_at, first_sequence: 1, changed_sequence: 1 }
+    let digests = RowDigests {
+        row: Digest([row; 16]),
+        content: ContentDigest([content; 8]),
+        likeness: ContentDigest([row; 8]),
+        account: AccountTag(7),
+        day: UtcDay(20_000),
+    };
+    let (key, seen_at) = (RowKey([row; 8]), Fingerprint::seconds(at(20)));
+    Fingerprint { digests, occurrence, key, seen_at, misses: 0, is_gone: false, first_mark: 1, changed_mark: 1 }
+}
+
+pub(crate) fn fingerprints(rows: &[Fingerprint]) -> Fingerprints {
+    Fingerprints { rows: rows.to_vec(), marks: vec![1, 20], forgotten_mark: 1 }
 }
 
 /// A connection with this time of its next sync.
@@ -116,6 +127,8 @@ pub(crate) fn state_after(now: i64) -> SyncState {
         missing_since: None,
         reread_from: None,
         unread: None,
+        mark: 0,
+        said_gone: Vec::new(),
         unreadable: None,
         next_at: Some(at(now + 1000)),
         attempts: 0,

@@ -8,8 +8,8 @@ use secrecy::ExposeSecret as _;
 
 use crate::digest::provider_user_digest;
 use crate::tests::fixtures::{
-    chunk, empty_sync, endpoint, fingerprint, insert_setup_token, new_link, new_session, register_provider_user,
-    secret, session_with_callback, start_sync, with_keys,
+    chunk, empty_sync, endpoint, fingerprint, fingerprints, insert_setup_token, new_link, new_session,
+    register_provider_user, secret, session_with_callback, start_sync, with_keys,
 };
 use crate::tests::support::{CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite, setup_token};
 use crate::{FinishedSync, Leftovers, NewLinkSession, NewWebhookEvent, SealError, Storage, StorageError};
@@ -70,7 +70,7 @@ fn file_holds_no_plain_secrets() {
                 .unwrap()
         );
         let claim = start_sync(db, user.id, connection, 30).await;
-        let fingerprints = [fingerprint(0x6b, 0, 0x6a)];
+        let fingerprints = fingerprints(&[fingerprint(0x6b, 0, 0x6a)]);
         let events = [NewWebhookEvent { row_digests: vec![0x6b; 16], ..chunk(1, 1) }];
         let finished = FinishedSync { fingerprints: Some(&fingerprints), events: &events, ..empty_sync(30) };
         assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), Some(1));

@@ -298,7 +298,7 @@ impl RowSource {
                     let (accounts, interval, zone) = (&self.accounts, &interval, &self.zone);
                     let query = TransactionQuery { accounts, one_account: false, interval, zone };
                     let mut take = |row: &Transaction<'_>| {
-                        found.take(self.hasher.transaction(row).0, || payload::transaction(row, zone))
+                        found.take(self.hasher.transaction(row).row, || payload::transaction(row, zone))
                     };
                     let list =
                         TransactionList { provider: banking, credentials: &self.credentials, query, until: None };
@@ -309,7 +309,7 @@ impl RowSource {
                     let is_hinted = |account: &&Account| hint.is_none_or(|hint| hint.accounts.contains(&account.id));
                     for account in self.accounts.iter().filter(is_hinted) {
                         let query = TradeQuery { account, span: &span, zone: &self.zone };
-                        let mut take = |row: &Trade<'_>| found.take(self.hasher.trade(row).0, || payload::trade(row));
+                        let mut take = |row: &Trade<'_>| found.take(self.hasher.trade(row).row, || payload::trade(row));
                         let list =
                             TradeList { provider: brokerage, credentials: &self.credentials, query, until: None };
                         TradePages::default().read_to_end(&list, context, &mut take).await?;

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{AccountId, ApiVersion, ConnectionId, Digest, EventId, EventType, SyncRunId, TimestampExt as _};
+use bellbird_domain::{
+    AccountId, ApiVersion, ConnectionId, Digest, EventId, EventType, RowKey, SyncRunId, TimestampExt as _,
+};
 use bellbird_limits::Expiring;
 use bellbird_storage::NewWebhookEvent;
 use bytes::Bytes;
@@ -40,6 +42,7 @@ pub struct SyncRun {
 pub struct ChangedRow {
     /// Digest of the row's identity.
     pub row: Digest,
+    pub key: RowKey,
     pub instant: Timestamp,
     pub account: AccountId,
     /// The row as an event shows it. `None` if it was not kept in memory.

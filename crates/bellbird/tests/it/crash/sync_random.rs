@@ -203,7 +203,7 @@ async fn announce_despite_kills(database: Database) {
     }
     deployment.finish_all_work().await;
 
-    let fingerprints = deployment.count("SELECT SUM((LENGTH(entries) - 1) / 40) FROM fingerprints").await;
+    let fingerprints = deployment.count("SELECT SUM((LENGTH(entries) - 1) / 64) FROM fingerprints").await;
     print_line(&format!("{rounds} rounds, {} kills, {} syncs finished", deployment.kills, deployment.syncs));
     let (added, changed) = rows.counts();
     print_line(&format!("{added} rows added, {changed} of them changed, {fingerprints} rows in all"));

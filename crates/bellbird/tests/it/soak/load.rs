@@ -137,7 +137,7 @@ impl Load {
         let rows = known.check_all(last, &deployment.key).await;
         deployment.finish_all_work().await;
 
-        let fingerprints = deployment.count("SELECT SUM((LENGTH(entries) - 1) / 40) FROM fingerprints").await;
+        let fingerprints = deployment.count("SELECT SUM((LENGTH(entries) - 1) / 64) FROM fingerprints").await;
         let mut lines = Vec::new();
         for endpoint in &deployment.endpoints {
             let EndpointCounts { requests, accepted, events } = endpoint.counts();

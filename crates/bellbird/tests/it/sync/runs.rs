@@ -40,7 +40,7 @@ impl App {
 
     async fn fingerprint_count(&self) -> u64 {
         let counted =
-            query(&self.shared.database, "SELECT COALESCE(SUM((LENGTH(entries) - 1) / 40), 0) FROM fingerprints").await;
+            query(&self.shared.database, "SELECT COALESCE(SUM((LENGTH(entries) - 1) / 64), 0) FROM fingerprints").await;
         counted[0][0].parse().unwrap()
     }
 

@@ -1,25 +1,22 @@
 //! Fingerprints and their keys.
 
-use bellbird_domain::{ConnectionId, Digest, EventType, Fingerprint, UserId};
+use bellbird_domain::{AccountTag, ConnectionId, Digest, EventType, Fingerprint, RowDigests, RowKey, UserId, UtcDay};
 use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::{
-    chunk, connection_to_sync, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync, state_after,
+    chunk, connection_to_sync, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with, start_sync,
+    state_after,
 };
 use crate::tests::support::{at, both};
 use crate::{FinishedSync, SealError, Sealer, Storage, StorageError, SyncState};
 
 /// Runs a sync that replaces the fingerprints by these.
-async fn store_fingerprints(
-    db: &Storage,
-    (user, id): (UserId, ConnectionId),
-    now: i64,
-    fingerprints: Option<&[Fingerprint]>,
-) {
+async fn store_fingerprints(db: &Storage, (user, id): (UserId, ConnectionId), now: i64, rows: Option<&[Fingerprint]>) {
+    let all = rows.map(fingerprints);
     let claim = start_sync(db, user, id, now).await;
     let before = db.syncs().find(user, id).await.unwrap().expect("there");
     let after = SyncState { sequence: before.sequence + 1, ..state_after(now) };
-    let finished = FinishedSync { before: &before, after: &after, fingerprints, ..empty_sync(now) };
+    let finished = FinishedSync { before: &before, after: &after, fingerprints: all.as_ref(), ..empty_sync(now) };
     db.syncs().finish(&claim, &finished).await.unwrap().expect("finished");
 }
 
@@ -28,30 +25,38 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         let other = connection_to_sync(db, user, "other", 20).await;
-        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), []);
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, []);
         store_fingerprints(db, (user, other), 10, Some(&[fingerprint(1, 0, 9)])).await;
         let first = [fingerprint(1, 0, 1), fingerprint(1, 1, 2), fingerprint(2, 0, 3), fingerprint(3, 0, 3)];
         store_fingerprints(db, (user, id), 20, Some(&first)).await;
-        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), first);
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, first);
         store_fingerprints(db, (user, id), 100, None).await;
-        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), first, "nothing changed");
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, first, "nothing changed");
         let largest = Fingerprint {
             seen_at: u32::MAX - 1,
-            first_sequence: 2,
-            changed_sequence: u32::MAX - 2,
+            first_mark: 2,
+            changed_mark: u32::MAX - 2,
+            key: RowKey([3; 8]),
+            misses: 3,
+            is_gone: true,
+            digests: RowDigests {
+                account: AccountTag(u32::MAX - 3),
+                day: UtcDay(u16::MAX - 1),
+                ..fingerprint(4, 0, 255).digests
+            },
             ..fingerprint(4, u32::MAX, 255)
         };
         let second = [fingerprint(1, 1, 7), largest];
         store_fingerprints(db, (user, id), 200, Some(&second)).await;
-        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), second);
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap(), fingerprints(&second));
         store_fingerprints(db, (user, id), 300, Some(&[])).await;
-        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), []);
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, []);
         assert_eq!(
-            db.syncs().list_fingerprints(user, other).await.unwrap(),
+            db.syncs().fingerprints(user, other).await.unwrap().rows,
             [fingerprint(1, 0, 9)],
             "another connection",
         );
-        assert_eq!(db.syncs().list_fingerprints(UserId::new(), other).await.unwrap(), []);
+        assert_eq!(db.syncs().fingerprints(UserId::new(), other).await.unwrap().rows, []);
     }
 
     async fn sequence_counts_finished_syncs(db) {
@@ -80,11 +85,12 @@ both! {
             .map(|number| {
                 let mut row = [0xff; 16];
                 row[..4].copy_from_slice(&number.to_be_bytes());
-                Fingerprint { row: Digest(row), ..fingerprint(0, number % 3, 0) }
+                let digests = RowDigests { row: Digest(row), ..fingerprint(0, 0, 0).digests };
+                Fingerprint { digests, ..fingerprint(0, number % 3, 0) }
             })
             .collect();
         store_fingerprints(db, (user, id), 20, Some(&all)).await;
-        assert!(db.syncs().list_fingerprints(user, id).await.unwrap() == all);
+        assert!(db.syncs().fingerprints(user, id).await.unwrap().rows == all);
     }
 
     async fn fingerprint_key_is_created_once(db) {
@@ -138,15 +144,42 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         store_fingerprints(db, (user, id), 20, Some(&[fingerprint(1, 0, 1)])).await;
-        let entry = |row: u8| [row; 40].to_vec();
-        let repeated = [vec![1], entry(1), entry(1)].concat();
-        let descending = [vec![1], entry(2), entry(1)].concat();
-        for damaged in [&[][..], &[2], &[1; 40], &[1; 42], &repeated, &descending] {
-            db.raw(&format!("UPDATE fingerprints SET entries = {}", db.bytes(damaged))).await;
-            let found = db.syncs().list_fingerprints(user, id).await;
+        let entry = |row: u8| [row; 64].to_vec();
+        let repeated = [vec![2], entry(1), entry(1)].concat();
+        let descending = [vec![2], entry(2), entry(1)].concat();
+        let damage = async |column: &str, bytes: &[u8]| {
+            db.raw(&format!("UPDATE fingerprints SET {column} = {}", db.bytes(bytes))).await;
+        };
+        for damaged in [&[][..], &[1], &[2; 64], &[2; 66], &repeated, &descending] {
+            damage("entries", damaged).await;
+            let found = db.syncs().fingerprints(user, id).await;
             assert!(matches!(found, Err(StorageError::Corrupt(_))), "{damaged:?}");
         }
-        db.raw(&format!("UPDATE fingerprints SET entries = {}", db.bytes(&[1; 41]))).await;
-        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap().len(), 1);
+        damage("entries", &[2; 65]).await;
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows.len(), 1);
+        for damaged in [&[1][..], &[0, 0, 0, 2, 0, 0, 0, 1]] {
+            damage("marks", damaged).await;
+            let found = db.syncs().fingerprints(user, id).await;
+            assert!(matches!(found, Err(StorageError::Corrupt(_))), "{damaged:?}");
+        }
+    }
+
+    async fn sync_checks_what_was_said_to_be_gone(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        let rows = |rows: &[u8]| -> Vec<Digest> { rows.iter().map(|row| Digest([*row; 16])).collect() };
+        db.syncs().say_gone(user, id, &rows(&[1, 2])).await.unwrap();
+        db.syncs().say_gone(user, id, &rows(&[2, 3])).await.unwrap();
+        db.syncs().say_gone(UserId::new(), id, &rows(&[9])).await.unwrap();
+        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().said_gone, rows(&[1, 2, 3]));
+        store_fingerprints(db, (user, id), 20, None).await;
+        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().said_gone, []);
+        // What is said while a sync runs is for the next one.
+        let claim = start_sync(db, user, id, 60).await;
+        let before = db.syncs().find(user, id).await.unwrap().unwrap();
+        db.syncs().say_gone(user, id, &rows(&[4])).await.unwrap();
+        let finished = FinishedSync { before: &before, ..empty_sync(60) };
+        db.syncs().finish(&claim, &finished).await.unwrap().expect("finished");
+        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().said_gone, rows(&[4]));
     }
 }

@@ -7,8 +7,8 @@ use bellbird_domain::{ConnectionId, ConnectionStatus, EventType, UserId};
 use crate::digest::provider_user_digest;
 use crate::job_kinds::REMOVAL;
 use crate::tests::fixtures::{
-    chunk, empty_sync, endpoint, fingerprint, finish_sync_with, new_link, new_session, session_with_callback,
-    start_sync, wait_for_lock_waiters,
+    chunk, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with, new_link, new_session,
+    session_with_callback, start_sync, wait_for_lock_waiters,
 };
 use crate::tests::support::{TestDb, at, both, connect, credentials, masked, new_account, new_connection, on_postgres};
 use crate::{
@@ -182,7 +182,7 @@ both! {
         db.syncs().fingerprint_key(user, made.id).await.unwrap().expect("made");
         let sync = start_sync(db, user, made.id, 14).await;
         let digest = [0x6b; 16];
-        let fingerprints = [fingerprint(0x6b, 0, 0x6b)];
+        let fingerprints = fingerprints(&[fingerprint(0x6b, 0, 0x6b)]);
         let events = [NewWebhookEvent { row_digests: digest.to_vec(), ..chunk(1, 1) }];
         let finished = FinishedSync { fingerprints: Some(&fingerprints), events: &events, ..empty_sync(14) };
         assert_eq!(db.syncs().finish(&sync, &finished).await.unwrap(), Some(1));

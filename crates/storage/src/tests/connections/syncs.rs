@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{
-    chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, finish_sync_with, start_sync, state_after,
-    wait_for_lock_waiters,
+    chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with, start_sync,
+    state_after, wait_for_lock_waiters,
 };
 use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, connect, credentials, new_connection, on_postgres};
@@ -129,12 +129,12 @@ both! {
         assert!(!db.jobs().fail(&killed, "late", at(1)).await.unwrap());
         assert!(!db.jobs().finish(&killed, Some(at(1))).await.unwrap());
         let events = [chunk(1, 1)];
-        let late = FinishedSync { fingerprints: Some(&[fingerprint(1, 0, 1)]), events: &events, ..empty_sync(20) };
+        let late = FinishedSync { fingerprints: Some(&fingerprints(&[fingerprint(1, 0, 1)])), events: &events, ..empty_sync(20) };
         assert_eq!(db.syncs().finish(&killed, &late).await.unwrap(), None);
-        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), [], "nothing is written");
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, [], "nothing is written");
         assert_eq!(db.webhook_events().find(user, events[0].id).await.unwrap(), None);
         assert_eq!(db.syncs().finish(&next, &late).await.unwrap(), Some(1));
-        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), [fingerprint(1, 0, 1)]);
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, [fingerprint(1, 0, 1)]);
         assert_eq!(next_sync_of(db, user, id).await, at(1020));
     }
 
@@ -330,7 +330,7 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         let first = due(db, 20).await.remove(0);
-        let finished = FinishedSync { fingerprints: Some(&[fingerprint(1, 0, 1)]), ..empty_sync(20) };
+        let finished = FinishedSync { fingerprints: Some(&fingerprints(&[fingerprint(1, 0, 1)])), ..empty_sync(20) };
         db.syncs().finish(&first, &finished).await.unwrap().expect("finished");
         let running = start_sync(db, user, id, 50).await;
         assert!(db.jobs().fail(&running, "the consent ended", at(900)).await.unwrap());
@@ -358,7 +358,7 @@ both! {
         db.raw("UPDATE jobs SET run_at = NULL").await;
         connection_to_sync(db, user, "after", 80).await;
         assert_eq!(ids(&due(db, 80).await), [id], "not the one being removed");
-        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap().len(), 1);
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows.len(), 1);
     }
 
     async fn sync_notifies_subscribed_endpoints(db) {
@@ -406,7 +406,11 @@ fn postgres_keeps_no_part_of_a_sync_that_lost_its_lease() {
         let id = connection_to_sync(db, user, "c", 20).await;
         let claim = start_sync(db, user, id, 20).await;
         let events = [chunk(1, 1)];
-        let late = FinishedSync { fingerprints: Some(&[fingerprint(1, 0, 1)]), events: &events, ..empty_sync(20) };
+        let late = FinishedSync {
+            fingerprints: Some(&fingerprints(&[fingerprint(1, 0, 1)])),
+            events: &events,
+            ..empty_sync(20)
+        };
         let other = connect(&db.url).await;
         other.batch_execute("BEGIN; UPDATE jobs SET fence = 7 WHERE kind = 'sync'").await.unwrap();
         let (finished, ()) = tokio::join!(db.syncs().finish(&claim, &late), async {
@@ -415,7 +419,7 @@ fn postgres_keeps_no_part_of_a_sync_that_lost_its_lease() {
         });
         assert_eq!(finished.unwrap(), None);
         assert_eq!(range_of(db, user, id).await, (None, None));
-        assert_eq!(db.syncs().list_fingerprints(user, id).await.unwrap(), []);
+        assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, []);
         assert_eq!(db.webhook_events().find(user, events[0].id).await.unwrap(), None);
         assert_eq!(db.texts("SELECT id FROM webhook_endpoints WHERE due_at IS NOT NULL").await, [""; 0]);
     });

@@ -1,9 +1,12 @@
-//! Computes the fingerprint of a row: one keyed digest of its identity and one of its content.
+//! Computes the keyed digests of a row: of its identity, of its content, and of what it keeps under another id.
 
 use std::fmt::{self, Write};
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
-use bellbird_domain::{AccountId, Category, ContentDigest, Decimal, Digest, Trade, TradeTime, Transaction};
+use bellbird_domain::{
+    AccountId, Category, ContentDigest, Currency, Decimal, Digest, Fingerprint, RowDigests, RowKey, Trade, TradeTime,
+    Transaction, UtcDay,
+};
 use zeroize::Zeroizing;
 
 use crate::event::payload;
@@ -20,12 +23,16 @@ impl RowHasher {
         Self(Key::new(HMAC_SHA256, key))
     }
 
-    /// Returns the digest of the row's account and id, and the digest of its content: all fields of the provider that
-    /// an event shows.
+    /// Returns the digests of a row. Its content is all fields of the provider that an event shows.
     ///
-    /// Neither depends on the account's name or the user's timezone. `local_date` is left out, since it follows from
+    /// None depends on the account's name or the user's timezone. `local_date` is left out, since it follows from
     /// `datetime`. The currency is the one that the event shows, which may be the account's.
-    pub fn transaction(&self, row: &Transaction<'_>) -> (Digest, ContentDigest) {
+    pub fn transaction(&self, row: &Transaction<'_>) -> RowDigests {
+        let day = UtcDay::of(row.instant);
+        let mut likeness = self.likeness("transaction likeness", row.account.id, day);
+        likeness.text(row.amount.as_str());
+        likeness.optional(row.currency.as_ref().map(Currency::as_str));
+        likeness.text(&row.description);
         let mut content = self.feed("transaction content");
         content.text(row.amount.as_str());
         content.optional(Some(payload::currency_of(row).as_str()));
@@ -38,13 +45,27 @@ impl RowHasher {
         content.optional(row.merchant_category_code.as_deref());
         content.optional(row.reference.as_deref());
         content.optional(row.extended_description.as_deref());
-        (self.row("transaction", row.account.id, &row.id), ContentDigest(content.digest()))
+        RowDigests {
+            row: self.row("transaction", row.account.id, &row.id),
+            content: ContentDigest(content.digest()),
+            likeness: ContentDigest(likeness.digest()),
+            account: row.account.id.into(),
+            day,
+        }
     }
 
-    /// Like [`Self::transaction`]. The id of a trade consists of its fields, so a changed trade is usually another row.
-    pub fn trade(&self, row: &Trade<'_>) -> (Digest, ContentDigest) {
+    /// Like [`Self::transaction`]. The id of a trade consists of its fields, so a changed trade has another id.
+    pub fn trade(&self, row: &Trade<'_>) -> RowDigests {
         let number =
             |number: &Option<Decimal<'_>>, to: &mut Feed<'_>| to.optional(number.as_ref().map(Decimal::as_str));
+        let day = UtcDay::of(row.time.instant());
+        let mut likeness = self.likeness("trade likeness", row.account.id, day);
+        likeness.text(&row.symbol);
+        likeness.text(row.trade_type.as_str());
+        number(&row.quantity, &mut likeness);
+        number(&row.price, &mut likeness);
+        likeness.text(&row.currency);
+        number(&row.total_amount, &mut likeness);
         let mut content = self.feed("trade content");
         content.text(&row.symbol);
         content.optional(row.name.as_deref());
@@ -63,7 +84,39 @@ impl RowHasher {
         content.bytes(&row.time.instant().as_nanosecond().to_be_bytes());
         content.optional(row.settlement_date.as_deref());
         content.optional(row.description.as_deref());
-        (self.row("trade", row.account.id, &row.id()), ContentDigest(content.digest()))
+        RowDigests {
+            row: self.row("trade", row.account.id, &row.id()),
+            content: ContentDigest(content.digest()),
+            likeness: ContentDigest(likeness.digest()),
+            account: row.account.id.into(),
+            day,
+        }
+    }
+
+    /// The key of a row that is seen for the first time. A row that lost its fingerprint and is seen again gets the
+    /// same one. `attempt` counts from 0 the keys that another row of the connection has already.
+    pub fn key(&self, row: Digest, occurrence: u32, attempt: u32) -> RowKey {
+        let mut feed = self.feed("row key");
+        feed.bytes(&row.0);
+        feed.bytes(&occurrence.to_be_bytes());
+        feed.bytes(&attempt.to_be_bytes());
+        RowKey(feed.digest())
+    }
+
+    /// Hides the days of fingerprints, or shows hidden ones: they would tell when the user spent or traded.
+    pub fn mask_days(&self, fingerprints: &mut [Fingerprint]) {
+        for fingerprint in fingerprints {
+            let mut feed = self.feed("day");
+            feed.bytes(&fingerprint.key.0);
+            fingerprint.digests.day.0 ^= u16::from_be_bytes(feed.digest());
+        }
+    }
+
+    fn likeness(&self, purpose: &str, account: AccountId, day: UtcDay) -> Feed<'_> {
+        let mut feed = self.feed(purpose);
+        feed.bytes(account.uuid().as_bytes());
+        feed.bytes(&day.0.to_be_bytes());
+        feed
     }
 
     /// The key of the row locators of the connection's events.

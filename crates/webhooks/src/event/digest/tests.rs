@@ -63,7 +63,7 @@ fn every_transaction_field_changes_the_digest() {
         |row| (row.reference, row.extended_description) = (None, Some("LUNCH".into())),
         |row| (row.reference, row.extended_description) = (Some("Lunch with Kim".into()), Some("LUNCH".into())),
     ];
-    all_differ(&transaction(&account), changes, |row| hasher().transaction(row).1);
+    all_differ(&transaction(&account), changes, |row| hasher().transaction(row).content);
 }
 
 #[test]
@@ -94,14 +94,14 @@ fn every_trade_field_changes_the_digest() {
         |row| row.description = Some("".into()),
         |row| (row.quantity, row.price) = (row.price.clone(), row.quantity.clone()),
     ];
-    all_differ(&trade(&account), changes, |row| hasher().trade(row).1);
+    all_differ(&trade(&account), changes, |row| hasher().trade(row).content);
 }
 
 #[test]
 fn digest_covers_the_currency_that_is_shown() {
     let content = |currency, account_currency| {
         let account = account(1, "Everyday", account_currency);
-        hasher().transaction(&Transaction { currency, ..transaction(&account) }).1
+        hasher().transaction(&Transaction { currency, ..transaction(&account) }).content
     };
     assert_ne!(content(None, "XXX"), content(None, "JPY"), "the account's, learned later");
     assert_eq!(content(None, "JPY"), content(Currency::parse("JPY"), "AUD"), "shown alike");
@@ -120,13 +120,13 @@ fn own_fields_do_not_change_digests() {
 #[test]
 fn account_and_id_identify_a_row() {
     let (one, other) = (account(1, "Everyday", "AUD"), account(2, "Everyday", "AUD"));
-    let row = |row: &Transaction<'_>| hasher().transaction(row).0;
+    let row = |row: &Transaction<'_>| hasher().transaction(row).row;
     let changed = Transaction { amount: decimal("1"), description: "other".into(), ..transaction(&one) };
     assert_eq!(row(&transaction(&one)), row(&changed));
     assert_ne!(row(&transaction(&one)), row(&transaction(&other)));
     assert_ne!(row(&transaction(&one)), row(&Transaction { id: "tx_2".into(), ..transaction(&one) }));
 
-    let row = |row: &Trade<'_>| hasher().trade(row).0;
+    let row = |row: &Trade<'_>| hasher().trade(row).row;
     let changed = Trade { name: None, price: None, currency: "USD".into(), ..trade(&one) };
     assert_eq!(row(&trade(&one)), row(&changed), "none of these fields is part of the id");
     assert_ne!(row(&trade(&one)), row(&trade(&other)));
@@ -135,18 +135,56 @@ fn account_and_id_identify_a_row() {
     // A transaction with the id of a trade is a different row.
     let id = trade(&one).id().to_string();
     let namesake = Transaction { id: id.into(), ..transaction(&one) };
-    assert_ne!(hasher().transaction(&namesake).0, row(&trade(&one)));
+    assert_ne!(hasher().transaction(&namesake).row, row(&trade(&one)));
 }
 
 #[test]
 fn digests_depend_on_the_key() {
     let account = account(1, "Everyday", "AUD");
     let other = RowHasher::new(&[8; 32]);
-    let (row, content) = hasher().transaction(&transaction(&account));
-    let (other_row, other_content) = other.transaction(&transaction(&account));
-    assert_ne!(row, other_row);
-    assert_ne!(content, other_content);
-    assert_ne!(row.0[..8], content.0);
+    let (one, other) = (hasher().transaction(&transaction(&account)), other.transaction(&transaction(&account)));
+    assert_ne!(one.row, other.row);
+    assert_ne!(one.content, other.content);
+    assert_ne!(one.likeness, other.likeness);
+    assert_ne!(one.row.0[..8], one.content.0);
+}
+
+#[test]
+fn row_under_another_id_is_alike() {
+    let account = account(1, "Everyday", "AUD");
+    let of = |row: &Transaction<'_>| hasher().transaction(row);
+    let row = transaction(&account);
+    let renumbered = Transaction { id: "tx_2".into(), category: None, ..row.clone() };
+    assert_eq!(of(&row).likeness, of(&renumbered).likeness);
+    for other in [
+        Transaction { amount: decimal("-15.91"), ..row.clone() },
+        Transaction { description: "other".into(), ..row.clone() },
+        Transaction { instant: instant("2026-11-01T00:00:00Z"), ..row.clone() },
+    ] {
+        assert_ne!(of(&row).likeness, of(&other).likeness);
+    }
+}
+
+#[test]
+fn day_is_hidden_and_shown_again() {
+    let account = account(1, "Everyday", "AUD");
+    let digests = hasher().transaction(&transaction(&account));
+    let fingerprint = |occurrence| Fingerprint {
+        digests,
+        occurrence,
+        key: hasher().key(digests.row, occurrence, 0),
+        seen_at: 0,
+        misses: 0,
+        is_gone: false,
+        first_mark: 1,
+        changed_mark: 1,
+    };
+    let shown = [fingerprint(0), fingerprint(1)];
+    let mut hidden = shown;
+    hasher().mask_days(&mut hidden);
+    assert_ne!(hidden[0].digests.day, hidden[1].digests.day, "rows of one day look different");
+    hasher().mask_days(&mut hidden);
+    assert_eq!(hidden, shown);
 }
 
 type Texts = (String, Option<String>, Option<String>, Option<String>);
@@ -172,7 +210,7 @@ proptest! {
                 provider_type: text(kind),
                 reference: text(reference),
                 ..transaction(&account)
-            }).1
+            }).content
         };
         prop_assert_eq!(one == other, digest(&one) == digest(&other));
     }

@@ -1,0 +1,315 @@
+//! What a client is given that follows the changes of a connection: pure, but for [`Syncs::freshen`].
+//!
+//! Fingerprints say which rows changed after the client's mark. The caller reads these rows from the provider again,
+//! and asks for each row that comes in what it is to the client ([`Followed::take`]).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use bellbird_domain::{
+    AccountTag, ConnectionId, ConnectionStatus, Digest, Fingerprint, Fingerprints, RowDigests, RowKey,
+    TimestampExt as _, UserId, UtcDay,
+};
+use bellbird_storage::SyncState;
+use bellbird_webhooks::event::digest::RowHasher;
+use jiff::Timestamp;
+use secrecy::ExposeSecret as _;
+
+use super::changes::DuplicateIds;
+use super::{SyncReport, Syncs};
+use crate::ConnectionsError;
+
+/// Rows with one id that are compared with each row that is read. More of them mean that the provider is faulty.
+const EQUAL_IDS_MAX: usize = 100;
+
+/// The first day that is watched whole by syncs that read from this instant: providers and users count days in other
+/// time zones.
+pub fn first_whole_day(from: Timestamp) -> UtcDay {
+    UtcDay(UtcDay::of(from).0.saturating_add(2))
+}
+
+/// A row that is given to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Given {
+    pub key: RowKey,
+    /// Whether the client was never given the row, as far as its cursor tells.
+    pub is_new: bool,
+}
+
+/// A row that the client was to be given, but which the provider did not list then. It may be back the next time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owed {
+    pub key: RowKey,
+    pub is_new: bool,
+}
+
+/// What the client has so far.
+#[derive(Debug, Clone, Copy)]
+pub enum Since<'a> {
+    /// Nothing. It gets all rows, also those of days that are not watched, of which there are no fingerprints.
+    Nothing,
+    /// All changes up to a mark, but for rows that are owed.
+    Mark { mark: u32, owed: &'a [Owed] },
+}
+
+/// The rows that a client is to be given.
+pub struct Followed<'a> {
+    hasher: &'a RowHasher,
+    duplicate_ids: DuplicateIds,
+    watched_from: UtcDay,
+    since: Since<'a>,
+    /// By row digest. After [`Since::Mark`] only rows with a change.
+    groups: HashMap<Digest, Group>,
+    /// The rows of `groups` that the client is to be given, and how many of them were read.
+    wanted: HashMap<RowKey, Fingerprint>,
+    wanted_read: usize,
+    /// Those of `wanted` that a page has.
+    given: HashSet<RowKey>,
+    /// Rows that the client is to be given once the provider lists them again.
+    absent: Vec<Fingerprint>,
+    gone: BTreeMap<RowKey, AccountTag>,
+}
+
+/// Which rows of a day earlier pages have: their number and the sum of their keys.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GivenRows {
+    pub rows: u32,
+    pub keys: u64,
+}
+
+impl GivenRows {
+    fn insert(&mut self, key: RowKey) {
+        self.rows = self.rows.wrapping_add(1);
+        self.keys = self.keys.wrapping_add(u64::from_be_bytes(key.0));
+    }
+}
+
+/// The rows with one id.
+#[derive(Default)]
+struct Group {
+    /// Those that were not read yet.
+    known: Vec<Fingerprint>,
+    /// The occurrence of the next one without a fingerprint.
+    next_occurrence: u32,
+    /// Whether one was read.
+    is_read: bool,
+}
+
+impl<'a> Followed<'a> {
+    /// `account` leaves out the rows of others. The days of the fingerprints are visible.
+    pub fn new(
+        hasher: &'a RowHasher,
+        fingerprints: &Fingerprints,
+        duplicate_ids: DuplicateIds,
+        watched_from: UtcDay,
+        since: Since<'a>,
+        account: Option<AccountTag>,
+    ) -> Self {
+        let mut followed = Self {
+            hasher,
+            duplicate_ids,
+            watched_from,
+            since,
+            groups: HashMap::new(),
+            wanted: HashMap::new(),
+            wanted_read: 0,
+            given: HashSet::new(),
+            absent: Vec::new(),
+            gone: BTreeMap::new(),
+        };
+        let is_of_account = |row: &&Fingerprint| account.is_none_or(|account| row.digests.account == account);
+        for rows in fingerprints.rows.chunk_by(|one, other| one.digests.row == other.digests.row) {
+            let mut is_needed = matches!(since, Since::Nothing);
+            for row in rows.iter().filter(is_of_account) {
+                if row.is_gone {
+                    if matches!(since, Since::Mark { mark, .. } if row.changed_mark > mark) {
+                        followed.gone.insert(row.key, row.digests.account);
+                    }
+                } else if followed.has_changed(row) && row.misses > 0 {
+                    followed.absent.push(*row);
+                } else if followed.has_changed(row) {
+                    is_needed = true;
+                    followed.wanted.insert(row.key, *row);
+                }
+            }
+            if is_needed {
+                let next_occurrence = rows.last().map_or(0, |last| last.occurrence + 1);
+                let group = Group { known: rows.to_vec(), next_occurrence, is_read: false };
+                followed.groups.insert(rows[0].digests.row, group);
+            }
+        }
+        followed
+    }
+
+    fn has_changed(&self, row: &Fingerprint) -> bool {
+        match self.since {
+            Since::Nothing => true,
+            Since::Mark { mark, owed } => row.changed_mark > mark || owed.iter().any(|owed| owed.key == row.key),
+        }
+    }
+
+    /// The rows that are gone, by key.
+    pub fn gone(&self) -> &BTreeMap<RowKey, AccountTag> {
+        &self.gone
+    }
+
+    /// Whether all rows were read that the client is to be given. Never known of a first copy.
+    pub fn is_found(&self) -> bool {
+        self.wanted_read == self.wanted.len() && matches!(self.since, Since::Mark { .. })
+    }
+
+    /// The days of the rows that the client is to be given. `None` if there are none.
+    pub fn days(&self) -> Option<RangeInclusive<UtcDay>> {
+        let days = || self.wanted.values().map(|row| row.digests.day);
+        Some(days().min()?..=days().max()?)
+    }
+
+    /// The account of the rows that the client is to be given, if it is one.
+    pub fn account(&self) -> Option<AccountTag> {
+        let mut accounts = self.wanted.values().map(|row| row.digests.account);
+        let first = accounts.next()?;
+        accounts.all(|account| account == first).then_some(first)
+    }
+
+    /// A row of the provider's list. `None` if the client is not to be given the row, or it was read before. What is
+    /// really given has to be reported with [`Self::give`].
+    pub fn take(&mut self, row: &RowDigests) -> Option<Given> {
+        let group = self.groups.entry(row.row).or_default();
+        if std::mem::replace(&mut group.is_read, true) && self.duplicate_ids == DuplicateIds::SameRow {
+            return None;
+        }
+        let rank = |(_, known): &(usize, &Fingerprint)| {
+            let has_other_content = known.digests.content != row.content;
+            let is_unwanted = !self.wanted.contains_key(&known.key);
+            (has_other_content, known.is_gone, known.misses, is_unwanted, known.occurrence)
+        };
+        if let Some((at, known)) = group.known.iter().take(EQUAL_IDS_MAX).enumerate().min_by_key(rank) {
+            // The row has changed after the last sync. If the client got it now, and it changed back before the next
+            // sync, no sync would see a change.
+            if known.digests.content != row.content && row.day >= self.watched_from {
+                return None;
+            }
+            let known = group.known.swap_remove(at);
+            return self.given(&known);
+        }
+        let occurrence = group.next_occurrence;
+        group.next_occurrence += 1;
+        self.unknown(row, occurrence)
+    }
+
+    fn given(&mut self, row: &Fingerprint) -> Option<Given> {
+        let is_wanted = self.wanted.contains_key(&row.key);
+        self.wanted_read += usize::from(is_wanted);
+        let is_whole_copy = matches!(self.since, Since::Nothing);
+        (is_wanted || is_whole_copy).then(|| Given { key: row.key, is_new: self.is_new(row) })
+    }
+
+    /// A page has the row with this key.
+    pub fn give(&mut self, key: RowKey) {
+        if self.wanted.contains_key(&key) {
+            self.given.insert(key);
+        }
+    }
+
+    fn is_new(&self, row: &Fingerprint) -> bool {
+        match self.since {
+            Since::Nothing => true,
+            Since::Mark { mark, owed } => {
+                row.first_mark > mark || owed.iter().any(|owed| owed.key == row.key && owed.is_new)
+            }
+        }
+    }
+
+    /// A row without a fingerprint. On a watched day the next sync finds it, and then the client gets it. Rows of
+    /// earlier days are given now or never.
+    fn unknown(&self, row: &RowDigests, occurrence: u32) -> Option<Given> {
+        match self.since {
+            Since::Nothing if row.day < self.watched_from => {
+                Some(Given { key: self.hasher.key(row.row, occurrence, 0), is_new: true })
+            }
+            _ => None,
+        }
+    }
+
+    /// The rows of these days that are in no page, because the provider did not list them, when the pages were read or
+    /// at the last sync.
+    ///
+    /// On the last of these days, earlier pages have rows too. If those are not exactly the ones that this page lacks,
+    /// all of these are given again.
+    pub fn owed(&self, days: RangeInclusive<UtcDay>, given_before: GivenRows) -> Vec<Owed> {
+        let last_day = *days.end();
+        let missing = self.wanted.values().filter(|row| !self.given.contains(&row.key));
+        let missing = missing.filter(|row| days.contains(&row.digests.day));
+        let (boundary, mut missing): (Vec<&Fingerprint>, Vec<_>) = missing.partition(|row| row.digests.day == last_day);
+        let mut lacking = GivenRows::default();
+        boundary.iter().for_each(|row| lacking.insert(row.key));
+        if lacking != given_before {
+            missing.extend(boundary);
+        }
+        missing.extend(self.absent.iter().filter(|row| days.contains(&row.digests.day)));
+        missing.sort_by_key(|row| row.key);
+        missing.into_iter().map(|row| Owed { key: row.key, is_new: self.is_new(row) }).collect()
+    }
+
+    /// Which rows of a day this page has.
+    pub fn given_on(&self, day: UtcDay) -> GivenRows {
+        let mut given = GivenRows::default();
+        let of_day = self.given.iter().filter(|key| self.wanted.get(key).is_some_and(|row| row.digests.day == day));
+        of_day.for_each(|key| given.insert(*key));
+        given
+    }
+}
+
+impl std::ops::Add for GivenRows {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { rows: self.rows.wrapping_add(other.rows), keys: self.keys.wrapping_add(other.keys) }
+    }
+}
+
+impl Syncs<'_> {
+    /// Syncs the connection if its last sync began longer ago than `age_max`, and a run at most.
+    ///
+    /// Fails with [`ConnectionsError::ConsentInactive`] if the consent is gone.
+    pub async fn freshen(self, user: UserId, id: ConnectionId, age_max: Duration) -> Result<(), ConnectionsError> {
+        // Another instance may have synced it meanwhile.
+        if self.is_fresh(&self.state(user, id).await?, age_max) {
+            return Ok(());
+        }
+        let SyncReport { status, .. } = self.run_once(user, id).await?;
+        if status == ConnectionStatus::Active { Ok(()) } else { Err(ConnectionsError::ConsentInactive(status)) }
+    }
+
+    /// Whether the last sync is complete, and began within `age_max`.
+    pub fn is_fresh(self, state: &SyncState, age_max: Duration) -> bool {
+        let now = self.0.clock.now();
+        state.unread.is_none() && state.synced_at.is_some_and(|synced_at| now < synced_at.plus(age_max))
+    }
+
+    /// What is known of the syncs of a connection.
+    pub async fn state(self, user: UserId, id: ConnectionId) -> Result<SyncState, ConnectionsError> {
+        self.0.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)
+    }
+
+    /// The fingerprints of a connection, and what they are made with.
+    pub async fn fingerprints(
+        self,
+        user: UserId,
+        id: ConnectionId,
+    ) -> Result<(RowHasher, Fingerprints), ConnectionsError> {
+        let key = self.0.storage.syncs().fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let hasher = RowHasher::new(key.expose_secret().as_bytes());
+        let mut fingerprints = self.0.storage.syncs().fingerprints(user, id).await?;
+        hasher.mask_days(&mut fingerprints.rows);
+        Ok((hasher, fingerprints))
+    }
+
+    /// The first day of which every change is found.
+    pub fn watched_from(self, state: &SyncState) -> UtcDay {
+        let covered = state.covered_from.unwrap_or_else(|| self.0.clock.now().minus(self.0.sync_settings.first));
+        let unread_to = state.unread.as_ref().map(|unread| unread.to);
+        first_whole_day(unread_to.map_or(covered, |to| to.max(covered)))
+    }
+}
