@@ -1,4 +1,4 @@
-// Fills the sheet "Bellbird" with the transactions of the last days, through Bellbird's API.
+// Fills the sheet "Bellbird" with the transactions of the last days, from a file of Bellbird.
 //
 // Extensions > Apps Script, paste this, then Project settings > Script properties: BELLBIRD_URL
 // such as https://bellbird.example.com, and BELLBIRD_KEY. Run `refresh`, or add a time-driven
@@ -17,29 +17,33 @@ function onOpen() {
 }
 
 function refresh() {
-  const rows = readRows(); // complete, or an error: the sheet never shows half
+  const { rows, leftOut } = read(); // whole but for the banks left out, or an error
   const spreadsheet = SpreadsheetApp.getActiveSpreadsheet();
   const sheet = spreadsheet.getSheetByName(SHEET) || spreadsheet.insertSheet(SHEET);
   sheet.clearContents();
   sheet.getRange(1, 1, rows.length + 1, COLUMNS.length).setValues([COLUMNS, ...rows]);
+  if (leftOut.length > 0) {
+    const banks = leftOut.map((bank) => `${bank.institutionName} (${bank.error})`);
+    sheet.getRange(1, COLUMNS.length + 1).setValue(text(`Left out: ${banks.join(", ")}`));
+  }
 }
 
-function readRows() {
+function read() {
   const from = new Date(Date.now() - DAYS * 86_400_000).toISOString().slice(0, 10);
-  const accounts = readAll("/v1/accounts", {});
-  const banks = readPage("/v1/connections", {}).data.filter((one) => one.category === "banking");
-  const rows = [];
-  for (const account of accounts) {
-    if (!banks.some((bank) => bank.id === account.connectionId)) continue;
-    const query = { connectionId: account.connectionId, accountId: account.id, from };
-    for (const row of readAll("/v1/transactions", query)) rows.push(cells(account, row));
-  }
-  return rows.sort((one, next) => (one[0] < next[0] ? 1 : one[0] > next[0] ? -1 : 0));
+  const accounts = new Map(readAll("/v1/accounts", {}).map((account) => [account.id, account]));
+  const file = fetch("/v1/export/transactions.jsonl", { from, partial: true });
+  const lines = file.trim().split("\n").map((line) => JSON.parse(line));
+  const { leftOut } = lines.pop();
+  if (!leftOut) throw new Error("The file broke off: try again");
+  const unknown = { institutionName: null, accountNumber: null };
+  const rows = lines.map((row) => cells(accounts.get(row.accountId) || unknown, row));
+  rows.sort((one, next) => (one[0] < next[0] ? 1 : one[0] > next[0] ? -1 : 0));
+  return { rows, leftOut };
 }
 
 function cells(account, row) {
   return [
-    row.date, text(account.institutionName), text(account.name), number(row.amount),
+    row.date, text(account.institutionName), text(row.accountName), number(row.amount),
     row.currency, text(row.description), text(row.merchantName), text(row.category),
     text(row.id), text(account.accountNumber),
   ];
@@ -60,16 +64,15 @@ function number(amount) {
 function readAll(path, query) {
   const rows = [];
   for (let offset = 0, hasMore = true; hasMore; ) {
-    const page = readPage(path, { ...query, limit: 500, offset });
+    const page = JSON.parse(fetch(path, { ...query, limit: 200, offset }));
     rows.push(...page.data);
-    // A `limit` above the maximum of the path is clamped.
     offset += page.pagination.limit;
     hasMore = page.pagination.hasMore;
   }
   return rows;
 }
 
-function readPage(path, query) {
+function fetch(path, query) {
   const properties = PropertiesService.getScriptProperties();
   const key = properties.getProperty("BELLBIRD_KEY");
   const options = { headers: { Authorization: `Bearer ${key}` }, muteHttpExceptions: true };
@@ -78,7 +81,7 @@ function readPage(path, query) {
   for (let tries = 1; ; tries += 1) {
     const response = UrlFetchApp.fetch(url, options);
     const status = response.getResponseCode();
-    if (status === 200) return JSON.parse(response.getContentText());
+    if (status === 200) return response.getContentText();
     const headers = Object.entries(response.getAllHeaders());
     const [, pause] = headers.find(([name]) => name.toLowerCase() === "retry-after") || [];
     if (!pause || pause > PAUSE_SECONDS_MAX || tries === TRIES_MAX) {

@@ -42,6 +42,7 @@ fn cors(origins: &[String], request_headers: &[&'static str]) -> Option<CorsLaye
         "content-disposition",
         "x-request-id",
         "bellbird-error",
+        "bellbird-left-out",
         "x-cache",
         "age",
         "retry-after",

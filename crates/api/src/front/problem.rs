@@ -177,7 +177,7 @@ impl Problem {
 
     /// Names the connection that a failed read is about.
     #[must_use]
-    pub(crate) fn at(mut self, connection: ConnectionId) -> Self {
+    pub fn at(mut self, connection: ConnectionId) -> Self {
         if let Self::Reconnect { connection_id, .. } | Self::ProviderUnavailable { connection_id, .. } = &mut self {
             *connection_id = Some(connection);
         }

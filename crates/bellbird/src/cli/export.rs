@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bellbird_domain::{AccountId, Bound, Caller, ConnectionId, DateFilter, KeyId, User};
-use bellbird_interop::export::formats::{Format, FormatError, Layout, Options};
+use bellbird_interop::export::formats::{Format, FormatError, Layout, LeftOut, Options};
 use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Resource, Retries};
 use bellbird_reads::{ReadError, Reads};
 use bellbird_storage::Storage;
@@ -34,7 +34,8 @@ const STDOUT: &str = "-";
 ///
 /// The file appears only when it is whole, with mode 0600, and then replaces an older one. If a provider fails, the
 /// command exits with status 1 and leaves the older file as it is. Standard output may have a part of the file by then.
-/// docs/exports.md describes the formats.
+/// With --partial, a connection that cannot be read is left out and named on standard error, and the status is 0 unless
+/// all of them fail. docs/exports.md describes the formats.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird export --user me@example.com --format csv --from 2026-07-01 --output transactions.csv
@@ -82,6 +83,10 @@ pub(super) struct ExportArgs {
     #[arg(long)]
     quote_formulas: bool,
 
+    /// Leave out connections that cannot be read, and say so, as long as one of several can be read
+    #[arg(long)]
+    partial: bool,
+
     /// File to write, or - for standard output
     #[arg(long, value_name = "FILE", default_value = STDOUT)]
     output: String,
@@ -100,8 +105,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
     let written = stop.run_until_cancelled(export(&storage, &reads, args, request)).await;
     storage.close().await;
     let written = written.unwrap_or_else(|| Err(anyhow::anyhow!("stopped before the file was whole")))?;
-    let Some(Written { rows, bytes }) = written else { return Ok(()) };
-    let view = json!({"file": args.output, "rows": rows, "bytes": bytes});
+    let Some(Written { rows, bytes, left_out }) = written else { return Ok(()) };
+    let view = json!({"file": args.output, "rows": rows, "bytes": bytes, "leftOut": left_out});
     output::print(args.json, &view, |_| format!("Wrote {} to {}.", count(rows, "row", "rows"), args.output))
 }
 
@@ -127,7 +132,8 @@ impl ExportArgs {
         }
         let span = DateFilter { from: self.from, to: self.to };
         let (connection_id, account_id) = (self.connection, self.account);
-        let request = FileRequest { resource, format, options, connection_id, account_id, span };
+        let partial = self.partial;
+        let request = FileRequest { resource, format, options, connection_id, account_id, span, partial };
         if request.lacks_account() {
             return Err("a file of this format holds one account: add --account ID".to_owned());
         }
@@ -139,6 +145,7 @@ impl ExportArgs {
 struct Written {
     rows: u64,
     bytes: u64,
+    left_out: Vec<LeftOut>,
 }
 
 /// Writes the file. Returns `None` for standard output, or if its reader went away.
@@ -154,6 +161,10 @@ async fn export(
     let caller = Caller { key_id: KeyId::new(), user_id: user.id, plan: user.plan, timezone, revision: -1 };
     let opened = Export::open(reads.clone(), storage, caller, request, Timestamp::now()).await;
     let mut export = opened.map_err(|error| describe_open(&error, &user, request.resource))?;
+    let broken = export.leave_out_broken(Retries::On, &|| reads.call_context(user.id, 0)).await.map_err(describe)?;
+    for error in broken {
+        output::note(&format!("left out: {:#}", describe(error)));
+    }
     let mut target = Target::open(&args.output)?;
     let mut progress = Progress::new("rows", 0);
     let (mut page, mut bytes, mut has_more) = (Vec::new(), 0, true);
@@ -173,7 +184,7 @@ async fn export(
         page.clear();
     }
     drop(progress);
-    Ok(target.finish()?.then(|| Written { rows: export.rows(), bytes }))
+    Ok(target.finish()?.then(|| Written { rows: export.rows(), bytes, left_out: export.left_out().to_vec() }))
 }
 
 enum Target {
@@ -235,6 +246,7 @@ fn describe_open(error: &OpenError, user: &User, resource: Resource) -> anyhow::
     let (noun, error) = match error {
         OpenError::Connection(error) => ("connection", error),
         OpenError::Account(error) => ("account", error),
+        OpenError::Open { connection_id, error } => return describe_unopened(*connection_id, error.clone()),
         OpenError::Format(error) => return describe_format(*error),
     };
     match error {
@@ -252,9 +264,7 @@ fn describe_open(error: &OpenError, user: &User, resource: Resource) -> anyhow::
 
 fn describe(error: ExportError) -> anyhow::Error {
     let (context, error) = match error {
-        ExportError::Open { connection_id, error } => {
-            return anyhow::Error::new(error).context(format!("could not open the connection {connection_id}"));
-        }
+        ExportError::Open { connection_id, error } => return describe_unopened(connection_id, error),
         ExportError::Read { context, error } => (context, error),
         ExportError::Format(error) => return describe_format(error),
     };
@@ -266,6 +276,10 @@ fn describe(error: ExportError) -> anyhow::Error {
         ),
         error => anyhow::Error::new(error).context(format!("could not read from {institution} (connection {id})")),
     }
+}
+
+fn describe_unopened(id: ConnectionId, error: ReadError) -> anyhow::Error {
+    anyhow::Error::new(error).context(format!("could not open the connection {id}"))
 }
 
 fn describe_format(error: FormatError) -> anyhow::Error {

@@ -19,7 +19,7 @@ use http_body_util::BodyExt as _;
 use tracing::{Instrument as _, Span};
 
 use super::file::{Export, ExportError, Retries};
-use super::formats::FormatError;
+use super::formats::{FormatError, LeftOut};
 
 /// The number of rows, after the last byte of a whole file.
 pub(crate) const ROWS_TRAILER: HeaderName = HeaderName::from_static("bellbird-rows");
@@ -69,6 +69,17 @@ impl FileBody {
     ) -> Result<Self, Problem> {
         let mut page = Vec::new();
         let started = Instant::now();
+        let broken = match export.leave_out_broken(Retries::Off, &|| access.call_context(&caller)).await {
+            Ok(broken) => broken,
+            Err(error) => return Err(problem_of(&access, &caller, error).await),
+        };
+        for error in broken {
+            let problem = problem_of(&access, &caller, error).await;
+            // Else the connection was removed meanwhile, or the database is unavailable.
+            if !matches!(problem, Problem::Reconnect { .. } | Problem::ProviderUnavailable { .. }) {
+                return Err(problem);
+            }
+        }
         let read = export.next_page(Retries::Off, &mut || access.call_context(&caller), &mut page).await;
         let has_more = match read {
             Ok(has_more) => has_more,
@@ -95,6 +106,11 @@ impl FileBody {
     /// Calls of the provider for the first page.
     pub(crate) fn provider_calls(&self) -> u32 {
         self.export.calls()
+    }
+
+    /// The connections that the file lacks.
+    pub(crate) fn left_out(&self) -> &[LeftOut] {
+        self.export.left_out()
     }
 
     pub(crate) fn into_body(self) -> Body {
@@ -174,6 +190,7 @@ impl FileBody {
             route = self.route.path(),
             key_id = %self.caller.key_id,
             end,
+            left_out = self.export.left_out().len(),
             rows = self.export.rows(),
             bytes = self.bytes,
             duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -200,7 +217,9 @@ impl Drop for FileBody {
 
 async fn problem_of(access: &Access, caller: &Caller, error: ExportError) -> Problem {
     match error {
-        ExportError::Open { error, .. } => problem_for_category(&error, "Connection", ConnectionCategory::Banking),
+        ExportError::Open { connection_id, error } => {
+            problem_for_category(&error, "Connection", ConnectionCategory::Banking).at(connection_id)
+        }
         ExportError::Read { context, error } => access.after_failed_read(caller, &context, &error).await,
         ExportError::Format(error) => problem_of_format(error),
     }

@@ -1,8 +1,10 @@
 //! A file that is being made: reads one page of a provider at a time, on request, and writes its rows.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
+use bellbird_api::front::problem::problem_from_read;
 use bellbird_domain::date::day_of;
 use bellbird_domain::{
     Account, AccountId, Balance, Bound, Caller, ConnectionId, ConnectionStatus, DateFilter, DateRange, Holding, Trade,
@@ -10,22 +12,25 @@ use bellbird_domain::{
 };
 use bellbird_reads::range::NewCall;
 use bellbird_reads::{
-    Attempts, ConnectionContext, ReadError, Reads, SelectError, Selected, SelectedAccounts, Selection, TradeRange,
-    TransactionRange,
+    Attempts, CallContext, ConnectionContext, ReadError, Reads, SelectError, Selected, SelectedAccounts, Selection,
+    TradeRange, TransactionRange, UnreadableConnection,
 };
 use bellbird_storage::Storage;
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::formats::{FormatError, Head, Table, WriteTransactions};
+use super::formats::{FormatError, Head, LeftOut, Table, WriteTransactions};
 use super::names::{FileName, NameParts};
 use super::request::{FileRequest, Resource};
 
 /// More accounts of a user than this are not compared for their names.
 const COMPARED_MAX: u32 = 10_000;
+
+/// First pages that are read at once to learn which connections to leave out, as many as SimpleFIN reads accounts.
+const CHECKED_AT_ONCE: usize = 4;
 
 /// Whether a page that failed is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +48,8 @@ pub enum OpenError {
     Connection(ReadError),
     /// The caller, or the connection, has no such account, or it is of another category.
     Account(ReadError),
+    /// A connection could not be opened.
+    Open { connection_id: ConnectionId, error: ReadError },
     /// The format cannot hold what was requested.
     Format(FormatError),
 }
@@ -66,6 +73,15 @@ pub enum ExportError {
     Format(FormatError),
 }
 
+impl ExportError {
+    /// The error of a connection that can be left out: its consent is gone, or its provider fails. `None` if the whole
+    /// file fails, as with a used-up budget of provider calls.
+    fn of_broken_connection(&self) -> Option<&ReadError> {
+        let (Self::Open { error, .. } | Self::Read { error, .. }) = self else { return None };
+        matches!(error, ReadError::Reconnect(_) | ReadError::Unavailable { .. }).then_some(error)
+    }
+}
+
 impl From<FormatError> for ExportError {
     fn from(error: FormatError) -> Self {
         Self::Format(error)
@@ -84,6 +100,8 @@ pub struct Export {
     /// That of a file of one account.
     account: Option<Account>,
     unread: VecDeque<Unread>,
+    /// `None` unless the file is partial.
+    left_out: Option<Vec<LeftOut>>,
     /// The connection that is read now.
     reading: Option<Reading>,
     /// Of the connection that is read, or was read last.
@@ -97,8 +115,10 @@ pub struct Export {
 }
 
 /// A connection whose turn has not come. Its credentials are opened then.
+#[derive(Clone)]
 struct Unread {
     connection_id: ConnectionId,
+    institution_name: String,
     account_ids: Vec<AccountId>,
 }
 
@@ -127,7 +147,13 @@ impl Export {
             return Err(OpenError::Format(FormatError::OneAccount));
         }
         let writer = Writer::new(&request).ok_or(OpenError::Format(FormatError::Internal))?;
-        let selected = select(&reads, &caller, &request).await?;
+        let found = select(&reads, &caller, &request).await?;
+        let leaves_out = request.partial && found.len() > 1;
+        // Those that may be left out are opened when they are checked.
+        let (several, found) = if leaves_out { (found, Vec::new()) } else { (Vec::new(), found) };
+        let failed =
+            |found: UnreadableConnection| OpenError::Open { connection_id: found.connection.id, error: found.error };
+        let selected: Vec<SelectedAccounts> = found.into_iter().collect::<Result<_, _>>().map_err(failed)?;
         let name = name_of(&request, &selected, &caller, now);
         let account = only_account(&selected).cloned();
         let accounts = if request.format.names_accounts() {
@@ -138,10 +164,7 @@ impl Export {
         };
         let mut selected = selected.into_iter();
         let first = selected.next();
-        let unread = selected.map(|selected| Unread {
-            connection_id: selected.context.connection.id,
-            account_ids: selected.accounts().map(|account| account.id).collect(),
-        });
+        let unread = several.into_iter().chain(selected.map(Ok)).map(Unread::from);
         let mut export = Self {
             reads,
             caller,
@@ -151,6 +174,7 @@ impl Export {
             accounts,
             account,
             unread: unread.collect(),
+            left_out: request.partial.then(Vec::new),
             reading: None,
             context: None,
             give_up_at: Attempts::end_of_list(),
@@ -160,9 +184,80 @@ impl Export {
             calls: 0,
         };
         if let Some(first) = first {
-            export.reading = Some(export.read(first).map_err(OpenError::Account)?);
+            let connection_id = first.context.connection.id;
+            export.reading = Some(export.read(first).map_err(|error| OpenError::Open { connection_id, error })?);
         }
         Ok(export)
+    }
+
+    /// Leaves out the connections of a partial file that cannot be read, and returns why. Fails if the failure is not
+    /// of the connection alone, or if no connection is left. A file of one connection leaves out nothing.
+    ///
+    /// The first page of each connection is read to learn that, and again when its turn comes, because rows would
+    /// otherwise wait in memory for a slow client. A connection that breaks later breaks the file off.
+    pub async fn leave_out_broken(
+        &mut self,
+        retries: Retries,
+        new_call: &(dyn Fn() -> CallContext + Sync),
+    ) -> Result<Vec<ExportError>, ExportError> {
+        if self.left_out.is_none() || self.reading.is_some() {
+            return Ok(Vec::new());
+        }
+        let checks: Vec<Self> = self.unread.iter().map(|unread| self.alone(unread)).collect::<Result<_, _>>()?;
+        let checks = checks.into_iter().map(async |mut check| {
+            let read = check.next_page(retries, &mut || new_call(), &mut Vec::new()).await;
+            (read.err(), check.calls)
+        });
+        let checked: Vec<_> = stream::iter(checks).buffered(CHECKED_AT_ONCE).collect().await;
+        let (mut left_out, mut broken) = (Vec::new(), Vec::new());
+        for (unread, (error, calls)) in mem::take(&mut self.unread).into_iter().zip(checked) {
+            self.calls += calls;
+            let Some(error) = error else {
+                self.unread.push_back(unread);
+                continue;
+            };
+            let Some(why) = error.of_broken_connection() else { return Err(error) };
+            let Unread { connection_id, institution_name, .. } = unread;
+            left_out.push(LeftOut { connection_id, institution_name, error: problem_from_read(why, "", "").code() });
+            broken.push(error);
+        }
+        if self.unread.is_empty() && !broken.is_empty() {
+            // One that may pass, if there is any: the client tries again then.
+            let may_pass = |error: &ExportError| !matches!(error.of_broken_connection(), Some(ReadError::Reconnect(_)));
+            let at = broken.iter().position(may_pass).unwrap_or_default();
+            return Err(broken.swap_remove(at));
+        }
+        self.left_out = Some(left_out);
+        self.give_up_at = Attempts::end_of_list();
+        Ok(broken)
+    }
+
+    /// The same file of this connection alone.
+    fn alone(&self, unread: &Unread) -> Result<Self, FormatError> {
+        Ok(Self {
+            reads: self.reads.clone(),
+            caller: self.caller.clone(),
+            request: self.request,
+            now: self.now,
+            name: self.name.clone(),
+            accounts: Vec::new(),
+            account: None,
+            unread: VecDeque::from([unread.clone()]),
+            left_out: None,
+            reading: None,
+            context: None,
+            give_up_at: Attempts::end_of_list(),
+            writer: Writer::new(&self.request).ok_or(FormatError::Internal)?,
+            is_begun: false,
+            rows: 0,
+            calls: 0,
+        })
+    }
+
+    /// The connections that the file lacks. Known before the first page.
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOut] {
+        self.left_out.as_deref().unwrap_or_default()
     }
 
     #[must_use]
@@ -235,10 +330,11 @@ impl Export {
             self.give_up_at = Attempts::end_of_list();
         }
         let has_more = self.next_connection().is_some();
-        if let Writer::Transactions(writer) = &mut self.writer
-            && !has_more
-        {
-            writer.end(self.rows, out);
+        let left_out = self.left_out.as_deref();
+        match &mut self.writer {
+            _ if has_more => {}
+            Writer::Transactions(writer) => writer.end(self.rows, left_out, out),
+            Writer::Table(table) => table.end(left_out, out),
         }
         Ok(has_more)
     }
@@ -285,7 +381,7 @@ impl Export {
     /// its accounts.
     async fn open_next(&mut self) -> Result<Option<Reading>, ExportError> {
         self.context = None;
-        let Some(Unread { connection_id, account_ids }) = self.unread.front() else { return Ok(None) };
+        let Some(Unread { connection_id, account_ids, .. }) = self.unread.front() else { return Ok(None) };
         let connection_id = *connection_id;
         let failed = |error| ExportError::Open { connection_id, error };
         let context = self.reads.connection_context(&self.caller, connection_id).await.map_err(failed)?;
@@ -376,6 +472,16 @@ impl Export {
     }
 }
 
+impl From<Result<SelectedAccounts, UnreadableConnection>> for Unread {
+    fn from(found: Result<SelectedAccounts, UnreadableConnection>) -> Self {
+        let (connection, account_ids) = match &found {
+            Ok(selected) => (&selected.context.connection, selected.accounts().map(|account| account.id).collect()),
+            Err(unreadable) => (&unreadable.connection, unreadable.account_ids.clone()),
+        };
+        Self { connection_id: connection.id, institution_name: connection.institution_name.clone(), account_ids }
+    }
+}
+
 impl Writer {
     /// None if the format does not hold the resource.
     fn new(request: &FileRequest) -> Option<Self> {
@@ -388,17 +494,25 @@ impl Writer {
 
 /// The connections to read. Those that are not active come first: one that cannot be read then fails before the first
 /// byte, not in the middle.
-async fn select(reads: &Reads, caller: &Caller, request: &FileRequest) -> Result<Vec<SelectedAccounts>, OpenError> {
+async fn select(
+    reads: &Reads,
+    caller: &Caller,
+    request: &FileRequest,
+) -> Result<Vec<Result<SelectedAccounts, UnreadableConnection>>, OpenError> {
     let selection = Selection {
         connection_id: request.connection_id,
         account_ids: request.account_id.as_ref().map(std::slice::from_ref),
         category: Some(request.resource.category()),
     };
-    let found = reads.select(caller, selection).await.and_then(Selected::require_known)?;
-    let mut selected: Vec<SelectedAccounts> =
-        found.into_iter().collect::<Result<_, _>>().map_err(|unreadable| OpenError::Account(unreadable.error))?;
-    selected.sort_by_key(|selected| selected.context.connection.status == ConnectionStatus::Active);
-    Ok(selected)
+    let mut found = reads.select(caller, selection).await.and_then(Selected::require_known)?;
+    found.sort_by_key(|found| {
+        let connection = match found {
+            Ok(selected) => &selected.context.connection,
+            Err(unreadable) => &unreadable.connection,
+        };
+        connection.status == ConnectionStatus::Active
+    });
+    Ok(found)
 }
 
 /// The account of a file of one account.

@@ -41,6 +41,9 @@ pub(super) struct FileQuery {
     /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default: `false`.
     #[param(inline, example = true)]
     quote_formulas: Option<Flag>,
+    /// `true` leaves out connections that cannot be read, and names them in `Bellbird-Left-Out`. Default: `false`.
+    #[param(inline, example = true)]
+    partial: Option<Flag>,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -65,6 +68,9 @@ pub(super) struct TradesFileQuery {
     /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default: `false`.
     #[param(inline, example = true)]
     quote_formulas: Option<Flag>,
+    /// `true` leaves out connections that cannot be read, and names them in `Bellbird-Left-Out`. Default: `false`.
+    #[param(inline, example = true)]
+    partial: Option<Flag>,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -83,12 +89,19 @@ pub(super) struct HoldingsFileQuery {
     /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default: `false`.
     #[param(inline, example = true)]
     quote_formulas: Option<Flag>,
+    /// `true` leaves out connections that cannot be read, and names them in `Bellbird-Left-Out`. Default: `false`.
+    #[param(inline, example = true)]
+    partial: Option<Flag>,
 }
 
 impl FileQuery {
     pub(super) fn span(&self) -> DateFilter {
         let bound = |date: &Option<DateBound>| date.as_ref().map(|DateBound(bound)| *bound);
         DateFilter { from: bound(&self.from), to: bound(&self.to) }
+    }
+
+    pub(super) fn is_partial(&self) -> bool {
+        self.partial.is_some_and(|Flag(is_set)| is_set)
     }
 
     /// Fails if an option of CSV is given for another format, which would ignore it.
@@ -128,15 +141,16 @@ pub(super) fn read<Q: DeserializeOwned>(query: &str) -> Result<Q, Problem> {
 
 impl From<TradesFileQuery> for FileQuery {
     fn from(query: TradesFileQuery) -> Self {
-        let TradesFileQuery { connection_id, account_id, from, to, byte_order_mark, quote_formulas } = query;
-        Self { connection_id, account_id, from, to, layout: None, byte_order_mark, quote_formulas }
+        let TradesFileQuery { connection_id, account_id, from, to, byte_order_mark, quote_formulas, partial } = query;
+        Self { connection_id, account_id, from, to, layout: None, byte_order_mark, quote_formulas, partial }
     }
 }
 
 impl From<HoldingsFileQuery> for FileQuery {
     fn from(query: HoldingsFileQuery) -> Self {
-        let HoldingsFileQuery { connection_id, account_id, byte_order_mark, quote_formulas } = query;
-        Self { connection_id, account_id, from: None, to: None, layout: None, byte_order_mark, quote_formulas }
+        let HoldingsFileQuery { connection_id, account_id, byte_order_mark, quote_formulas, partial } = query;
+        let (from, to, layout) = (None, None, None);
+        Self { connection_id, account_id, from, to, layout, byte_order_mark, quote_formulas, partial }
     }
 }
 

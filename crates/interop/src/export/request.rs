@@ -57,6 +57,8 @@ pub struct FileRequest {
     /// Without bounds, transactions are those of the last 30 days, and the broker decides about trades. Holdings have
     /// none.
     pub span: DateFilter,
+    /// Leaves out connections that cannot be read, as long as one of several can.
+    pub partial: bool,
 }
 
 impl FileRequest {

@@ -14,18 +14,21 @@ use bellbird_reads::ReadError;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, TRAILER, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, Method, Uri, Version};
+use http::{HeaderName, HeaderValue, Method, Uri, Version};
 use serde::de::DeserializeOwned;
 
 use super::body::{CutOff, FileBody, ROWS_TRAILER, problem_of_format};
 use super::file::{Export, OpenError};
-use super::formats::Format;
+use super::formats::{Format, LeftOut};
 use super::queries::{FileQuery, HoldingsFileQuery, TradesFileQuery, read};
 use super::request::{FileRequest, Resource};
 use crate::Interop;
 
 /// A file holds a connection's opened credentials, and a place among its key's concurrent requests.
 const FILE_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// A connection that the file lacks, and why. One line for each.
+const LEFT_OUT: HeaderName = HeaderName::from_static("bellbird-left-out");
 
 /// The paths of files. Log and metrics name each format.
 #[must_use]
@@ -57,8 +60,11 @@ fn transactions() -> Path<Interop> {
              `accountId`. Every `csv` but that layout ends its lines with the account's `institutionName` and \
              `accountNumber`, as `/v1/accounts` has them.\n\n\
              A file that cannot be completed is broken off: the transfer fails, and what was received is not a whole \
-             file. A failure before the first byte is the usual error. One request is one of the concurrent requests \
-             of the key until the file ends. `HEAD` calls no provider. Needs HTTP/1.1.",
+             file. A failure before the first byte is the usual error. With `partial=true`, a file of several \
+             connections leaves out those that cannot be read when it begins, unless that is all of them, and names \
+             each in `Bellbird-Left-Out`. The last line of a `jsonl` then has the member `leftOut` only, a list of \
+             them. One request is one of the concurrent requests of the key until the file ends. `HEAD` calls no \
+             provider. Needs HTTP/1.1.",
         )
         .query::<FileQuery>()
         .error(
@@ -103,7 +109,9 @@ const BROKERAGE_FILE: &str = "A parameter is invalid (one `details` entry each),
 
 /// What the files of all resources have in common.
 fn operation(id: &'static str, resource: Resource) -> Operation {
-    let operation = Operation::new(id, "Files", "The file.").headers(&["Content-Disposition"]).provider_errors();
+    let operation = Operation::new(id, "Files", "The file.")
+        .headers(&["Content-Disposition", "Bellbird-Left-Out"])
+        .provider_errors();
     resource.formats().fold(operation, |operation, format| operation.text_file(media_type(format)))
 }
 
@@ -151,24 +159,32 @@ async fn export(
         connection_id: query.connection_id.map(|Id(id)| id.ok_or(Problem::NotFound("Connection"))).transpose()?,
         account_id: query.account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?,
         span: query.span(),
+        partial: query.is_partial(),
     };
     let category = resource.category();
     let opened = Export::open(access.reads().clone(), access.storage(), caller.clone(), request, now).await;
-    let export = opened.map_err(|error| match error {
-        OpenError::Connection(ReadError::WrongCategory) | OpenError::Account(ReadError::WrongCategory) => {
-            Problem::BadRequest { message: wrong_category(resource).into(), details: Vec::new() }
+    let export = opened.map_err(|error| {
+        let (error, noun, connection_id) = match error {
+            OpenError::Connection(error) => (error, "Connection", request.connection_id),
+            OpenError::Account(error) => (error, "Account", request.connection_id),
+            OpenError::Open { connection_id, error } => (error, "Connection", Some(connection_id)),
+            OpenError::Format(error) => return problem_of_format(error),
+        };
+        if matches!(error, ReadError::WrongCategory) {
+            return Problem::BadRequest { message: wrong_category(resource).into(), details: Vec::new() };
         }
-        OpenError::Connection(error) => problem_for_category(&error, "Connection", category),
-        OpenError::Account(error) => problem_for_category(&error, "Account", category),
-        OpenError::Format(error) => problem_of_format(error),
+        let problem = problem_for_category(&error, noun, category);
+        if let Some(id) = connection_id { problem.at(id) } else { problem }
     })?;
     let name = export.name().content_disposition();
+    let mut left_out = Vec::new();
     let mut response = if method == Method::HEAD {
         // As without a known length.
         Response::new(Body::from_stream(stream::empty::<Result<Bytes, CutOff>>()))
     } else {
         let file = FileBody::begin(access, route, quota, caller, export).await?;
         add_provider_calls(file.provider_calls());
+        left_out.extend_from_slice(file.left_out());
         Response::new(file.into_body())
     };
     let headers = response.headers_mut();
@@ -176,6 +192,10 @@ async fn export(
     headers.insert(CONTENT_DISPOSITION, name);
     headers.insert(TRAILER, HeaderValue::from(ROWS_TRAILER));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    for LeftOut { connection_id, error, .. } in left_out {
+        let value = HeaderValue::try_from(format!("{connection_id}; {error}"));
+        headers.append(LEFT_OUT, value.map_err(|_| Problem::Internal)?);
+    }
     response.extensions_mut().insert(ResponseTimeout(FILE_TIMEOUT));
     Ok(response)
 }

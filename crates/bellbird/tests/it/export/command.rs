@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::harness::Database;
 use crate::support::process::{RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::provider_spec::spec;
 
 const USER: &str = "export --user me@example.com";
 
@@ -39,8 +40,12 @@ impl Deployment {
     }
 
     async fn fault(&self, fault: &Value) {
+        self.control("faults", fault).await;
+    }
+
+    async fn control(&self, path: &str, body: &Value) {
         let base = Url::parse(text(&self.sandbox.json()["fiskil"], "baseUrl")).unwrap();
-        let set = reqwest::Client::new().post(base.join("/__control/faults").unwrap()).json(fault).send();
+        let set = reqwest::Client::new().post(base.join(&format!("/__control/{path}")).unwrap()).json(body).send();
         assert!(set.await.unwrap().status().is_success());
     }
 
@@ -62,7 +67,8 @@ async fn file_has_mode_0600_and_replaces_an_older_one() {
     let line = format!("{USER} --format jsonl --from 2000-01-01 --connection {connection} --output out/a.jsonl");
     let printed = workdir.json(&line);
     let file = fs::read_to_string(out.join("a.jsonl")).unwrap();
-    assert_eq!(printed, json!({"file": "out/a.jsonl", "rows": file.lines().count(), "bytes": file.len()}));
+    let (rows, bytes) = (file.lines().count(), file.len());
+    assert_eq!(printed, json!({"file": "out/a.jsonl", "rows": rows, "bytes": bytes, "leftOut": []}));
     assert!(file.lines().count() > 100);
     let mode = fs::metadata(out.join("a.jsonl")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -95,6 +101,37 @@ async fn failed_export_leaves_no_file_and_keeps_the_older_one() {
     assert_eq!(deployment.files(), ["old.csv"]);
     assert_eq!(fs::read_to_string(out.join("old.csv")).unwrap(), "old");
     assert_eq!(workdir.run(&format!("{USER} --format csv")).status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn partial_file_names_what_it_leaves_out_on_standard_error() {
+    let deployment = Deployment::start().await;
+    let Deployment { workdir, sandbox, connection, .. } = &deployment;
+    let other = sandbox.json()["credentials"][1].to_string();
+    let import = "connection import --user me@example.com --credentials - --json";
+    assert!(workdir.run_with_input(import, &other).status.success());
+    let of_connection = workdir.text(&format!("{USER} --format jsonl --connection {connection}"));
+    let credentials: Value = serde_json::from_str(&other).unwrap();
+    deployment
+        .control(&format!("consents/{}", spec("fiskil").connection_in(&credentials)), &json!({"state": "revoked"}))
+        .await;
+    assert_eq!(workdir.run(&format!("{USER} --format jsonl")).status.code(), Some(1));
+    let output = workdir.run(&format!("{USER} --format jsonl --partial"));
+    let error = errors(&output);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    assert!(error.starts_with("left out: the connection to ") && error.contains("--reconnect "), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    let file = String::from_utf8(output.stdout).unwrap();
+    let end = file.strip_prefix(&of_connection).unwrap();
+    let end: Value = serde_json::from_str(end).unwrap();
+    assert_eq!(end["leftOut"][0]["error"], "reconnect_required");
+    let output = workdir.run(&format!("{USER} --format csv --partial --json --output a.csv"));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed["leftOut"], end["leftOut"]);
+    // Nothing else is left.
+    let left_out = text(&end["leftOut"][0], "connectionId");
+    let error = workdir.error(&format!("{USER} --format csv --partial --connection {left_out} --output b.csv"), 1);
+    assert!(error.contains("renew it with"), "{error}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod command;
 mod cut;
 mod files;
+mod partial;
 
 use reqwest::Url;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

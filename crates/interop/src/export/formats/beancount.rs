@@ -5,8 +5,8 @@ use jiff::ToSpan as _;
 use jiff::civil::Date;
 
 use super::accounts::{AccountNames, OtherSide, is_liability, label};
-use super::text::{end_comment, line, one_line};
-use super::{FormatError, Head, WriteTransactions, amounts};
+use super::text::{end_comments, line, one_line};
+use super::{FormatError, Head, LeftOut, WriteTransactions, amounts};
 
 /// Beancount rounds negative numbers to the precision of Python's decimals.
 const DIGITS_MAX: usize = 28;
@@ -59,8 +59,8 @@ impl WriteTransactions for Beancount {
         Ok(())
     }
 
-    fn end(&mut self, rows: u64, out: &mut Vec<u8>) {
-        end_comment(rows, out);
+    fn end(&mut self, rows: u64, left_out: Option<&[LeftOut]>, out: &mut Vec<u8>) {
+        end_comments(rows, left_out.unwrap_or_default(), out);
     }
 }
 

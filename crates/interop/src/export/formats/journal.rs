@@ -4,8 +4,8 @@ use bellbird_domain::{Account, Category, Transaction};
 use jiff::civil::Date;
 
 use super::accounts::{AccountNames, OtherSide, is_liability, label};
-use super::text::{end_comment, key, line, one_line};
-use super::{FormatError, Head, WriteTransactions};
+use super::text::{end_comments, key, line, one_line};
+use super::{FormatError, Head, LeftOut, WriteTransactions};
 
 /// An id is the value of a tag, which ends at a comma. Longer ones, and ones with other characters, become a digest.
 const ID_MAX: usize = 255;
@@ -47,8 +47,8 @@ impl WriteTransactions for Journal {
         Ok(())
     }
 
-    fn end(&mut self, rows: u64, out: &mut Vec<u8>) {
-        end_comment(rows, out);
+    fn end(&mut self, rows: u64, left_out: Option<&[LeftOut]>, out: &mut Vec<u8>) {
+        end_comments(rows, left_out.unwrap_or_default(), out);
     }
 }
 

@@ -16,9 +16,10 @@ mod tests;
 mod text;
 mod ynab;
 
-use bellbird_domain::{Account, Balance, Transaction};
+use bellbird_domain::{Account, Balance, ConnectionId, Transaction};
 use jiff::Timestamp;
 use jiff::civil::Date;
+use serde::Serialize;
 
 pub use table::Table;
 
@@ -68,6 +69,17 @@ pub struct Head<'a> {
     pub today: Date,
 }
 
+/// A connection that a file leaves out because it cannot be read.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftOut {
+    pub connection_id: ConnectionId,
+    /// Untrusted text.
+    pub institution_name: String,
+    /// Why, in the words of the header `Bellbird-Error`.
+    pub error: &'static str,
+}
+
 /// A file cannot hold what it should. Names no amount and no text of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
@@ -96,8 +108,9 @@ pub trait WriteTransactions: Send {
     /// `date` is the day of posting in the user's timezone.
     fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError>;
 
-    /// What follows the last of all rows: nothing in formats that have no place for it.
-    fn end(&mut self, _rows: u64, _out: &mut Vec<u8>) {}
+    /// What follows the last of all rows: nothing in formats that have no place for it. `left_out` is `None` for files
+    /// that leave nothing out.
+    fn end(&mut self, _rows: u64, _left_out: Option<&[LeftOut]>, _out: &mut Vec<u8>) {}
 }
 
 impl Format {

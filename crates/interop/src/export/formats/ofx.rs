@@ -10,7 +10,7 @@ use bellbird_domain::{Account, AccountType, Currency, Transaction};
 use jiff::civil::Date;
 
 use super::text::{cut, key, one_line, payee};
-use super::{FormatError, Head, WriteTransactions};
+use super::{FormatError, Head, LeftOut, WriteTransactions};
 
 const HEADER: &str = "OFXHEADER:100\nDATA:OFXSGML\nVERSION:103\nSECURITY:NONE\nENCODING:UTF-8\nCHARSET:NONE\n\
                       COMPRESSION:NONE\nOLDFILEUID:NONE\nNEWFILEUID:NONE\n\n";
@@ -95,7 +95,7 @@ impl WriteTransactions for Ofx {
         Ok(())
     }
 
-    fn end(&mut self, _rows: u64, out: &mut Vec<u8>) {
+    fn end(&mut self, _rows: u64, _left_out: Option<&[LeftOut]>, out: &mut Vec<u8>) {
         out.extend_from_slice(self.rest.as_bytes());
     }
 }

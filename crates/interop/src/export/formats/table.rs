@@ -6,7 +6,7 @@ use bellbird_domain::{Account, Decimal, Holding, Trade};
 use uuid::Uuid;
 
 use super::csv::CsvLines;
-use super::{Format, Options};
+use super::{Format, LeftOut, Options, jsonl};
 
 const TRADE_COLUMNS: [&str; 16] = [
     "id",
@@ -44,8 +44,8 @@ const HOLDING_COLUMNS: [&str; 14] = [
     "accountNumber",
 ];
 
-/// Writes a file of trades or of holdings. Call `start_trades` and `trade`, or `start_holdings` and `holding`. Nothing
-/// follows the last row.
+/// Writes a file of trades or of holdings. Call `start_trades` and `trade`, or `start_holdings` and `holding`, and then
+/// `end`.
 pub struct Table(Kind);
 
 enum Kind {
@@ -117,6 +117,13 @@ impl Table {
             lines.plain(number.as_ref().map_or("", Decimal::as_str), out);
         }
         lines.end_line_of(holding.account, out);
+    }
+
+    /// What follows the last row: nothing in CSV.
+    pub fn end(&mut self, left_out: Option<&[LeftOut]>, out: &mut Vec<u8>) {
+        if let Kind::Jsonl = self.0 {
+            jsonl::write_left_out(left_out, out);
+        }
     }
 }
 

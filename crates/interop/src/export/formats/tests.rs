@@ -13,7 +13,7 @@ use bellbird_domain::{
 use jiff::Timestamp;
 use jiff::civil::{Date, date};
 
-use super::{Format, FormatError, Head, Options};
+use super::{Format, FormatError, Head, LeftOut, Options};
 
 const DAY: Date = date(2026, 11, 20);
 
@@ -111,7 +111,7 @@ fn file_with(
         writer.row(&given.row(account), DAY, &mut out)?;
     }
     whole.append(&mut out);
-    writer.end(rows.len() as u64, &mut whole);
+    writer.end(rows.len() as u64, None, &mut whole);
     Ok(whole)
 }
 

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use aws_lc_rs::digest::{SHA256, digest};
 use bellbird_domain::Transaction;
 
+use super::LeftOut;
+
 /// Whether a character ends a line for some reader, or is not allowed in XML.
 fn is_break(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
@@ -47,7 +49,12 @@ pub(super) fn line(parts: &[&str], out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// The last line of a journal, by which a reader sees that nothing is missing.
-pub(super) fn end_comment(rows: u64, out: &mut Vec<u8>) {
+/// The last lines of a journal: the connections that are left out, and the end, by which a reader sees that nothing
+/// else is missing.
+pub(super) fn end_comments(rows: u64, left_out: &[LeftOut], out: &mut Vec<u8>) {
+    for LeftOut { connection_id, institution_name, error } in left_out {
+        let institution = one_line(institution_name);
+        line(&["\n; Left out: ", &institution, ", connection ", &connection_id.to_string(), ": ", error], out);
+    }
     line(&["\n; End of the file. Transactions: ", &rows.to_string()], out);
 }

@@ -12,6 +12,9 @@ const requests = [];
 const pauses = [];
 let written = null;
 let rejections = [];
+let note = null;
+// The end of the file of rows, if the service is to send another one.
+let end = null;
 
 // Google's call blocks, and so does curl.
 function fetch(url, { headers, muteHttpExceptions }) {
@@ -25,7 +28,13 @@ function fetch(url, { headers, muteHttpExceptions }) {
     maxBuffer: 64 * 1024 * 1024,
   });
   const at = output.lastIndexOf("\n");
-  return response(Number(output.slice(at + 1)), output.slice(0, at), {});
+  let body = output.slice(0, at);
+  if (url.includes("/v1/export/")) {
+    const none = '{"leftOut":[]}\n';
+    assert(body.endsWith(none));
+    if (end !== null) body = body.slice(0, -none.length) + end;
+  }
+  return response(Number(output.slice(at + 1)), body, {});
 }
 
 function response(status, body, headers) {
@@ -33,8 +42,12 @@ function response(status, body, headers) {
 }
 
 const sheet = {
-  clearContents: () => (written = null),
+  clearContents: () => (written = note = null),
   getRange: (row, column, rows, columns) => ({
+    setValue: (value) => {
+      assert.deepEqual([row, column], [1, written[0].length + 1]);
+      note = value;
+    },
     setValues: (values) => {
       assert.deepEqual([row, column], [1, 1]);
       assert.equal(values.length, rows);
@@ -71,6 +84,17 @@ for (const failure of [response(401, "{}", {}), response(429, "{}", { "Retry-Aft
   assert.throws(() => context.refresh(), /\/v1\/accounts: 4/);
 }
 assert.equal(written.length, rows.length + 1);
+assert.equal(note, null);
+
+// A bank that is left out is named beside the names of the columns. A file without its end is none.
+end = '{"leftOut":[{"connectionId":"1","institutionName":"=Bank","error":"reconnect_required"}]}\n';
+context.refresh();
+assert.equal(note, "'Left out: =Bank (reconnect_required)");
+assert.equal(written.length, rows.length + 1);
+end = "";
+assert.throws(() => context.refresh(), /broke off/);
+assert.equal(written.length, rows.length + 1);
+end = null;
 
 // Every row of the banks is there, and no cell is something else than it should be.
 async function get(path) {

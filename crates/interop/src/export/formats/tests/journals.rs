@@ -196,6 +196,22 @@ fn accounts_of_one_name_stay_apart() {
 }
 
 #[test]
+fn what_is_left_out_is_a_comment_at_the_end() {
+    let institution_name = "Iron\n2026-01-01 open Assets:X".to_owned();
+    let left_out = LeftOut { connection_id: ConnectionId::new(), institution_name, error: "reconnect_required" };
+    for format in [Format::Journal, Format::Beancount] {
+        let mut out = Vec::new();
+        format.transactions(Options::default()).end(3, Some(std::slice::from_ref(&left_out)), &mut out);
+        let expected = format!(
+            "\n; Left out: Iron 2026-01-01 open Assets:X, connection {}: reconnect_required\n\n\
+             ; End of the file. Transactions: 3\n",
+            left_out.connection_id
+        );
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}
+
+#[test]
 fn unknown_balance_is_left_out() {
     for format in [Format::Journal, Format::Beancount] {
         let file = file_with(format, Options::default(), &account(), None, &[]).unwrap();
