@@ -278,7 +278,8 @@ impl Syncs<'_> {
         if self.is_fresh(&self.state(user, id).await?, age_max) {
             return Ok(());
         }
-        let SyncReport { status, .. } = self.run_once(user, id).await?;
+        // A sync is many calls deep.
+        let SyncReport { status, .. } = Box::pin(self.run_once(user, id)).await?;
         if status == ConnectionStatus::Active { Ok(()) } else { Err(ConnectionsError::ConsentInactive(status)) }
     }
 

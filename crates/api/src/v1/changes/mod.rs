@@ -224,7 +224,7 @@ impl Changes {
         let max_age = state.inner.changes_max_age;
         let context = Arc::clone(&self.context);
         let sync = async move {
-            let synced = state.access.connections().syncs().freshen(user, id, max_age).await;
+            let synced = Box::pin(state.access.connections().syncs().freshen(user, id, max_age)).await;
             if synced.is_ok() {
                 state.inner.recently_synced.insert(id, (), state.access.clock().now());
             }
