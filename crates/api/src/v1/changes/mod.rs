@@ -566,7 +566,7 @@ pub struct TradeChanges<'a> {
 
 /// A change of a transaction.
 #[derive(Serialize, ToSchema)]
-#[serde(tag = "op", rename_all = "lowercase", rename_all_fields = "camelCase")]
+#[serde(tag = "op", rename_all = "lowercase")]
 #[schema(as = TransactionChange)]
 enum TransactionChange<'a> {
     /// Insert the row, or replace the one with this key.
@@ -575,6 +575,7 @@ enum TransactionChange<'a> {
         #[schema(example = "9f3b2c61d07a4e58")]
         key: String,
         /// Whether the row was first seen after the cursor was made.
+        #[serde(rename = "isNew")]
         is_new: bool,
         transaction: TransactionView<'a>,
     },
@@ -584,6 +585,7 @@ enum TransactionChange<'a> {
         #[schema(example = "9f3b2c61d07a4e58")]
         key: String,
         /// The row's account. Null if the connection has lost it.
+        #[serde(rename = "accountId")]
         #[schema(value_type = Option<String>, format = "uuid", required = true)]
         account_id: Option<AccountId>,
     },
@@ -591,7 +593,7 @@ enum TransactionChange<'a> {
 
 /// A change of a trade.
 #[derive(Serialize, ToSchema)]
-#[serde(tag = "op", rename_all = "lowercase", rename_all_fields = "camelCase")]
+#[serde(tag = "op", rename_all = "lowercase")]
 #[schema(as = TradeChange)]
 enum TradeChange<'a> {
     /// Insert the row, or replace the one with this key.
@@ -600,6 +602,7 @@ enum TradeChange<'a> {
         #[schema(example = "9f3b2c61d07a4e58")]
         key: String,
         /// Whether the row was first seen after the cursor was made.
+        #[serde(rename = "isNew")]
         is_new: bool,
         trade: TradeView<'a>,
     },
@@ -610,6 +613,7 @@ enum TradeChange<'a> {
         #[schema(example = "9f3b2c61d07a4e58")]
         key: String,
         /// The row's account. Null if the connection has lost it.
+        #[serde(rename = "accountId")]
         #[schema(value_type = Option<String>, format = "uuid", required = true)]
         account_id: Option<AccountId>,
     },
