@@ -65,7 +65,7 @@ pub(super) fn transactions_path() -> Path<V1State> {
             Operation::new("list_transaction_changes", "Transactions", "A page of changes.")
                 .text("Follow changes of transactions", TEXT)
                 .query::<ChangesQuery>()
-                .json::<TransactionChanges<'static>>()
+                .json::<TransactionChangeList<'static>>()
                 .error(
                     400,
                     "A parameter is missing or invalid, the connection is not a banking connection, or the cursor is \
@@ -83,7 +83,7 @@ pub(super) fn trades_path() -> Path<V1State> {
             Operation::new("list_trade_changes", "Holdings and trades", "A page of changes.")
                 .text("Follow changes of trades", TEXT)
                 .query::<ChangesQuery>()
-                .json::<TradeChanges<'static>>()
+                .json::<TradeChangeList<'static>>()
                 .brokerage_errors()
                 .error(410, CURSOR_EXPIRED),
         )
@@ -531,8 +531,8 @@ pub(super) struct ChangesQuery {
 /// A page of changes.
 #[derive(ToSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = TransactionChanges)]
-pub struct TransactionChanges<'a> {
+#[schema(as = TransactionChangeList)]
+pub struct TransactionChangeList<'a> {
     /// The changes, to be applied in this order.
     data: Vec<TransactionChange<'a>>,
     /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows.
@@ -549,8 +549,8 @@ pub struct TransactionChanges<'a> {
 /// A page of changes.
 #[derive(ToSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = TradeChanges)]
-pub struct TradeChanges<'a> {
+#[schema(as = TradeChangeList)]
+pub struct TradeChangeList<'a> {
     /// The changes, to be applied in this order.
     data: Vec<TradeChange<'a>>,
     /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows.
