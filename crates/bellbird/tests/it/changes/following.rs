@@ -9,7 +9,10 @@ use super::{BETWEEN_MISSES, DAY, HOUR, STALE, setup};
 use crate::support::database::tables_containing;
 use crate::support::follower::{Follower, changes};
 use crate::support::harness::{App, Person, eventually, on_both_databases, simulated_providers};
+use crate::support::process::text;
 use crate::support::provider_spec::spec;
+use crate::support::receiver::ReceivedEvent;
+use crate::support::rows::all_rows;
 
 /// What a second consent to the same accounts changes at the provider.
 fn relink(provider: &str) -> Option<Value> {
@@ -47,6 +50,25 @@ impl App {
         let change = (spec(&connection.provider).set_amount)(cents);
         self.change_row(connection, row, change.members).await;
     }
+}
+
+/// The sandbox draws parts of a row, such as the code of its merchant, from the number in its id. Counts the rows whose
+/// content a renewal has changed really, and returns the other entries.
+fn changed_in_renewal(before: &Follower, entries: Vec<Value>) -> (usize, Vec<Value>) {
+    let is_changed = |entry: &Value| {
+        let Some(known) = before.rows.get(text(entry, "key")) else { return false };
+        let mut row = entry["transaction"].clone();
+        row["id"] = known["id"].clone();
+        row != *known && entry["isNew"] == false && row["description"] == known["description"]
+    };
+    let (changed, rest): (Vec<Value>, Vec<Value>) = entries.into_iter().partition(is_changed);
+    assert!(changed.len() <= before.rows.len() / 4, "{} of {}", changed.len(), before.rows.len());
+    (changed.len(), rest)
+}
+
+/// How many rows events report as new, and as updated.
+fn counts(events: &[ReceivedEvent]) -> (usize, usize) {
+    (all_rows(events, "new").len(), all_rows(events, "updated").len())
 }
 
 /// What a removal looks like.
@@ -99,16 +121,14 @@ async fn follow_everything(app: &App, provider: &str) {
     let keys = copy.keys();
     app.renew_in_browser(&connection).await;
     app.advance_clock(STALE).await;
-    let before = copy.rows.clone();
-    let renewed = copy.follow(app).await;
-    let before: Vec<&Value> = renewed.iter().filter_map(|entry| before.get(entry["key"].as_str()?)).collect();
-    assert_eq!(renewed, Vec::<Value>::new(), "{provider}: a renewal is no news; before it {before:?}");
+    let before = copy.clone();
+    let (other, rest) = changed_in_renewal(&before, copy.follow(app).await);
+    assert_eq!(rest, Vec::<Value>::new(), "{provider}: a renewal is no news");
     assert_eq!(copy.keys(), keys, "{provider}");
     let events = app.delivered_to(&hook).await;
-    assert!(events.is_empty(), "{provider}: {:?}", events.first().map(|event| &event.body));
+    assert_eq!(counts(&events), (0, other), "{provider}");
     copy.assert_equal(app, &format!("{provider}: renewed")).await;
-    let again = Follower { api: app.start_another().await, ..Follower::new(app, &person, &connection) };
-    let mut again = again;
+    let mut again = Follower { api: app.start_another().await, ..Follower::new(app, &person, &connection) };
     again.follow(app).await;
     let is_watched = |copy: &Follower| copy.watched(copy.rows.values().cloned()).len();
     assert_eq!(is_watched(&again), is_watched(&copy), "{provider}");
@@ -139,11 +159,12 @@ async fn follow_everything(app: &App, provider: &str) {
     let now = app.clock.now();
     app.add_row(&connection, "AFTER THE RENEWAL", now - HOUR).await;
     app.advance_clock(STALE).await;
-    assert_eq!(changes(&copy.follow(app).await), [new("AFTER THE RENEWAL")], "{provider}");
+    let before = copy.clone();
+    let (other, rest) = changed_in_renewal(&before, copy.follow(app).await);
+    assert_eq!(changes(&rest), [new("AFTER THE RENEWAL")], "{provider}");
     assert!(keys.iter().all(|key| copy.rows.contains_key(key)), "{provider}");
     let events = app.delivered_to(&hook).await;
-    let counts: Vec<_> = events.iter().map(|event| (event.rows("new").len(), event.rows("updated").len())).collect();
-    assert_eq!(counts, [(1, 0)], "{provider}");
+    assert_eq!(counts(&events), (1, other), "{provider}");
     copy.assert_equal(app, &format!("{provider}: renewed again")).await;
 }
 

@@ -11,18 +11,15 @@ const TABLES: [&str; 2] = ["fingerprints", "syncs"];
 
 impl App {
     async fn back_up(&self) {
-        for table in TABLES {
-            execute(&self.shared.database, &format!("CREATE TABLE old_{table} AS SELECT * FROM {table}"), "").await;
-        }
+        let copies = TABLES.map(|table| format!("CREATE TABLE old_{table} AS SELECT * FROM {table};"));
+        execute(&self.shared.database, &format!("BEGIN; {} COMMIT", copies.concat()), "").await;
     }
 
     async fn restore(&self) {
-        for table in TABLES {
-            for sql in [format!("DELETE FROM {table}"), format!("INSERT INTO {table} SELECT * FROM old_{table}")] {
-                execute(&self.shared.database, &sql, "").await;
-            }
-            execute(&self.shared.database, &format!("DROP TABLE old_{table}"), "").await;
-        }
+        let restored = TABLES.map(|table| {
+            format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM old_{table}; DROP TABLE old_{table};")
+        });
+        execute(&self.shared.database, &format!("BEGIN; {} COMMIT", restored.concat()), "").await;
     }
 }
 

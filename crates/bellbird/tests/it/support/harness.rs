@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use axum::Router;
 use bellbird::config::{Settings, Sources};
 use bellbird::serve::{self, ServeOptions};
 use bellbird::service::{Service, Start};
@@ -410,6 +411,11 @@ impl App {
         let credentials: Value = serde_json::from_str(credentials.expose_secret()).unwrap();
         let path = format!("/consents/{}", spec(&connection.provider).connection_in(&credentials));
         self.control_of(&connection.provider, Method::POST, &path, json!({ "state": state })).await;
+    }
+
+    /// The API of a new instance without a socket, on the same database and with the same caches.
+    pub(crate) fn router(&self) -> Router {
+        wiring::api_router(&self.parts.api, &self.parts.interop)
     }
 
     /// The URL of the API of another instance on the same database, as if the service had just started.
