@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the environment names the servers and the lengths of tests")]
 
 mod api;
+mod changes;
 mod cli;
 mod clients;
 mod contract;

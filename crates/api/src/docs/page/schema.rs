@@ -35,10 +35,23 @@ pub(super) fn members(document: &Value, body: &Value) -> Vec<Member> {
     members
 }
 
+/// The forms that an object can have.
+fn forms(object: &Value) -> Vec<&Value> {
+    object["oneOf"].as_array().map_or_else(|| vec![object], |forms| forms.iter().collect())
+}
+
+/// Members that several forms have are listed once.
 fn collect(document: &Value, object: &Value, prefix: &str, members: &mut Vec<Member>) {
-    for (name, member, required) in members_of(object) {
+    let forms = forms(object);
+    let all_members = || forms.iter().flat_map(|form| members_of(form));
+    for (name, member, _) in all_members() {
         let path = format!("{prefix}{name}");
-        let optional = if required { "" } else { ", optional" };
+        if let Some(known) = members.iter_mut().find(|known| known.path == path) {
+            known.values.extend(values(member));
+            continue;
+        }
+        let required = all_members().filter(|(other, _, required)| *other == name && *required).count();
+        let optional = if required == forms.len() { "" } else { ", optional" };
         members.push(Member {
             kind: format!("{}{optional}", kind(member)),
             values: values(member),
@@ -82,10 +95,12 @@ pub(super) fn example(document: &Value, schema: &Value) -> String {
 
 /// `line` begins a line: a line break and the indentation.
 fn write_example(document: &Value, schema: &Value, line: &str, text: &mut String) {
-    let schema = resolve(document, schema);
+    let schema = forms(resolve(document, schema))[0];
     let inner = format!("{line}  ");
     if !schema["example"].is_null() {
         text.push_str(&schema["example"].to_string());
+    } else if let [only] = &values(schema)[..] {
+        text.push_str(&Value::from(only.as_str()).to_string());
     } else if schema["type"] == "array" {
         text.push('[');
         text.push_str(&inner);
@@ -121,7 +136,14 @@ mod tests {
             }},
             "Row": {"type": "object", "required": ["amount"], "properties": {
                 "amount": {"type": "string", "example": "-5.00", "enum": ["-5.00", null]}
-            }}
+            }},
+            "Change": {"oneOf": [
+                {"required": ["op", "row"], "properties": {
+                    "op": {"type": "string", "enum": ["upsert"]},
+                    "row": {"$ref": "#/components/schemas/Row"}
+                }},
+                {"required": ["op"], "properties": {"op": {"type": "string", "enum": ["remove"]}}}
+            ]}
         }}})
     }
 
@@ -143,5 +165,15 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(members[1].values, ["-5.00", "null"]);
+    }
+
+    #[test]
+    fn members_of_several_forms_are_listed_once() {
+        let change = json!({"$ref": "#/components/schemas/Change"});
+        let members = members(&document(), &change);
+        let found: Vec<_> = members.iter().map(|member| (member.path.as_str(), member.kind.as_str())).collect();
+        assert_eq!(found, [("op", "string"), ("row", "Row object, optional"), ("row.amount", "string")]);
+        assert_eq!(members[0].values, ["upsert", "remove"]);
+        assert!(example(&document(), &change).starts_with("{\n  \"op\": \"upsert\",\n  \"row\": {"));
     }
 }

@@ -5,6 +5,7 @@
 //! and when they lie. These rows are read from the provider again. A page without news reads nothing.
 
 mod cursor;
+mod views;
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -25,22 +26,21 @@ use bellbird_storage::SyncState;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
-use utoipa::{IntoParams, ToSchema};
 
-use crate::front::extract::{ConnectionQuery, Selected};
+use crate::front::extract::Selected;
 use crate::front::json::{json_bytes, write_json};
-use crate::front::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit};
+use crate::front::parameters;
 use crate::front::problem::problem_for_category;
 use crate::front::{Authorized, BankingConnection, BrokerageConnection, LivePermit, Operation, Path, Problem, log};
 use crate::v1::state::V1State;
 use crate::v1::trades::TradeView;
 use crate::v1::transactions::TransactionView;
 use cursor::{OwedText, PageProgress, Progress, Since};
+use views::{ChangesQuery, TradeChange, TransactionChange};
+pub use views::{TradeChanges, TransactionChanges};
 
-/// Entries of a page.
-const LIMIT_MAX: u32 = 500;
 /// Rows that the provider may leave out between a sync and the read after it.
 const OWED_MAX: usize = 200;
 /// `Retry-After` while a sync takes longer than a request may.
@@ -48,11 +48,9 @@ const SYNC_RETRY_AFTER_SECONDS: u64 = 10;
 /// Trades of a day without a time count as midnight in UTC, which is another day in the user's timezone.
 const DAY: Duration = Duration::from_secs(86_400);
 
-type ChangesLimit = Limit<LIMIT_MAX, LIMIT_MAX>;
-
-const TEXT: &str = "What has changed since `cursor`, as a list of `upsert` and `remove` to apply in its order. Without a \
-    cursor, the first copy: all rows since `from`. Repeat with the new cursor at once while `hasMore` is true, and later \
-    to follow. A change may come twice, and none is left out.\n\n\
+const TEXT: &str = "What has changed since `cursor`, as a list of `upsert` and `remove` to apply in its order. Without \
+    a cursor, the first copy: all rows since `from`. Repeat with the new cursor at once while `hasMore` is true, and \
+    later to follow. A change may come twice, and none is left out.\n\n\
     `key` names a row for as long as the connection lives, also after a renewed consent has given the row another \
     `id`. Rows are compared from `watchedFrom` on: changes of earlier days are not found. A row is removed when the \
     provider has left it out for a day, or said so.\n\n\
@@ -65,7 +63,7 @@ pub(super) fn transactions_path() -> Path<V1State> {
             Operation::new("list_transaction_changes", "Transactions", "A page of changes.")
                 .text("Follow changes of transactions", TEXT)
                 .query::<ChangesQuery>()
-                .json::<TransactionChangeList<'static>>()
+                .json::<TransactionChanges<'static>>()
                 .error(
                     400,
                     "A parameter is missing or invalid, the connection is not a banking connection, or the cursor is \
@@ -83,7 +81,7 @@ pub(super) fn trades_path() -> Path<V1State> {
             Operation::new("list_trade_changes", "Holdings and trades", "A page of changes.")
                 .text("Follow changes of trades", TEXT)
                 .query::<ChangesQuery>()
-                .json::<TradeChangeList<'static>>()
+                .json::<TradeChanges<'static>>()
                 .brokerage_errors()
                 .error(410, CURSOR_EXPIRED),
         )
@@ -498,123 +496,4 @@ impl Rows {
             Self::Trades => DuplicateIds::DistinctRows,
         }
     }
-}
-
-impl ConnectionQuery for ChangesQuery {
-    fn ids(&self) -> (ConnectionParam, Option<AccountParam>) {
-        (self.connection_id, self.account_id)
-    }
-}
-
-#[derive(Deserialize, IntoParams)]
-#[serde(rename_all = "camelCase")]
-#[into_params(parameter_in = Query)]
-pub(super) struct ChangesQuery {
-    /// The connection to follow: an `id` from `/v1/connections`.
-    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    connection_id: ConnectionParam,
-    /// One account of the connection: an `id` from `/v1/accounts`. A cursor is for the account that it was made for.
-    #[param(inline, example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
-    account_id: Option<AccountParam>,
-    /// The `cursor` of the last response. Without it, the first copy.
-    #[param(inline, value_type = Option<String>, example = "dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA")]
-    cursor: Option<String>,
-    /// How far back the first copy reaches: a date in the user's timezone, or a timestamp. It reaches back to
-    /// `watchedFrom` at least. Ignored with a cursor. Default: 30 days (720 hours) ago.
-    #[param(inline, example = "2026-10-01")]
-    from: Option<DateBound>,
-    /// Maximum number of entries, 1 to 500. Larger values are clamped.
-    #[param(inline, example = 500)]
-    limit: Option<ChangesLimit>,
-}
-
-/// A page of changes.
-#[derive(ToSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = TransactionChangeList)]
-pub struct TransactionChangeList<'a> {
-    /// The changes, to be applied in this order.
-    data: Vec<TransactionChange<'a>>,
-    /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows.
-    #[schema(example = "dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA")]
-    cursor: String,
-    /// Whether to ask again at once.
-    #[schema(example = false)]
-    has_more: bool,
-    /// Changes of rows of this day and later ones are found, in the user's timezone.
-    #[schema(value_type = String, format = "date", example = "2026-10-23")]
-    watched_from: Date,
-}
-
-/// A page of changes.
-#[derive(ToSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = TradeChangeList)]
-pub struct TradeChangeList<'a> {
-    /// The changes, to be applied in this order.
-    data: Vec<TradeChange<'a>>,
-    /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows.
-    #[schema(example = "dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA")]
-    cursor: String,
-    /// Whether to ask again at once.
-    #[schema(example = false)]
-    has_more: bool,
-    /// Changes of rows of this day and later ones are found, in the user's timezone.
-    #[schema(value_type = String, format = "date", example = "2026-10-23")]
-    watched_from: Date,
-}
-
-/// A change of a transaction.
-#[derive(Serialize, ToSchema)]
-#[serde(tag = "op", rename_all = "lowercase")]
-#[schema(as = TransactionChange)]
-enum TransactionChange<'a> {
-    /// Insert the row, or replace the one with this key.
-    Upsert {
-        /// Names the row among those of its connection.
-        #[schema(example = "9f3b2c61d07a4e58")]
-        key: String,
-        /// Whether the row was first seen after the cursor was made.
-        #[serde(rename = "isNew")]
-        is_new: bool,
-        transaction: TransactionView<'a>,
-    },
-    /// Remove the row with this key, if it is there.
-    Remove {
-        /// Names the row among those of its connection.
-        #[schema(example = "9f3b2c61d07a4e58")]
-        key: String,
-        /// The row's account. Null if the connection has lost it.
-        #[serde(rename = "accountId")]
-        #[schema(value_type = Option<String>, format = "uuid", required = true)]
-        account_id: Option<AccountId>,
-    },
-}
-
-/// A change of a trade.
-#[derive(Serialize, ToSchema)]
-#[serde(tag = "op", rename_all = "lowercase")]
-#[schema(as = TradeChange)]
-enum TradeChange<'a> {
-    /// Insert the row, or replace the one with this key.
-    Upsert {
-        /// Names the row among those of its connection, unlike its `id`.
-        #[schema(example = "9f3b2c61d07a4e58")]
-        key: String,
-        /// Whether the row was first seen after the cursor was made.
-        #[serde(rename = "isNew")]
-        is_new: bool,
-        trade: TradeView<'a>,
-    },
-    /// Remove the row with this key, if it is there.
-    #[expect(dead_code, reason = "written as that of a transaction")]
-    Remove {
-        /// Names the row among those of its connection.
-        #[schema(example = "9f3b2c61d07a4e58")]
-        key: String,
-        /// The row's account. Null if the connection has lost it.
-        #[serde(rename = "accountId")]
-        #[schema(value_type = Option<String>, format = "uuid", required = true)]
-        account_id: Option<AccountId>,
-    },
 }

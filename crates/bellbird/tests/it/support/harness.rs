@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use axum::Router;
 use bellbird::config::{Settings, Sources};
+use bellbird::serve::{self, ServeOptions};
 use bellbird::service::{Service, Start};
-use bellbird::wiring::{self, Parts, Wiring};
+use bellbird::wiring::{self, Parts, Urls, Wiring};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
 use bellbird_domain::{Connection, Plan, User, UserId};
@@ -409,6 +411,32 @@ impl App {
         let credentials: Value = serde_json::from_str(credentials.expose_secret()).unwrap();
         let path = format!("/consents/{}", spec(&connection.provider).connection_in(&credentials));
         self.control_of(&connection.provider, Method::POST, &path, json!({ "state": state })).await;
+    }
+
+    /// The API of a new instance without a socket, on the same database and with the same caches.
+    pub(crate) fn router(&self) -> Router {
+        wiring::api_router(&self.parts.api, &self.parts.interop)
+    }
+
+    /// The URL of the API of another instance on the same database, as if the service had just started.
+    pub(crate) async fn start_another(&self) -> String {
+        let Shared { database, settings, sealer, clock, .. } = &self.shared;
+        let storage = Storage::open(database, sealer.clone()).await.expect("the database opens");
+        let providers = wiring::providers(settings).expect("providers");
+        let wiring = Wiring::with(settings, &storage, providers, clock.clone());
+        let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
+        let (api_url, console_url) = (format!("http://{}", listener.address()), self.console_url.clone());
+        let urls = Urls {
+            ops_url: String::new(),
+            public_api: api_url.clone(),
+            public_console: console_url.clone(),
+            api_url: api_url.clone(),
+            console_url,
+        };
+        let Parts { api, interop, .. } = Parts::new(&wiring, &urls).expect("an instance");
+        let router = wiring::api_router(&api, &interop);
+        tokio::spawn(serve::serve(listener, router, ServeOptions::default(), self.stop.clone()));
+        api_url
     }
 
     /// Stops the service, which completes what is under way within its time.

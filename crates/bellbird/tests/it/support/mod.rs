@@ -5,6 +5,7 @@ pub(crate) mod checked_endpoint;
 pub(crate) mod chromium;
 pub(crate) mod crash;
 pub(crate) mod database;
+pub(crate) mod follower;
 pub(crate) mod harness;
 pub(crate) mod known_rows;
 pub(crate) mod mcp;

@@ -2,10 +2,24 @@
 
 use serde_json::Value;
 
+/// The forms that an object of a schema can have.
+pub(crate) fn forms(schema: &Value) -> Vec<&Value> {
+    schema["oneOf"].as_array().map_or_else(|| vec![schema], |forms| forms.iter().collect())
+}
+
 /// Asserts that a value fits a schema of the OpenAPI document, and has no member that the schema lacks.
 pub(crate) fn check(document: &Value, at: &str, schema: &Value, value: &Value) {
     if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
         return check(document, at, document.pointer(&target[1..]).unwrap(), value);
+    }
+    if schema.get("oneOf").is_some() {
+        let is_form = |form: &&Value| {
+            let members = form["properties"].as_object().unwrap().iter();
+            let mut constants = members.filter_map(|(name, member)| Some((name, member.get("enum")?.as_array()?)));
+            constants.all(|(name, values)| values.contains(&value[name]))
+        };
+        let form = forms(schema).into_iter().find(is_form).unwrap_or_else(|| panic!("{at}: no form for {value}"));
+        return check(document, at, form, value);
     }
     let types: Vec<&str> = match &schema["type"] {
         Value::String(one) => vec![one],

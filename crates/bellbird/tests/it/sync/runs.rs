@@ -124,19 +124,13 @@ on_both_databases! {
             assert_eq!(texts(&received, "new"), ["A MILK BAR"], "{provider}");
             assert_nothing_announced(sync_and_deliver().await);
 
-            // The id of a trade is made from its members, so a changed trade is a new one.
-            let is_trade = spec(provider).is_brokerage();
+            // The id of a trade is made from its members, so a changed trade is recognised by the others.
             app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"})).await;
             let (counts, received) = sync_and_deliver().await;
-            let (list, expected) = if is_trade {
-                ("new", RowCounts { new: 1, updated: 0 })
-            } else {
-                ("updated", RowCounts { new: 0, updated: 1 })
-            };
-            assert_eq!(counts, expected, "{provider}");
-            assert_eq!(texts(&received, list), ["ANOTHER MILK BAR"], "{provider}");
+            assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
+            assert_eq!(texts(&received, "updated"), ["ANOTHER MILK BAR"], "{provider}");
             assert_nothing_announced(sync_and_deliver().await);
-            if is_trade {
+            if spec(provider).is_brokerage() {
                 continue;
             }
 
@@ -186,8 +180,9 @@ on_both_databases! {
 
         // The retry reads the rows again and finds both.
         hook.receiver.reply_next_with([Reply::Status(500)]);
+        // On another day, because the removed row could be one of them under another id.
         for _ in 0..2 {
-            app.add_row(connection, "EQUAL TOO", at).await;
+            app.add_row(connection, "EQUAL TOO", at - DAY).await;
         }
         app.sync(connection).await;
         assert_eq!(app.delivered_to(&hook).await.len(), 1);

@@ -130,7 +130,8 @@ both! {
         assert!(!db.jobs().fail(&killed, "late", at(1)).await.unwrap());
         assert!(!db.jobs().finish(&killed, Some(at(1))).await.unwrap());
         let events = [chunk(1, 1)];
-        let late = FinishedSync { fingerprints: Some(&fingerprints(&[fingerprint(1, 0, 1)])), events: &events, ..empty_sync(20) };
+        let known = fingerprints(&[fingerprint(1, 0, 1)]);
+        let late = FinishedSync { fingerprints: Some(&known), events: &events, ..empty_sync(20) };
         assert_eq!(db.syncs().finish(&killed, &late).await.unwrap(), None);
         assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, [], "nothing is written");
         assert_eq!(db.webhook_events().find(user, events[0].id).await.unwrap(), None);

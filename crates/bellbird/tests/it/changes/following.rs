@@ -1,0 +1,273 @@
+//! Inserts, corrections, removals, renewals, restarts and a day without the provider.
+
+use bellbird_connections::LinkTarget;
+use bellbird_domain::{Connection, Plan};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{BETWEEN_MISSES, DAY, HOUR, STALE, setup};
+use crate::support::database::tables_containing;
+use crate::support::follower::{Follower, changes};
+use crate::support::harness::{App, Person, eventually, on_both_databases, simulated_providers};
+use crate::support::process::text;
+use crate::support::provider_spec::spec;
+use crate::support::receiver::ReceivedEvent;
+use crate::support::rows::all_rows;
+
+/// What a second consent to the same accounts changes at the provider.
+fn relink(provider: &str) -> Option<Value> {
+    match provider {
+        "fiskil" => Some(json!({"sameIds": false})),
+        "akahu" => Some(json!({"newToken": true})),
+        _ => None,
+    }
+}
+
+impl App {
+    /// A new user with a connection that was linked in the browser, two hours ago.
+    async fn linked_at(&self, provider: &str) -> (Person, Connection) {
+        let email = format!("following.{provider}@example.com");
+        let person = self.add_person(&email, Plan::Professional, &[]).await;
+        let (mut linked, _) = self.link_in_browser(person.user.id, LinkTarget::Provider(provider)).await;
+        self.advance_clock(2 * HOUR).await;
+        self.run_due_jobs().await;
+        (person, linked.remove(0))
+    }
+
+    /// Ends the consent and gives it again.
+    async fn renew_in_browser(&self, connection: &Connection) {
+        if let Some(setting) = relink(&connection.provider) {
+            self.control_of(&connection.provider, Method::POST, "/relink", setting).await;
+        }
+        self.set_consent(connection, "expired").await;
+        self.connections.refreshes().run(connection.user_id, connection.id).await.unwrap();
+        let (new, page) = self.link_in_browser(connection.user_id, LinkTarget::Connection(connection.id)).await;
+        assert_eq!(new, [], "{}", page.text);
+        page.assert_shows(200, "is connected again");
+    }
+
+    async fn set_amount(&self, connection: &Connection, row: &str, cents: u64) {
+        let change = (spec(&connection.provider).set_amount)(cents);
+        self.change_row(connection, row, change.members).await;
+    }
+}
+
+/// The sandbox draws parts of a row, such as the code of its merchant, from the number in its id. Counts the rows whose
+/// content a renewal has changed really, and returns the other entries.
+fn changed_in_renewal(before: &Follower, entries: Vec<Value>) -> (usize, Vec<Value>) {
+    let is_changed = |entry: &Value| {
+        let Some(known) = before.rows.get(text(entry, "key")) else { return false };
+        let mut row = entry["transaction"].clone();
+        row["id"] = known["id"].clone();
+        row != *known && entry["isNew"] == false && row["description"] == known["description"]
+    };
+    let (changed, rest): (Vec<Value>, Vec<Value>) = entries.into_iter().partition(is_changed);
+    assert!(changed.len() <= before.rows.len() / 4, "{} of {}", changed.len(), before.rows.len());
+    (changed.len(), rest)
+}
+
+/// How many rows events report as new, and as updated.
+fn counts(events: &[ReceivedEvent]) -> (usize, usize) {
+    (all_rows(events, "new").len(), all_rows(events, "updated").len())
+}
+
+/// What a removal looks like.
+const REMOVAL: (&str, Option<bool>, &str) = ("remove", None, "");
+
+async fn follow_everything(app: &App, provider: &str) {
+    let (person, connection) = app.linked_at(provider).await;
+    let hook = app.hook(&person.user).await;
+    let mut copy = Follower::new(app, &person, &connection);
+    let first = copy.follow(app).await;
+    assert!(first.len() > 3 && first.iter().all(|entry| entry["isNew"] == true), "{provider}: {}", first.len());
+    copy.assert_equal(app, &format!("{provider}: first copy")).await;
+
+    let now = app.clock.now();
+    let mut ids = Vec::new();
+    for (text, age) in [("ONE", HOUR), ("TWO", DAY), ("THREE", 2 * DAY), ("FOUR", 3 * DAY)] {
+        ids.push(app.add_row(&connection, text, now - age).await);
+    }
+    app.advance_clock(STALE).await;
+    let added = copy.follow(app).await;
+    let new = |text: &'static str| ("upsert", Some(true), text);
+    let changed = |text: &'static str| ("upsert", Some(false), text);
+    assert_eq!(changes(&added), [new("ONE"), new("TWO"), new("THREE"), new("FOUR")], "{provider}");
+    copy.assert_equal(app, &format!("{provider}: added")).await;
+    assert_eq!(copy.follow(app).await, Vec::<Value>::new());
+
+    app.set_amount(&connection, &ids[0], 9_901).await;
+    app.change_row(&connection, &ids[1], json!({"description": "TWO, CORRECTED"})).await;
+    app.remove_row(&connection, &ids[2]).await;
+    app.advance_clock(STALE).await;
+    let keys = copy.keys();
+    let corrected = copy.follow(app).await;
+    // Whether a changed description makes another row is for the provider to say.
+    let [one, two] = &changes(&corrected)[..] else { panic!("{provider}: {corrected:?}") };
+    assert_eq!(*one, changed("ONE"), "{provider}");
+    assert_eq!(*two, changed("TWO, CORRECTED"), "{provider}");
+    assert_eq!(copy.keys(), keys, "{provider}: corrections keep keys");
+    let missing: Vec<Value> =
+        added.iter().filter(|entry| changes(&[(*entry).clone()])[0].2 == "THREE").cloned().collect();
+    app.advance_clock(BETWEEN_MISSES).await;
+    assert_eq!(copy.follow(app).await, Vec::<Value>::new(), "{provider}: not gone yet");
+    app.advance_clock(BETWEEN_MISSES).await;
+    let removed = copy.follow(app).await;
+    assert_eq!(changes(&removed), [REMOVAL], "{provider}");
+    assert_eq!(removed[0]["key"], missing[0]["key"], "{provider}");
+    copy.assert_equal(app, &format!("{provider}: corrected and removed")).await;
+
+    // Renewed.
+    app.delivered_to(&hook).await;
+    let keys = copy.keys();
+    app.renew_in_browser(&connection).await;
+    app.advance_clock(STALE).await;
+    let before = copy.clone();
+    let (other, rest) = changed_in_renewal(&before, copy.follow(app).await);
+    assert_eq!(rest, Vec::<Value>::new(), "{provider}: a renewal is no news");
+    assert_eq!(copy.keys(), keys, "{provider}");
+    let events = app.delivered_to(&hook).await;
+    assert_eq!(counts(&events), (0, other), "{provider}");
+    copy.assert_equal(app, &format!("{provider}: renewed")).await;
+    let mut again = Follower { api: app.start_another().await, ..Follower::new(app, &person, &connection) };
+    again.follow(app).await;
+    let is_watched = |copy: &Follower| copy.watched(copy.rows.values().cloned()).len();
+    assert_eq!(is_watched(&again), is_watched(&copy), "{provider}");
+    assert!(again.rows.keys().all(|key| copy.rows.contains_key(key)), "{provider}: the keys of the first copy");
+
+    // Restarted, and a day without the provider.
+    copy.api = app.start_another().await;
+    app.fault_at(provider, json!({"match": "/", "kind": "status", "status": 503})).await;
+    let now = app.clock.now();
+    let mut late = Vec::new();
+    for hours in [0, 6, 12, 18] {
+        let answer = copy.ask(app).await;
+        let has_news_without_sync = answer.status == 200 && hours == 0;
+        assert!(answer.status == 503 || has_news_without_sync, "{provider}: {}", answer.text);
+        late.push(app.add_row(&connection, "MEANWHILE", now - hours * HOUR / 6).await);
+        app.advance_clock(6 * HOUR).await;
+    }
+    app.remove_row(&connection, &late[3]).await;
+    app.clear_faults().await;
+    let returned = copy.follow(app).await;
+    assert_eq!(returned.len(), 3, "{provider}: {returned:?}");
+    copy.assert_equal(app, &format!("{provider}: after a day away")).await;
+
+    // A renewal while rows change, of which the last read knew nothing.
+    let keys = copy.keys();
+    app.delivered_to(&hook).await;
+    app.renew_in_browser(&connection).await;
+    let now = app.clock.now();
+    app.add_row(&connection, "AFTER THE RENEWAL", now - HOUR).await;
+    app.advance_clock(STALE).await;
+    let before = copy.clone();
+    let (other, rest) = changed_in_renewal(&before, copy.follow(app).await);
+    assert_eq!(changes(&rest), [new("AFTER THE RENEWAL")], "{provider}");
+    assert!(keys.iter().all(|key| copy.rows.contains_key(key)), "{provider}");
+    let events = app.delivered_to(&hook).await;
+    assert_eq!(counts(&events), (1, other), "{provider}");
+    copy.assert_equal(app, &format!("{provider}: renewed again")).await;
+}
+
+on_both_databases! {
+    async fn copy_equals_the_list_of_fiskil(database: Database) {
+        follow_everything(&App::start(setup(database)).await, "fiskil").await;
+    }
+}
+
+on_both_databases! {
+    async fn copy_equals_the_list_of_akahu(database: Database) {
+        follow_everything(&App::start(setup(database)).await, "akahu").await;
+    }
+}
+
+on_both_databases! {
+    async fn copy_equals_the_list_of_snaptrade(database: Database) {
+        follow_everything(&App::start(setup(database)).await, "snaptrade").await;
+    }
+}
+
+on_both_databases! {
+    async fn removed_row_that_returns_keeps_its_key(database: Database) {
+        let app = App::start(setup(database)).await;
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let mut copy = Follower::new(&app, &person, connection);
+            let at = app.clock.now() - HOUR;
+            let account = app.account_at(connection).await;
+            let row = spec(provider).row_at(&account, at, "COMES AND GOES");
+            let id = app.put_row(connection, row.clone()).await;
+            copy.follow(&app).await;
+            let keys = copy.keys();
+            app.remove_row(connection, &id).await;
+            let mut removed = Vec::new();
+            for _ in 0..3 {
+                app.advance_clock(BETWEEN_MISSES).await;
+                removed.extend(copy.follow(&app).await);
+            }
+            assert_eq!(changes(&removed), [REMOVAL], "{provider}");
+            assert_eq!(copy.rows.len(), keys.len() - 1);
+            let mut row = row;
+            row[spec(provider).row_id] = json!(id);
+            app.put_row(connection, row).await;
+            app.advance_clock(STALE).await;
+            let returned = copy.follow(&app).await;
+            assert_eq!(changes(&returned), [("upsert", Some(false), "COMES AND GOES")], "{provider}");
+            assert_eq!(copy.keys(), keys, "{provider}");
+            copy.assert_equal(&app, provider).await;
+        }
+    }
+}
+
+on_both_databases! {
+    /// A row that is left out for an hour is no news.
+    async fn row_that_one_read_lacks_stays(database: Database) {
+        let app = App::start(setup(database)).await;
+        let person = app.person_at("fiskil").await;
+        let connection = &person.connections[0];
+        let mut copy = Follower::new(&app, &person, connection);
+        let account = app.account_at(connection).await;
+        let row = spec("fiskil").row_at(&account, app.clock.now() - HOUR, "HIDDEN FOR AN HOUR");
+        let id = app.put_row(connection, row.clone()).await;
+        copy.follow(&app).await;
+        let keys = copy.keys();
+        app.remove_row(connection, &id).await;
+        app.advance_clock(HOUR).await;
+        assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
+        let mut row = row;
+        row["fiskil_id"] = json!(id);
+        app.put_row(connection, row).await;
+        app.advance_clock(HOUR).await;
+        copy.follow(&app).await;
+        assert_eq!(copy.keys(), keys);
+        copy.assert_equal(&app, "back").await;
+    }
+}
+
+on_both_databases! {
+    async fn event_of_akahu_removes_a_row_at_once(database: Database) {
+        let app = App::start(setup(database)).await;
+        let (person, connection) = app.linked_at("akahu").await;
+        let mut copy = Follower::new(&app, &person, &connection);
+        let id = app.add_row(&connection, "REMOVED AT ONCE", app.clock.now() - HOUR).await;
+        // The jobs after a link subscribe to events.
+        app.advance_clock(15 * STALE).await;
+        app.run_due_jobs().await;
+        copy.follow(&app).await;
+        let url = format!("{}/webhooks/akahu", app.console_url);
+        app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url })).await;
+        app.remove_row(&connection, &id).await;
+        eventually(async || {
+            let seen = app.control_of("akahu", Method::GET, "/webhooks", json!({})).await;
+            seen["deliveries"].as_array().unwrap().iter().any(|delivery| delivery["state"] == "sent")
+        })
+        .await;
+        let stored = tables_containing(&app.shared.database, &[id, "REMOVED AT ONCE".to_owned()]).await;
+        assert_eq!(stored.len(), 0, "{stored:?}");
+        let said_gone = app.query("SELECT LENGTH(said_gone) FROM syncs ORDER BY 1 DESC").await;
+        assert_eq!(said_gone[0][0], "16", "one digest");
+        app.advance_clock(STALE).await;
+        assert_eq!(changes(&copy.follow(&app).await), [REMOVAL]);
+        copy.assert_equal(&app, "removed").await;
+    }
+}

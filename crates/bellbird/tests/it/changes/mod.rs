@@ -1,0 +1,27 @@
+//! Following changes over HTTP: a client that does what the documentation says has the provider's rows.
+
+mod cost;
+mod cursors;
+mod errors;
+mod following;
+mod hostile;
+mod paging;
+mod restored;
+
+use jiff::SignedDuration;
+
+use crate::support::harness::{Database, Setup};
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+/// After it, a request syncs the connection.
+const STALE: SignedDuration = SignedDuration::from_secs(61);
+/// Three complete reads that far apart are more than a day.
+const BETWEEN_MISSES: SignedDuration = SignedDuration::from_hours(13);
+
+/// Without the cache of trades, so that `/v1` shows what the provider lists.
+fn setup(database: Database) -> Setup {
+    let mut setup = Setup::with(|settings| settings.caches.trades_cache = std::time::Duration::ZERO);
+    setup.database = database;
+    setup
+}
