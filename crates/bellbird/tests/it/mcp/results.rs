@@ -21,6 +21,7 @@ async fn results_of_all_tools() {
         ("list_trades", json!({"limit": 2})),
         ("list_transactions", json!({"from": "yesterday"})),
         ("list_everything", json!({})),
+        ("list_new_transactions", json!({"since": "2026-11-20", "limit": 2})),
     ];
     let listed = mcp.modern("tools/list", json!({})).await.json()["result"]["tools"].clone();
     for tool in listed.as_array().unwrap() {

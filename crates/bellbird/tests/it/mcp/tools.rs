@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bellbird_domain::Plan;
 use bigdecimal::BigDecimal;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::support::harness::{App, Person, Setup};
@@ -202,6 +203,27 @@ async fn sums_are_those_of_the_rows_of_v1() {
             .collect();
         assert_eq!(found, expected, "{group_by}");
     }
+}
+
+#[tokio::test]
+async fn new_rows_are_those_that_no_sync_had_seen() {
+    let app = App::start(Setup::default()).await;
+    let person = person_with_all(&app).await;
+    let mcp = Mcp { app: &app, key: &person.key };
+    app.advance_clock(SignedDuration::from_hours(2)).await;
+    app.run_due_jobs().await;
+    let since = app.clock.now().to_string();
+    let new = async || mcp.rows("list_new_transactions", "transactions", json!({"since": since})).await.0;
+    assert_eq!(new().await, Vec::<Value>::new());
+    app.advance_clock(SignedDuration::from_hours(2)).await;
+    for connection in person.connections.iter().filter(|connection| connection.provider != "snaptrade").take(2) {
+        app.add_row(connection, "POSTED LATE", app.clock.now() - SignedDuration::from_hours(60)).await;
+    }
+    assert_eq!(new().await.len(), 2, "before a sync");
+    app.run_due_jobs().await;
+    assert_eq!(new().await.len(), 2, "after it");
+    let later = json!({"since": app.clock.now().to_string()});
+    assert_eq!(mcp.rows("list_new_transactions", "transactions", later).await.0, Vec::<Value>::new());
 }
 
 #[tokio::test]

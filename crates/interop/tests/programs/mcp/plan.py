@@ -9,7 +9,14 @@ from collections import Counter, defaultdict
 from datetime import date, datetime, timedelta
 from decimal import Decimal, DefaultContext, Inexact, setcontext
 
-TOOLS = ["list_accounts", "list_transactions", "summarize_transactions", "list_holdings", "list_trades"]
+TOOLS = [
+    "list_accounts",
+    "list_transactions",
+    "list_new_transactions",
+    "summarize_transactions",
+    "list_holdings",
+    "list_trades",
+]
 ANSWER_BYTES_MAX = 40_000
 NO_ACCOUNT = "01920000-0000-7000-8000-000000000000"
 NO_SUCH_ACCOUNT = "account_ids: one or more accounts do not exist"
