@@ -1,5 +1,6 @@
 //! Measures delivery to good receivers, alone and beside three bad ones: one never responds, two drip bytes forever.
 
+use bellbird_domain::Fingerprints;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -123,7 +124,8 @@ async fn queue_for_bad_receivers(feed: &Feed, bad: &[Subscriber]) -> anyhow::Res
         for subscriber in bad {
             let connection = subscriber.connections[number % CONNECTIONS];
             let target = (subscriber.user, connection);
-            rows::sync(&feed.storage, &feed.event_buffer, target, &feed.rows, &mut Vec::new(), true).await?;
+            rows::sync(&feed.storage, &feed.event_buffer, target, &feed.rows, &mut Fingerprints::default(), true)
+                .await?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
+use bellbird_webhooks::event::payload::RowJson;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
@@ -80,7 +81,7 @@ async fn run_alternating(args: &WebhooksArgs, kind: Kind, size: &Size) -> anyhow
 
 async fn run_round(
     database: &Database,
-    rows: &[Vec<u8>],
+    rows: &[RowJson],
     events: usize,
     unsent_max: usize,
 ) -> anyhow::Result<(f64, f64)> {
@@ -98,7 +99,7 @@ async fn run_round(
 async fn subject(
     setup: &Setup,
     receiver: &mut Receiver,
-    rows: &[Vec<u8>],
+    rows: &[RowJson],
     events: usize,
     unsent_max: usize,
 ) -> anyhow::Result<f64> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bellbird_domain::{ConnectionId, Fingerprints, UserId};
 use bellbird_storage::Storage;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
+use bellbird_webhooks::event::payload::RowJson;
 use tokio::task::JoinSet;
 
 use super::rows;
@@ -22,7 +23,7 @@ pub(super) struct Feed {
     pub(super) storage: Storage,
     pub(super) event_buffer: WebhookEventBuffer,
     /// JSON rows of each event.
-    pub(super) rows: Vec<Vec<u8>>,
+    pub(super) rows: Vec<RowJson>,
     /// Events that may wait at any time, because their bodies stay in memory.
     pub(super) unsent_max: usize,
     started: AtomicUsize,
@@ -35,7 +36,7 @@ impl Feed {
     pub(super) fn new(
         storage: Storage,
         event_buffer: WebhookEventBuffer,
-        rows: Vec<Vec<u8>>,
+        rows: Vec<RowJson>,
         unsent_max: usize,
     ) -> Self {
         let (started, received, stopped) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));

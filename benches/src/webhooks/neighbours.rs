@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use bellbird_domain::{ConnectionId, EndpointId, EventType, Plan, TimestampExt as _, UserId};
+use bellbird_domain::{ApiVersion, ConnectionId, EndpointId, EventType, Fingerprints, Plan, TimestampExt as _, UserId};
 use bellbird_storage::{
     AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, JobKey, NewEndpoint, NewUser, Sealer, Storage,
     job_kinds,
@@ -281,7 +281,7 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
                 _ => format!("http://{}:{silent_port}{}", receiver::loopback_address(number), receiver::SILENT),
             };
             let (event_types, secret) = (&[EventType::TransactionsSynced], &new_secret());
-            let new = NewEndpoint { user_id: user, url: &url, event_types, secret };
+            let new = NewEndpoint { user_id: user, url: &url, event_types, api_version: ApiVersion::DEFAULT, secret };
             storage.endpoints().insert(&new, u32::MAX, now).await?;
             number += 1;
         }
@@ -295,7 +295,7 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
         let (buffer, row) = (WebhookEventBuffer::default(), rows::rows(1)?);
         for _ in 0..DUE_EVENTS {
             // Without digests: these need no provider to be sent again.
-            rows::sync(storage, &buffer, (user, connection), &row, &mut Vec::new(), true).await?;
+            rows::sync(storage, &buffer, (user, connection), &row, &mut Fingerprints::default(), true).await?;
         }
         let key = JobKey::new(job_kinds::SYNC, user, connection);
         storage.jobs().request(&key, now, SignedDuration::ZERO).await?;

@@ -7,7 +7,7 @@ use bellbird_domain::{
 use bellbird_storage::{FinishedSync, JobKey, Storage, SyncState, job_kinds};
 use bellbird_webhooks::event::buffer::{ChangedRow, SyncRun, WebhookEventBuffer};
 use bellbird_webhooks::event::digest::RowHasher;
-use bellbird_webhooks::event::payload;
+use bellbird_webhooks::event::payload::{self, RowJson};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
@@ -26,12 +26,12 @@ const DESCRIPTIONS: [&str; 5] = [
 ];
 
 /// The JSON of rows with the members that most banks send.
-pub(super) fn rows(count: usize) -> anyhow::Result<Vec<Vec<u8>>> {
+pub(super) fn rows(count: usize) -> anyhow::Result<Vec<RowJson>> {
     let account = account(AccountId::new());
     (0..count).map(|number| row(number, &account)).collect()
 }
 
-fn row(number: usize, account: &Account) -> anyhow::Result<Vec<u8>> {
+fn row(number: usize, account: &Account) -> anyhow::Result<RowJson> {
     let amount = format!("-{}.{:02}", 3 + number * 7 % 900, number * 13 % 100);
     let row = Transaction {
         id: format!("tx_{}", Uuid::new_v4().simple()).into(),
@@ -80,7 +80,7 @@ pub(super) async fn sync(
     storage: &Storage,
     event_buffer: &WebhookEventBuffer,
     (user, connection): (UserId, ConnectionId),
-    rows: &[Vec<u8>],
+    rows: &[RowJson],
     known: &mut Fingerprints,
     without_digests: bool,
 ) -> anyhow::Result<()> {
@@ -91,7 +91,7 @@ pub(super) async fn sync(
         .await?
         .context("another sync holds the lease")?;
     let account = AccountId::new();
-    let row = |json: &Vec<u8>| ChangedRow {
+    let row = |json: &RowJson| ChangedRow {
         row: digest(),
         key: RowKey([7; 8]),
         instant: started_at,
@@ -145,8 +145,9 @@ pub(super) async fn sync(
         event_type: EventType::TransactionsSynced,
         first_attempt_at: event_buffer.first_attempt_at(started_at),
         events: &events,
+        removed_events: (run, &[]),
     };
-    event_buffer.hold_bodies(&bodies, started_at);
+    event_buffer.hold_bodies(bodies, started_at);
     let stored = storage.syncs().finish(&claim, &finished).await?.context("lease lost")?;
     ensure!(stored == 1, "{stored} events were stored");
     event_buffer.wake();

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::ensure;
-use bellbird_domain::{ApiVersion, ConnectionId, EndpointId, EventId, EventType, SyncRunId};
+use bellbird_domain::{ApiVersion, ConnectionId, EndpointId, EventId, EventType, RowKey, SyncRunId};
 use bellbird_webhooks::delivery::client::{Client, ConnectTime, Message};
 use bellbird_webhooks::delivery::sign::Signer;
-use bellbird_webhooks::event::payload::{Envelope, body};
+use bellbird_webhooks::event::payload::{Envelope, RowJson, body};
 use bellbird_webhooks::target::resolver::Resolver;
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -28,20 +28,20 @@ struct Destination {
 }
 
 /// Sends `events` messages, each with its own id and signature. Returns messages per second.
-pub(super) async fn run(subscribers: &[Subscriber], rows: &[Vec<u8>], events: usize) -> anyhow::Result<f64> {
+pub(super) async fn run(subscribers: &[Subscriber], rows: &[RowJson], events: usize) -> anyhow::Result<f64> {
     let resolver = Resolver::from_system(RULES).map_err(anyhow::Error::msg)?;
     let client = Arc::new(Client::new(resolver, RULES, TIMEOUT).map_err(anyhow::Error::msg)?);
     let envelope = Envelope {
         id: EventId::new(),
         event_type: EventType::TransactionsSynced,
-        api_version: ApiVersion::CURRENT,
         created: Timestamp::now(),
         sync_run_id: SyncRunId::new(),
         connection_id: Some(ConnectionId::new()),
         chunk: 1,
         total_chunks: 1,
     };
-    let (body, sent) = (body(&envelope, rows, &[]), Arc::new(AtomicUsize::new(0)));
+    let rows: Vec<(RowKey, RowJson)> = rows.iter().map(|row| (RowKey([7; 8]), row.clone())).collect();
+    let (body, sent) = (body(&envelope, ApiVersion::DEFAULT, &rows, &[]), Arc::new(AtomicUsize::new(0)));
     let started = Instant::now();
     let mut sending = JoinSet::new();
     for subscriber in subscribers {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
-use bellbird_domain::{ConnectionCategory, ConnectionId, EndpointId, EventType, Plan, UserId};
+use bellbird_domain::{ApiVersion, ConnectionCategory, ConnectionId, EndpointId, EventType, Plan, UserId};
 use bellbird_storage::{NewConnection, NewEndpoint, NewUser, Sealer, Storage};
 use bellbird_webhooks::delivery::sign::new_secret;
 use jiff::{SignedDuration, Timestamp};
@@ -120,8 +120,13 @@ impl Setup {
         let new = NewUser { email: &email, plan: Plan::Professional, timezone: None };
         let user = self.storage.users().insert(&new, now).await?.id;
         let secret = new_secret();
-        let new =
-            NewEndpoint { user_id: user, url: &url, event_types: &[EventType::TransactionsSynced], secret: &secret };
+        let new = NewEndpoint {
+            user_id: user,
+            url: &url,
+            event_types: &[EventType::TransactionsSynced],
+            api_version: ApiVersion::DEFAULT,
+            secret: &secret,
+        };
         let endpoint = self.storage.endpoints().insert(&new, 8, now).await?.id;
         let mut ids = Vec::new();
         for consent in 0..connections {

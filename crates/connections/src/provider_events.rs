@@ -1,16 +1,18 @@
 //! Receives provider events, the webhooks that providers send.
 //!
 //! An event is only a hint: it requests refreshes and syncs of the affected connections, and polls of open link
-//! sessions. Its content is never used as data.
+//! sessions. Its content is never used as data: of a row that an event calls gone, the next sync checks that it is.
 
 use std::time::Duration;
 
-use bellbird_domain::UserId;
+use bellbird_domain::{Digest, UserId};
 use bellbird_providers::Provider;
-use bellbird_providers::webhook_verifier::{AffectedResource, Rejection};
+use bellbird_providers::webhook_verifier::{AffectedResource, Rejection, RemovedTransactions};
 use bellbird_storage::{AffectedRef, JobKey, StorageError};
+use bellbird_webhooks::event::digest::RowHasher;
 use http::HeaderMap;
 use jiff::SignedDuration;
+use secrecy::ExposeSecret as _;
 use uuid::Uuid;
 
 use crate::linking::poll;
@@ -88,11 +90,30 @@ impl ProviderEvents<'_> {
         } else {
             count("accepted");
             let intervals = if event.id.is_some() { WITH_ID } else { WITHOUT_ID };
+            if let Some(removed) = &event.removed {
+                self.note_removed(adapter.as_ref(), removed).await?;
+            }
             self.request_jobs(adapter.as_ref(), &affected, intervals).await?;
         }
         // Recorded last: if this process is killed before that, the provider sends the event again.
         if let Some(id) = &event.id {
             self.0.storage.provider_events().insert(provider, id, self.0.clock.now()).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the digests of transactions of which the provider says that they are gone, for the next sync to check.
+    async fn note_removed(self, provider: &dyn Provider, removed: &RemovedTransactions) -> Result<(), StorageError> {
+        let (name, account) = (provider.name().as_str(), AffectedRef::Account(&removed.account));
+        for (user, connection) in self.0.storage.provider_events().find_affected(name, &[account]).await? {
+            let accounts = self.0.storage.accounts().list_of_connection(user, connection).await?;
+            let account = accounts.iter().find(|account| account.provider_account_id == removed.account);
+            let key = self.0.storage.syncs().fingerprint_key(user, connection).await?;
+            let Some((account, key)) = account.zip(key) else { continue };
+            let hasher = RowHasher::new(key.expose_secret().as_bytes());
+            let rows: Vec<Digest> =
+                removed.transactions.iter().map(|id| hasher.transaction_id(account.id, id)).collect();
+            self.0.storage.syncs().say_gone(user, connection, &rows).await?;
         }
         Ok(())
     }

@@ -144,6 +144,13 @@ impl Fingerprint {
     }
 }
 
+/// A row that is gone at the provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemovedRow {
+    pub key: RowKey,
+    pub account_id: AccountId,
+}
+
 /// All fingerprints of a connection, and how far back clients can follow its changes.
 ///
 /// A mark names a run that found changes: the time of the run in seconds since 1970, or one more than the mark before

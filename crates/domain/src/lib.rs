@@ -35,7 +35,7 @@ pub use connection::{Connection, ConnectionCategory, ConnectionStatus, ProviderN
 pub use currency::Currency;
 pub use date::{Bound, DateFilter, DateRange};
 pub use decimal::Decimal;
-pub use fingerprint::{AccountTag, ContentDigest, Fingerprint, Fingerprints, RowDigests, RowKey, UtcDay};
+pub use fingerprint::{AccountTag, ContentDigest, Fingerprint, Fingerprints, RemovedRow, RowDigests, RowKey, UtcDay};
 pub use holding::Holding;
 pub use id::{AccountId, ConnectionId, EndpointId, EventId, KeyId, SyncRunId, UserId};
 pub use key::ApiKey;

@@ -29,12 +29,20 @@ string_enum! {
     /// The version of an event's body. An endpoint keeps the version it was created with.
     ApiVersion {
         V2026_11_01 "2026-11-01",
+        /// Rows have their key and exact amount, and rows that are gone are reported.
+        V2026_12_01 "2026-12-01",
     }
 }
 
 impl ApiVersion {
-    /// The version that new endpoints get.
-    pub const CURRENT: Self = Self::V2026_11_01;
+    /// The version of endpoints that ask for none.
+    pub const DEFAULT: Self = Self::V2026_11_01;
+
+    /// Whether rows have their key, and removed ones are reported.
+    #[must_use]
+    pub fn has_keys(self) -> bool {
+        self >= Self::V2026_12_01
+    }
 }
 
 string_enum! {

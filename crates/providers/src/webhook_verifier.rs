@@ -16,6 +16,15 @@ pub struct ProviderEvent {
     pub id: Option<String>,
     /// The resources to refresh. Empty for events of other or unknown types.
     pub affected: Vec<AffectedResource>,
+    /// Transactions of which the provider says that they are gone.
+    pub removed: Option<RemovedTransactions>,
+}
+
+/// Transactions that are gone, by the provider's ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovedTransactions {
+    pub account: String,
+    pub transactions: Vec<String>,
 }
 
 /// Names connections to refresh, by an id.

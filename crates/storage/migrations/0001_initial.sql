@@ -400,6 +400,8 @@ CREATE TABLE webhook_events (
     provider TEXT,
     institution_name TEXT,
     last_refreshed_at INTEGER,
+    -- Rows that are gone: the key and the account of each, 24 bytes.
+    removed BLOB NOT NULL,
     PRIMARY KEY (user_id, id)
 ) STRICT;
 

@@ -71,7 +71,7 @@ pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, Fin
 pub use webhooks::delivery_log::{AttemptRecord, DeliveryOverview, DeliveryRecord};
 pub use webhooks::endpoints::{Endpoint, EndpointSecrets, NewEndpoint};
 pub use webhooks::redeliveries::PingResult;
-pub use webhooks::webhook_events::{ConnectionStatusChange, NewWebhookEvent, WebhookEvent};
+pub use webhooks::webhook_events::{ConnectionStatusChange, NewWebhookEvent, WebhookEvent, removed_bytes};
 
 use db::file_user;
 use db::postgres::Postgres;

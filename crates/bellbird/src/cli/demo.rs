@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_console::Demo;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
-use bellbird_domain::{AccountType, ApiKey, Clock, ConnectionCategory, EventType, Plan, User, UserId};
+use bellbird_domain::{AccountType, ApiKey, ApiVersion, Clock, ConnectionCategory, EventType, Plan, User, UserId};
 use bellbird_sandbox::Description;
 use bellbird_storage::{NewUser, Storage};
 use clap::Args;
@@ -107,7 +107,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let (storage, connections) = (service.parts.storage.clone(), service.parts.connections.clone());
     let people = add_people(&storage, &connections, sandbox.description()).await?;
     let webhook_secret = match &webhook {
-        Some(url) => Some(webhook::insert(&storage, &people[0].user, url, &EVENTS).await?.1),
+        Some(url) => Some(webhook::insert(&storage, &people[0].user, url, &EVENTS, ApiVersion::DEFAULT).await?.1),
         None => None,
     };
     let demo = Demo { user: people[0].user.id, email: people[0].user.email.clone(), database: database.clone() };

@@ -21,7 +21,7 @@ use std::time::Duration;
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId, TimestampExt as _, UserId};
 use bellbird_limits::jitter;
 use bellbird_storage::{ClaimedJob, FinishedSync, JobKey, SyncState, UnreadableRows, job_kinds};
-use bellbird_webhooks::event::buffer::SyncRun;
+use bellbird_webhooks::event::buffer::{self, SyncRun};
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -171,6 +171,7 @@ impl Syncs<'_> {
         report.continues_at_once = !report.is_complete && pulled.wait.is_none();
         let sync_run = SyncRun { id: run, connection_id: id, event_type: pulled.event_type, started_at: now };
         let (events, bodies) = self.0.event_buffer.prepare(sync_run, &mut pulled.new, &mut pulled.updated, &hasher);
+        let removed_events = buffer::removed_events(&pulled.gone);
         let finished = FinishedSync {
             run,
             started_at: now,
@@ -181,17 +182,18 @@ impl Syncs<'_> {
             first_attempt_at: self.0.event_buffer.first_attempt_at(now),
             event_type: pulled.event_type,
             events: &events,
+            removed_events: (SyncRunId::new(), &removed_events),
         };
-        self.0.event_buffer.hold_bodies(&bodies, now);
+        self.0.event_buffer.hold_bodies(bodies, now);
         let Some(sent) = self.0.storage.syncs().finish(claim, &finished).await? else {
-            self.0.event_buffer.evict_bodies(&bodies);
+            self.0.event_buffer.evict_bodies(&events);
             return Err(ConnectionsError::Busy);
         };
         report.events = usize::try_from(sent).unwrap_or(usize::MAX);
         if sent > 0 {
             self.0.event_buffer.wake();
         } else {
-            self.0.event_buffer.evict_bodies(&bodies);
+            self.0.event_buffer.evict_bodies(&events);
         }
         Ok(report)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellbird_domain::{
     Account, AccountId, AccountTag, Bound, ContentDigest, DateFilter, DateRange, Digest, EventType, Fingerprint,
-    Fingerprints, RowDigests, RowKey, Trade, Transaction, UtcDay,
+    Fingerprints, RemovedRow, RowDigests, RowKey, Trade, Transaction, UtcDay,
 };
 use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
 use bellbird_providers::{
@@ -15,7 +15,7 @@ use bellbird_providers::{
 use bellbird_storage::UnreadRange;
 use bellbird_webhooks::event::buffer::ChangedRow;
 use bellbird_webhooks::event::digest::RowHasher;
-use bellbird_webhooks::event::payload;
+use bellbird_webhooks::event::payload::{self, RowJson};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
@@ -77,7 +77,7 @@ pub(crate) struct Pulled {
     /// As `new`.
     pub(super) updated: Vec<ChangedRow>,
     /// Rows that are gone; empty unless [`Pull::notify`].
-    pub(super) gone: Vec<Fingerprint>,
+    pub(super) gone: Vec<RemovedRow>,
     /// All fingerprints of the connection, if they have to be written.
     pub(super) fingerprints: Option<Fingerprints>,
     /// The mark of the last run that found changes.
@@ -109,7 +109,7 @@ struct Row {
     seen: RowDigests,
     instant: Timestamp,
     account: AccountId,
-    json: Option<Vec<u8>>,
+    json: Option<RowJson>,
 }
 
 impl Pull<'_> {
@@ -168,7 +168,7 @@ impl Pull<'_> {
             updated_count,
             new: changed_rows(new),
             updated: changed_rows(updated),
-            gone: if self.notify { gone } else { Vec::new() },
+            gone: gone.iter().filter(|_| self.notify).filter_map(|row| self.removed_row(row)).collect(),
             fingerprints,
             mark,
             newest_row_at,
@@ -232,6 +232,12 @@ impl Pull<'_> {
         // In the order of `/v1/trades`: newest first, then by account, then as the provider lists them.
         rows.sort_by_key(|row| std::cmp::Reverse(row.instant));
         Ok(Read { rows, unread, wait, stopped_at: None, accounts: complete })
+    }
+
+    fn removed_row(&self, row: &Fingerprint) -> Option<RemovedRow> {
+        let is_account = |id: &AccountId| AccountTag::from(*id) == row.digests.account;
+        let account_id = self.accounts.iter().map(|account| account.id).find(is_account)?;
+        Some(RemovedRow { key: row.key, account_id })
     }
 
     /// The whole days that the run has read, of the accounts that it has read to their end.
@@ -306,7 +312,7 @@ impl<'p> RowCollector<'p> {
         &mut self,
         seen: RowDigests,
         (instant, account): (Timestamp, AccountId),
-        write: impl FnOnce() -> Vec<u8>,
+        write: impl FnOnce() -> RowJson,
     ) -> ControlFlow<()> {
         if self.rows.len() >= ROWS_MAX {
             self.overflowed = true;
@@ -322,7 +328,7 @@ impl<'p> RowCollector<'p> {
         let mut json = None;
         if self.pull.notify && !is_known && self.json_bytes < JSON_BYTES_MAX {
             let written = write();
-            self.json_bytes += written.len();
+            self.json_bytes += written.bytes();
             json = Some(written);
         }
         self.rows.push(Row { seen, instant, account, json });

@@ -17,19 +17,27 @@ pub(super) static TOOLS: LazyLock<String> =
 pub(super) enum Tool {
     ListAccounts,
     ListTransactions,
+    ListNewTransactions,
     SummarizeTransactions,
     ListHoldings,
     ListTrades,
 }
 
 impl Tool {
-    const ALL: [Self; 5] =
-        [Self::ListAccounts, Self::ListTransactions, Self::SummarizeTransactions, Self::ListHoldings, Self::ListTrades];
+    const ALL: [Self; 6] = [
+        Self::ListAccounts,
+        Self::ListTransactions,
+        Self::ListNewTransactions,
+        Self::SummarizeTransactions,
+        Self::ListHoldings,
+        Self::ListTrades,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::ListAccounts => "list_accounts",
             Self::ListTransactions => "list_transactions",
+            Self::ListNewTransactions => "list_new_transactions",
             Self::SummarizeTransactions => "summarize_transactions",
             Self::ListHoldings => "list_holdings",
             Self::ListTrades => "list_trades",

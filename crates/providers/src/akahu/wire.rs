@@ -74,6 +74,7 @@ pub(super) struct Event {
     pub(super) item_id: Option<Value>,
     pub(super) previous_item_id: Option<Value>,
     pub(super) new_item_id: Option<Value>,
+    pub(super) removed_transactions: Option<Value>,
 }
 
 /// No `Debug`: it holds a full account number and a balance.

@@ -52,7 +52,7 @@ pub(super) fn parse_event(body: &[u8]) -> Result<ProviderEvent, Rejection> {
         affected.extend(id(data.end_user_id.as_ref()).map(AffectedResource::ProviderUser));
         affected.extend(id(data.consent_id.as_ref()).map(AffectedResource::Connection));
     }
-    Ok(ProviderEvent { id: id(event.message_id.as_ref()), affected })
+    Ok(ProviderEvent { id: id(event.message_id.as_ref()), affected, removed: None })
 }
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
 
     #[tokio::test]
     async fn signature_covers_the_raw_body() {
-        let event = ProviderEvent { id: Some("1".to_owned()), affected: vec![] };
+        let event = ProviderEvent { id: Some("1".to_owned()), affected: vec![], removed: None };
         let read = async |headers: &HeaderMap, body: &[u8]| webhooks().verify(&context(), headers, body).await;
         assert_eq!(read(&headers(&[SIGNATURE]), BODY.as_bytes()).await, Ok(event));
 
@@ -127,7 +127,7 @@ mod tests {
             (of("consent.revoked").replace("arr", ""), vec![provider_user()]),
         ] {
             let read = webhooks().verify(&context(), &signed(body.as_bytes()), body.as_bytes()).await;
-            assert_eq!(read, Ok(ProviderEvent { id: Some("m".to_owned()), affected }), "{body}");
+            assert_eq!(read, Ok(ProviderEvent { id: Some("m".to_owned()), affected, removed: None }), "{body}");
         }
         for id in ["null", "7", "[]", "{}", "\"\""] {
             let body = of("consent.revoked").replace("\"m\"", id);

@@ -43,7 +43,7 @@ pub(super) fn parse_event(
     }
     check_age(&event, now)?;
     let id = id(event.webhook_id.as_ref()).or_else(|| id(event.webook_id.as_ref()));
-    Ok(ProviderEvent { id, affected: affected(&event) })
+    Ok(ProviderEvent { id, affected: affected(&event), removed: None })
 }
 
 fn check_age(event: &wire::Event, now: Timestamp) -> Result<(), Rejection> {
@@ -132,7 +132,7 @@ mod tests {
     #[tokio::test]
     async fn documented_vector_is_valid_in_any_order() {
         let id = Some("aa7a7d5a-4a12-40df-a329-feedc738eee9".to_owned());
-        let expected = Ok(ProviderEvent { id, affected: vec![provider_user(), connection()] });
+        let expected = Ok(ProviderEvent { id, affected: vec![provider_user(), connection()], removed: None });
         assert_eq!(read(NOW, KEY, &[SIGNATURE], BODY.as_bytes()).await, expected);
         let sorted = serde_json::from_str::<std::collections::BTreeMap<String, Value>>(BODY).unwrap();
         let sorted = serde_json::to_vec(&sorted).unwrap();
@@ -168,7 +168,7 @@ mod tests {
             r#""eventTimestamp":"2022-05-31T12:40:00Z","eventType":"XYZ","\u00e9":"/\u00fc\ud83d\ude00\u007f"}"#,
         );
         let read = read(NOW, KEY, &[&signature(canonical)], sent.as_bytes()).await;
-        assert_eq!(read, Ok(ProviderEvent { id: None, affected: vec![] }));
+        assert_eq!(read, Ok(ProviderEvent { id: None, affected: vec![], removed: None }));
     }
 
     #[tokio::test]
@@ -211,7 +211,7 @@ mod tests {
             (json!({"eventType": "INVENTED"}), vec![]),
             (json!({"userId": ""}), vec![connection()]),
         ] {
-            assert_eq!(event(members.clone()), Ok(ProviderEvent { id: None, affected }), "{members}");
+            assert_eq!(event(members.clone()), Ok(ProviderEvent { id: None, affected, removed: None }), "{members}");
         }
         let id = |members: Value| event(members).map(|read| read.id);
         assert_eq!(id(json!({"webhookId": "w", "webookId": "v"})), Ok(Some("w".to_owned())));

@@ -148,6 +148,8 @@ pub struct FinishedSync<'a> {
     pub event_type: EventType,
     /// All chunks of the run, in their order.
     pub events: &'a [NewWebhookEvent],
+    /// Events of rows that are gone, which are a run of their own.
+    pub removed_events: (SyncRunId, &'a [NewWebhookEvent]),
 }
 
 impl Syncs<'_> {
@@ -202,6 +204,10 @@ impl Syncs<'_> {
         };
         let mut statements = vec![user_lock(user), jobs::held(claim)];
         statements.extend(webhook_events::insert_events(&origin, events, finished.first_attempt_at));
+        let removed_at = statements.len();
+        let (run, removed_events) = finished.removed_events;
+        let origin = EventOrigin { run, ..origin };
+        statements.extend(webhook_events::insert_events(&origin, removed_events, finished.first_attempt_at));
         let said_gone: Vec<u8> = finished.before.said_gone.iter().flat_map(|row| row.0).collect();
         statements.push(save(claim, finished, &said_gone));
         if let Some(encoded) = &encoded {
@@ -209,8 +215,9 @@ impl Syncs<'_> {
         }
         statements.push(jobs::finished(claim, after.next_at));
         let rows = self.0.db.batch(&statements).await?;
-        let (held, inserted) = (rows[1], &rows[2..2 + events.len()]);
-        Ok(held.map(|_| inserted.iter().flatten().filter(|endpoints| **endpoints > 0).count() as u64))
+        let inserted = rows[2..2 + events.len()].iter().chain(&rows[removed_at..removed_at + removed_events.len()]);
+        let sent = inserted.flatten().filter(|endpoints| **endpoints > 0).count();
+        Ok(rows[1].map(|_| sent as u64))
     }
 }
 

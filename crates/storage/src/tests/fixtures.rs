@@ -5,8 +5,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{
-    AccountTag, Confirmation, ConnectionId, ContentDigest, DeliveryState, Digest, EndpointId, EventId, EventType,
-    Fingerprint, Fingerprints, RowDigests, RowKey, SyncRunId, UserId, UtcDay,
+    AccountTag, ApiVersion, Confirmation, ConnectionId, ContentDigest, DeliveryState, Digest, EndpointId, EventId,
+    EventType, Fingerprint, Fingerprints, RowDigests, RowKey, SyncRunId, UserId, UtcDay,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -79,7 +79,13 @@ pub(crate) const SECRET: &str = "whsec_that_must_not_leak";
 /// An endpoint that subscribes to these events.
 pub(crate) async fn endpoint(db: &Storage, user: UserId, events: &[EventType]) -> EndpointId {
     let secret = secret(SECRET);
-    let new = NewEndpoint { user_id: user, url: "https://hooks.example.com/x", event_types: events, secret: &secret };
+    let new = NewEndpoint {
+        user_id: user,
+        url: "https://hooks.example.com/x",
+        event_types: events,
+        api_version: ApiVersion::DEFAULT,
+        secret: &secret,
+    };
     db.endpoints().insert(&new, 20, at(0)).await.unwrap().id
 }
 
@@ -149,6 +155,7 @@ pub(crate) fn empty_sync(now: i64) -> FinishedSync<'static> {
         first_attempt_at: at(now),
         event_type: EventType::TransactionsSynced,
         events: &[],
+        removed_events: (SyncRunId::new(), &[]),
     }
 }
 

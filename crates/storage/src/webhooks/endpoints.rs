@@ -114,6 +114,8 @@ pub struct NewEndpoint<'a> {
     pub url: &'a str,
     /// The event types to subscribe to.
     pub event_types: &'a [EventType],
+    /// Of the body of its events.
+    pub api_version: ApiVersion,
     /// Signs messages. It is sealed before it is stored.
     pub secret: &'a SecretString,
 }
@@ -127,7 +129,7 @@ pub struct EndpointSecrets {
 }
 
 impl Endpoints<'_> {
-    /// Adds an enabled endpoint with the current API version.
+    /// Adds an enabled endpoint.
     ///
     /// # Errors
     /// [`StorageError::Conflict`] if the user has `max` endpoints, [`StorageError::NotFound`] if the user does not
@@ -141,7 +143,7 @@ impl Endpoints<'_> {
             tx.rollback().await;
             return Err(StorageError::Conflict("endpoints"));
         }
-        let (api_version, status) = (ApiVersion::CURRENT, EndpointStatus::Enabled);
+        let (api_version, status) = (new.api_version, EndpointStatus::Enabled);
         let event_types = joined(new.event_types);
         let values = params![user, id, new.url, event_types.as_str(), api_version.as_str(), status.as_str(), now];
         tx.run(INSERT, values).await?;

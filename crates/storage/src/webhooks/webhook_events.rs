@@ -4,8 +4,12 @@
 use std::collections::BTreeMap;
 
 use bellbird_domain::webhook_event::DIGEST_BYTES;
-use bellbird_domain::{ConnectionId, ConnectionStatus, Digest, EndpointId, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{
+    AccountId, ApiVersion, ConnectionId, ConnectionStatus, Digest, EndpointId, EventId, EventType, RemovedRow, RowKey,
+    SyncRunId, UserId,
+};
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use crate::db::{Bound, Param, Row, Tx, named, params, statements};
 use crate::digest::parse_digest;
@@ -54,7 +58,9 @@ macro_rules! webhook_event_columns {
             $table,
             "institution_name, ",
             $table,
-            "last_refreshed_at"
+            "last_refreshed_at, ",
+            $table,
+            "removed"
         )
     };
 }
@@ -66,19 +72,25 @@ macro_rules! insert_event {
         concat!(
             "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
                 date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint,
-                connection_status, previous_status, provider, institution_name, last_refreshed_at)
+                connection_status, previous_status, provider, institution_name, last_refreshed_at, removed)
             SELECT :user, :id, :connection, :run, :event_type, :now,
                 :date_range_from, :date_range_to, :row_digests, :new_count, :updated_count, :chunk, :total_chunks,
-                :row_hint, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at",
+                :row_hint, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at, :removed",
             $($condition),*
         )
     };
 }
 
-/// Whether an endpoint subscribes to a type of events.
+/// Whether an endpoint subscribes to a type of events, in a version of their body from this one on.
 macro_rules! subscribes {
-    ($event_type:literal) => {
-        concat!("(',' || event_types || ',') LIKE ('%,' || ", $event_type, " || ',%')")
+    ($event_type:literal, $version_min:literal) => {
+        concat!(
+            "((',' || event_types || ',') LIKE ('%,' || ",
+            $event_type,
+            " || ',%') AND api_version >= ",
+            $version_min,
+            ")"
+        )
     };
 }
 
@@ -89,24 +101,24 @@ statements! {
     /// none while all that subscribe are disabled.
     INSERT_FOR_SUBSCRIBERS = insert_event!(
         " WHERE EXISTS (SELECT 1 FROM webhook_endpoints WHERE user_id = :user AND ",
-        subscribes!(":event_type"),
+        subscribes!(":event_type", ":version_min"),
         ") AND (CAST(:fence AS BIGINT) IS NULL OR ",
         sync_is_held!(),
         ") RETURNING (SELECT COUNT(*) FROM webhook_endpoints WHERE user_id = :user AND status <> 'disabled' AND ",
-        subscribes!(":event_type"),
+        subscribes!(":event_type", ":version_min"),
         ")"
     );
 
-    /// Makes the user's endpoints that subscribe to an event type due at `$4`, if they are not due before and the event
-    /// `$3` was stored. Locks them, so that none is released or disabled before its deliveries are committed.
+    /// Makes the user's endpoints that subscribe to an event type, in version `$5` or later, due at `$4`, if they are not
+    /// due before and the event `$3` was stored. Locks them, so that none is released or disabled before its deliveries are committed.
     NOTIFY = concat!(
         "UPDATE webhook_endpoints SET due_at = CASE WHEN status = 'disabled' OR due_at <= $4 THEN due_at ELSE $4 END
         WHERE user_id = $1 AND ",
-        subscribes!("$2"),
+        subscribes!("$2", "$5"),
         " AND EXISTS (SELECT 1 FROM webhook_events WHERE user_id = $1 AND id = $3)"
     );
 
-    /// Inserts the deliveries of the event `$2`, if it was stored. Those to a disabled endpoint have failed already.
+    /// Inserts the deliveries of the event `$2` to endpoints of version `$5` or later, if it was stored. Those to a disabled endpoint have failed already.
     INSERT_DELIVERIES = concat!(
         "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
             next_attempt_at, ended_at, last_error)
@@ -117,7 +129,7 @@ statements! {
             CASE WHEN p.status = 'disabled' THEN $4 END
         FROM webhook_events e CROSS JOIN webhook_endpoints p
         WHERE e.user_id = $1 AND e.id = $2 AND p.user_id = $1 AND ",
-        subscribes!("e.event_type")
+        subscribes!("e.event_type", "$5")
     );
 
     FIND = concat!("SELECT ", webhook_event_columns!(""), " FROM webhook_events WHERE user_id = $1 AND id = $2");
@@ -166,13 +178,22 @@ pub struct NewWebhookEvent {
     pub total_chunks: u32,
     /// Where its rows lie, sealed by the caller. Empty: unknown.
     pub hint: Vec<u8>,
+    /// Rows that are gone, by [`removed_bytes`]. Such an event has no others, and is sent only in versions of the body
+    /// that report them.
+    pub removed: Vec<u8>,
 }
 
 impl NewWebhookEvent {
     /// The only event of its run.
-    pub(crate) fn without_rows(id: EventId) -> Self {
-        let (row_digests, hint) = (Vec::new(), Vec::new());
-        Self { id, row_digests, new_count: 0, updated_count: 0, chunk: 1, total_chunks: 1, hint }
+    #[must_use]
+    pub fn without_rows(id: EventId) -> Self {
+        let (row_digests, hint, removed) = (Vec::new(), Vec::new(), Vec::new());
+        Self { id, row_digests, new_count: 0, updated_count: 0, chunk: 1, total_chunks: 1, hint, removed }
+    }
+
+    /// The first version of the body in which it is sent.
+    fn version_min(&self) -> &'static str {
+        if self.removed.is_empty() { "" } else { ApiVersion::V2026_12_01.as_str() }
     }
 }
 
@@ -201,6 +222,8 @@ pub struct WebhookEvent {
     pub hint: Vec<u8>,
     /// None unless the type is `connection.updated`.
     pub status_change: Option<ConnectionStatusChange>,
+    /// Rows that are gone.
+    pub removed: Vec<RemovedRow>,
 }
 
 /// What a `connection.updated` event says: its connection at the time of the change.
@@ -315,16 +338,17 @@ pub(crate) fn insert_events<'a>(
         .map(|new| {
             let mut values = columns(origin, new);
             values.push(("fence", origin.fence.into()));
+            values.push(("version_min", new.version_min().into()));
             INSERT_FOR_SUBSCRIBERS.with(&values)
         })
         .collect();
     let (user, event_type) = (origin.user, origin.event_type.as_str());
-    statements.push((NOTIFY, params![user, event_type, first.id, first_attempt_at].to_vec()));
-    statements.extend(
-        events
-            .iter()
-            .map(|new| (INSERT_DELIVERIES, params![user, new.id, first_attempt_at, ENDPOINT_DISABLED].to_vec())),
-    );
+    let version_min = first.version_min();
+    statements.push((NOTIFY, params![user, event_type, first.id, first_attempt_at, version_min].to_vec()));
+    statements.extend(events.iter().map(|new| {
+        let values = params![user, new.id, first_attempt_at, ENDPOINT_DISABLED, new.version_min()];
+        (INSERT_DELIVERIES, values.to_vec())
+    }));
     statements
 }
 
@@ -355,8 +379,23 @@ fn columns<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Vec<(&'sta
         provider = change.map(|change| change.provider.as_str()),
         institution_name = change.map(|change| change.institution_name.as_str()),
         last_refreshed_at = change.and_then(|change| change.last_refreshed_at),
+        removed = new.removed.as_slice(),
     ]
     .to_vec()
+}
+
+/// A key and the id of an account.
+const REMOVED_BYTES: usize = 24;
+
+/// Rows that are gone, as an event stores them.
+#[must_use]
+pub fn removed_bytes(removed: &[RemovedRow]) -> Vec<u8> {
+    removed.iter().flat_map(|row| row.key.0.into_iter().chain(*row.account_id.uuid().as_bytes())).collect()
+}
+
+fn removed_row(bytes: &[u8; REMOVED_BYTES]) -> Option<RemovedRow> {
+    let (key, account) = bytes.split_first_chunk()?;
+    Some(RemovedRow { key: RowKey(*key), account_id: AccountId::from(Uuid::from_slice(account).ok()?) })
 }
 
 fn ids(row: &Row<'_>) -> Result<(UserId, EventId)> {
@@ -383,6 +422,7 @@ pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
         total_chunks: row.number(11, "a count of chunks")?,
         hint: row.blob(12)?.to_vec(),
         status_change: status_change(row)?,
+        removed: row.blob(18)?.as_chunks::<REMOVED_BYTES>().0.iter().filter_map(removed_row).collect(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Sends a ping: a signed event without rows, which tests whether an endpoint responds and accepts signed requests.
 
-use bellbird_domain::{ApiVersion, EndpointId, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
 use bellbird_storage::{Endpoint, PingResult, StorageError};
 
 use crate::Webhooks;
@@ -41,8 +41,8 @@ impl Webhooks {
         let url = check_url(&endpoint.url, inner.settings.rules)?;
         let signer = self.signer(user, id).await?.ok_or(PingError::NotFound)?;
         let (now, run, event) = (inner.clock.now(), SyncRunId::new(), EventId::new());
-        let envelope = ping_envelope(event, run, endpoint.api_version, now);
-        let body = body::<Vec<u8>>(&envelope, &[], &[]);
+        let envelope = ping_envelope(event, run, now);
+        let body = body(&envelope, endpoint.api_version, &[], &[]);
         let timestamp = now.as_second();
         let signature = signer.signature(event, timestamp, &body);
         let message = Message { id: event, timestamp, signature: &signature, endpoint: id, body };
@@ -70,7 +70,7 @@ impl Webhooks {
     }
 }
 
-fn ping_envelope(id: EventId, run: SyncRunId, api_version: ApiVersion, created: jiff::Timestamp) -> Envelope {
+fn ping_envelope(id: EventId, run: SyncRunId, created: jiff::Timestamp) -> Envelope {
     let (event_type, connection_id) = (EventType::Ping, None);
-    Envelope { id, event_type, api_version, created, sync_run_id: run, connection_id, chunk: 1, total_chunks: 1 }
+    Envelope { id, event_type, created, sync_run_id: run, connection_id, chunk: 1, total_chunks: 1 }
 }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, ApiVersion, Bound, DateFilter, DateRange, Digest, EventType, ProviderName, SyncRunId, TimestampExt as _,
-    Trade, Transaction,
+    Account, ApiVersion, Bound, DateFilter, DateRange, Digest, EventType, Fingerprints, ProviderName, RowKey,
+    SyncRunId, TimestampExt as _, Trade, Transaction,
 };
 use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
 use bellbird_providers::{CallContext, ConsentStatus, Kind, Provider, TradeQuery, TransactionQuery};
@@ -27,8 +27,9 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::Webhooks;
+use crate::event::buffer::EventRows;
 use crate::event::digest::RowHasher;
-use crate::event::payload::{self, Envelope};
+use crate::event::payload::{self, Envelope, RowJson};
 use crate::event::row_locator::RowLocator;
 
 /// Maximum time for reading the rows of an event again.
@@ -177,11 +178,11 @@ impl Webhooks {
 
         let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), self.inner.clock.now());
         let context = context.past_unreadable_rows();
-        let mut found = RereadRows::new(&batch);
+        let mut found = RereadRows::new(&batch, &source);
         let mut read_all = hint.is_none();
         let mut outcome = source.read(event, hint.as_ref(), &context, &mut found).await;
         if outcome.is_ok() && !read_all && !found.has_first() {
-            (found, read_all) = (RereadRows::new(&batch), true);
+            (found, read_all) = (RereadRows::new(&batch, &source), true);
             outcome = source.read(event, None, &context, &mut found).await;
         }
         if outcome.is_ok() && found.is_empty() {
@@ -195,12 +196,12 @@ impl Webhooks {
         let is_final = outcome.is_ok() && read_all && !found.has_stopped_early() && (are_missing_gone || is_last);
         let now = self.inner.clock.now();
         let mut first = None;
-        for (rebuilt, body) in found.bodies(version, is_final) {
+        for rows in found.into_events(is_final).map(Arc::new) {
             // Another endpoint may have attempts left.
             if are_missing_gone || !is_last {
-                self.inner.event_buffer.hold_rebuilt_body(rebuilt.id, version, body.clone(), now);
+                self.inner.event_buffer.hold_rebuilt_body(Arc::clone(&rows), now);
             }
-            first = first.or_else(|| (rebuilt.id == event.id).then_some(body));
+            first = first.or_else(|| (rows.envelope.id == event.id).then(|| rows.body(version)));
         }
         match (outcome, first) {
             // A failure after the last row of the event affects other chunks only.
@@ -247,6 +248,7 @@ impl Webhooks {
         let sync = storage.syncs().find(user, id).await?.ok_or(RebuildError::Postponed)?;
         Ok(RowSource {
             provider: Arc::clone(provider),
+            fingerprints: storage.syncs().fingerprints(user, id).await?,
             has_all_accounts: sync.missing_since.is_none(),
             credentials: storage.secrets().find_credentials(user, id).await?.ok_or(RebuildError::Postponed)?,
             hasher: RowHasher::new(key.expose_secret().as_bytes()),
@@ -257,14 +259,17 @@ impl Webhooks {
     }
 }
 
-/// The body of a `connection.updated` event, from what is stored with it. Equal in every attempt.
+/// The body of an event without rows to read, from what is stored with it. Equal in every attempt.
 fn body_without_rows(event: &WebhookEvent, version: ApiVersion) -> Bytes {
+    if !event.removed.is_empty() {
+        return payload::removed_body(&envelope(event), version, &event.removed);
+    }
     let change = event.connection_id.zip(event.status_change.as_ref());
     let updated = change.map(|(id, change)| payload::connection(id, change));
-    payload::body::<Vec<u8>>(&envelope(event, version), &[], updated.as_slice())
+    payload::connection_body(&envelope(event), version, updated)
 }
 
-/// Whether a body needs the provider. Pings and `connection.updated` events have no rows.
+/// Whether a body needs the provider. Pings, `connection.updated` events and those of removed rows have no rows.
 pub(crate) fn has_rows(event: &WebhookEvent) -> bool {
     event.connection_id.is_some() && !event.rows.is_empty()
 }
@@ -272,6 +277,7 @@ pub(crate) fn has_rows(event: &WebhookEvent) -> bool {
 /// Where the rows of a connection are read.
 struct RowSource {
     provider: Arc<dyn Provider>,
+    fingerprints: Fingerprints,
     credentials: SecretString,
     hasher: RowHasher,
     accounts: Vec<Account>,
@@ -340,11 +346,10 @@ fn span_of_trades(from: Timestamp, hint: Option<&RowLocator>) -> DateFilter {
     DateFilter { from: Some(Bound::Instant(hint.from.minus(DAY))), to: Some(Bound::Instant(hint.to.plus(DAY))) }
 }
 
-fn envelope(event: &WebhookEvent, api_version: ApiVersion) -> Envelope {
+fn envelope(event: &WebhookEvent) -> Envelope {
     Envelope {
         id: event.id,
         event_type: event.event_type,
-        api_version,
         created: event.created_at,
         sync_run_id: event.sync_run_id,
         connection_id: event.connection_id,
@@ -355,45 +360,53 @@ fn envelope(event: &WebhookEvent, api_version: ApiVersion) -> Envelope {
 
 /// The rows found so far for several events, the one that is due first.
 struct RereadRows<'e> {
-    events: Vec<EventRows<'e>>,
+    events: Vec<FoundRows<'e>>,
     /// Positions (event, row) of the rows that are not found yet, in reverse order, so that `pop` returns the first.
     /// Repeated ids have several positions.
     missing: HashMap<Digest, Vec<(usize, usize)>>,
+    keys: RowKeys,
     json_bytes: usize,
     started_at: Instant,
 }
 
 /// The rows of an event, in its order.
-struct EventRows<'e> {
+struct FoundRows<'e> {
     event: &'e WebhookEvent,
-    rows: Vec<Option<Vec<u8>>>,
+    rows: Vec<Option<(RowKey, RowJson)>>,
     missing: usize,
     /// Not looked for any more, because the rows take too much memory.
     is_dropped: bool,
 }
 
 impl<'e> RereadRows<'e> {
-    fn new(events: &[&'e WebhookEvent]) -> Self {
+    fn new(events: &[&'e WebhookEvent], source: &RowSource) -> Self {
+        Self::with_keys(events, RowKeys::of(&source.fingerprints, &source.hasher))
+    }
+
+    fn with_keys(events: &[&'e WebhookEvent], keys: RowKeys) -> Self {
         let mut missing: HashMap<Digest, Vec<(usize, usize)>> = HashMap::new();
         for (number, event) in events.iter().enumerate().rev() {
             for (index, row) in event.rows.iter().enumerate().rev() {
-                missing.entry(*row).or_default().push((number, index));
+                let row = keys.present_id(*row);
+                missing.entry(row).or_default().push((number, index));
             }
         }
         let rows = |event: &&'e WebhookEvent| {
             let missing = event.rows.len();
-            EventRows { event, rows: vec![None; missing], missing, is_dropped: false }
+            FoundRows { event, rows: vec![None; missing], missing, is_dropped: false }
         };
-        Self { events: events.iter().map(rows).collect(), missing, json_bytes: 0, started_at: Instant::now() }
+        let events = events.iter().map(rows).collect();
+        Self { events, missing, keys, json_bytes: 0, started_at: Instant::now() }
     }
 
     /// Stores a row if one of the events still misses it. Stops the read when it is done.
-    fn take(&mut self, row: Digest, write: impl FnOnce() -> Vec<u8>) -> ControlFlow<()> {
+    fn take(&mut self, row: Digest, write: impl FnOnce() -> RowJson) -> ControlFlow<()> {
         if let Some(positions) = self.missing.get_mut(&row) {
             if let Some((number, index)) = positions.pop() {
                 let (json, event) = (write(), &mut self.events[number]);
-                self.json_bytes += json.len();
-                event.rows[index] = Some(json);
+                let key = self.keys.next(row);
+                self.json_bytes += json.bytes();
+                event.rows[index] = Some((key, json));
                 event.missing -= 1;
             }
             if positions.is_empty() {
@@ -436,22 +449,57 @@ impl<'e> RereadRows<'e> {
         self.events.iter().all(|event| event.rows.iter().all(Option::is_none))
     }
 
-    /// The bodies of the complete events. If the read was `final`, the rows that are missing are gone.
-    fn bodies(self, version: ApiVersion, is_final: bool) -> impl Iterator<Item = (&'e WebhookEvent, Bytes)> {
-        let is_ready = move |found: &EventRows<'_>| !found.is_dropped && (is_final || found.missing == 0);
-        self.events.into_iter().filter(is_ready).map(move |EventRows { event, rows, .. }| {
+    /// The complete events. If the read was `final`, the rows that are missing are gone.
+    fn into_events(self, is_final: bool) -> impl Iterator<Item = EventRows> {
+        let is_ready = move |found: &FoundRows<'_>| !found.is_dropped && (is_final || found.missing == 0);
+        self.events.into_iter().filter(is_ready).map(move |FoundRows { event, rows, .. }| {
             let new_count = usize::try_from(event.new_count).unwrap_or(usize::MAX).min(rows.len());
             let mut rows = rows.into_iter();
-            let new: Vec<_> = rows.by_ref().take(new_count).flatten().collect();
-            let updated: Vec<_> = rows.flatten().collect();
-            (event, payload::body(&envelope(event, version), &new, &updated))
+            let new = rows.by_ref().take(new_count).flatten().collect();
+            EventRows { envelope: envelope(event), new, updated: rows.flatten().collect() }
         })
+    }
+}
+
+/// The keys of a connection's rows.
+struct RowKeys {
+    /// By row digest. Keys of rows that share an id are in reverse order of their occurrence.
+    by_row: HashMap<Digest, Vec<RowKey>>,
+    /// The present digest of rows that have another id than at first, by the digest of the first one.
+    renumbered: HashMap<RowKey, Digest>,
+    hasher: RowHasher,
+}
+
+impl RowKeys {
+    fn of(fingerprints: &Fingerprints, hasher: &RowHasher) -> Self {
+        let mut keys = Self { by_row: HashMap::new(), renumbered: HashMap::new(), hasher: hasher.clone() };
+        for known in fingerprints.rows.iter().rev() {
+            let row = known.digests.row;
+            keys.by_row.entry(row).or_default().push(known.key);
+            if known.occurrence == 0 && known.key != hasher.key(row, 0, 0) {
+                keys.renumbered.insert(known.key, row);
+            }
+        }
+        keys
+    }
+
+    /// The digest of a row under its present id: a renewed consent may have given it another one since the event.
+    fn present_id(&self, row: Digest) -> Digest {
+        if self.by_row.contains_key(&row) || self.renumbered.is_empty() {
+            return row;
+        }
+        self.renumbered.get(&self.hasher.key(row, 0, 0)).copied().unwrap_or(row)
+    }
+
+    /// The key of the next row with this digest. A row without a fingerprint has that of its first one.
+    fn next(&mut self, row: Digest) -> RowKey {
+        self.by_row.get_mut(&row).and_then(Vec::pop).unwrap_or_else(|| self.hasher.key(row, 0, 0))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bellbird_domain::{ConnectionId, EventId};
+    use bellbird_domain::{AccountTag, ConnectionId, ContentDigest, EventId, Fingerprint, RowDigests, UtcDay};
     use serde_json::Value;
 
     use super::*;
@@ -471,15 +519,32 @@ mod tests {
             total_chunks: 3,
             hint: Vec::new(),
             status_change: None,
+            removed: Vec::new(),
         }
+    }
+
+    fn json(text: &str) -> RowJson {
+        RowJson::of(text.as_bytes().to_vec())
+    }
+
+    fn reread<'e>(events: &[&'e WebhookEvent]) -> RereadRows<'e> {
+        RereadRows::with_keys(events, RowKeys::of(&Fingerprints::default(), &RowHasher::new(&[7; 32])))
     }
 
     /// Rows and counts of each rebuilt body, by chunk.
     fn bodies(found: RereadRows<'_>, is_final: bool) -> Vec<(u32, Value)> {
-        let body = |(event, body): (&WebhookEvent, Bytes)| {
-            (event.chunk, serde_json::from_slice::<Value>(&body).unwrap()["data"].clone())
+        let body = |rows: EventRows| {
+            let body = rows.body(ApiVersion::DEFAULT);
+            (rows.envelope.chunk, serde_json::from_slice::<Value>(&body).unwrap()["data"].clone())
         };
-        found.bodies(ApiVersion::CURRENT, is_final).map(body).collect()
+        found.into_events(is_final).map(body).collect()
+    }
+
+    fn fingerprint(row: Digest, key: RowKey) -> Fingerprint {
+        let content = ContentDigest([1; 8]);
+        let digests = RowDigests { row, content, likeness: content, account: AccountTag(1), day: UtcDay(1) };
+        let (seen_at, misses, is_gone) = (1, 0, false);
+        Fingerprint { digests, occurrence: 0, key, seen_at, misses, is_gone, first_mark: 1, changed_mark: 1 }
     }
 
     fn data(new: &[u8], updated: &[u8]) -> Value {
@@ -487,14 +552,26 @@ mod tests {
     }
 
     #[test]
+    fn renewed_row_is_found_under_its_present_id() {
+        let (hasher, event) = (RowHasher::new(&[7; 32]), event(1, &[1]));
+        let (first, present) = (Digest([1; 16]), Digest([9; 16]));
+        let known = fingerprint(present, hasher.key(first, 0, 0));
+        let fingerprints = Fingerprints { rows: vec![known], ..Fingerprints::default() };
+        let mut found = RereadRows::with_keys(&[&event], RowKeys::of(&fingerprints, &hasher));
+        assert!(found.take(present, || json("1")).is_break());
+        let rows = found.into_events(false).next().unwrap();
+        assert_eq!(rows.new[0].0, known.key);
+    }
+
+    #[test]
     fn rows_are_given_to_their_events_in_order() {
         let events = [event(1, &[1, 2]), event(2, &[2, 3])];
-        let mut found = RereadRows::new(&events.each_ref());
+        let mut found = reread(&events.each_ref());
         for row in [3, 9, 2, 1] {
-            assert!(found.take(Digest([row; 16]), || row.to_string().into_bytes()).is_continue());
+            assert!(found.take(Digest([row; 16]), || json(&row.to_string())).is_continue());
         }
         assert!(found.has_first() && !found.is_done(), "the second chunk misses one of two equal rows");
-        assert!(found.take(Digest([2; 16]), || b"2".to_vec()).is_break());
+        assert!(found.take(Digest([2; 16]), || json("2")).is_break());
         assert_eq!(bodies(found, false), [(1, data(&[1], &[2])), (2, data(&[2], &[3]))]);
     }
 
@@ -502,8 +579,8 @@ mod tests {
     fn missing_rows_are_gone_only_after_a_whole_read() {
         for (is_final, expected) in [(false, vec![]), (true, vec![(1, data(&[], &[2]))])] {
             let event = event(1, &[1, 2]);
-            let mut found = RereadRows::new(&[&event]);
-            assert!(found.take(Digest([2; 16]), || b"2".to_vec()).is_continue());
+            let mut found = reread(&[&event]);
+            assert!(found.take(Digest([2; 16]), || json("2")).is_continue());
             assert!(!found.is_empty());
             assert_eq!(bodies(found, is_final), expected);
         }
@@ -512,20 +589,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn long_read_ends_with_the_event_that_is_due() {
         let events = [event(1, &[1, 2]), event(2, &[3])];
-        let mut found = RereadRows::new(&events.each_ref());
-        assert!(found.take(Digest([1; 16]), || b"1".to_vec()).is_continue());
+        let mut found = reread(&events.each_ref());
+        assert!(found.take(Digest([1; 16]), || json("1")).is_continue());
         tokio::time::advance(READ_TIME).await;
-        assert!(found.take(Digest([9; 16]), || b"9".to_vec()).is_continue(), "its rows are not complete");
-        assert!(found.take(Digest([2; 16]), || b"2".to_vec()).is_break());
+        assert!(found.take(Digest([9; 16]), || json("9")).is_continue(), "its rows are not complete");
+        assert!(found.take(Digest([2; 16]), || json("2")).is_break());
         assert!(found.has_stopped_early(), "so the rows of the next chunk are not gone");
         assert_eq!(bodies(found, false), [(1, data(&[1], &[2]))]);
     }
 
     #[test]
     fn chunks_that_take_too_much_memory_are_dropped() {
-        let large = |row: u8| format!("{}{row}", " ".repeat(READ_BYTES_MAX / 2)).into_bytes();
+        let large = |row: u8| json(&format!("{}{row}", " ".repeat(READ_BYTES_MAX / 2)));
         let events = [event(1, &[1]), event(2, &[2, 3]), event(3, &[4])];
-        let mut found = RereadRows::new(&events.each_ref());
+        let mut found = reread(&events.each_ref());
         for row in [2, 4, 3] {
             assert!(found.take(Digest([row; 16]), || large(row)).is_continue());
         }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{
-    AccountId, ApiVersion, ConnectionId, Digest, EventId, EventType, RowKey, SyncRunId, TimestampExt as _,
+    AccountId, ApiVersion, ConnectionId, Digest, EventId, EventType, RemovedRow, RowKey, SyncRunId, TimestampExt as _,
 };
 use bellbird_limits::Expiring;
-use bellbird_storage::NewWebhookEvent;
+use bellbird_storage::{NewWebhookEvent, removed_bytes};
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
 use crate::event::chunk::chunks;
 use crate::event::digest::RowHasher;
-use crate::event::payload::{Envelope, body};
+use crate::event::payload::{Envelope, RowJson, body};
 use crate::event::row_locator::RowLocator;
 
 /// Maximum number of rows in an event.
@@ -46,15 +46,35 @@ pub struct ChangedRow {
     pub instant: Timestamp,
     pub account: AccountId,
     /// The row as an event shows it. `None` if it was not kept in memory.
-    pub json: Option<Vec<u8>>,
+    pub json: Option<RowJson>,
 }
 
-/// The body of an event in memory.
+/// The body of an event in memory, from which each version of it is written.
 #[derive(Clone)]
-struct HeldBody {
-    body: Bytes,
+pub struct HeldBody {
+    rows: Arc<EventRows>,
     /// Its rows were read again. Otherwise it is for first attempts only, because later ones send current rows.
     is_rebuilt: bool,
+}
+
+/// An event with its rows.
+#[derive(Debug, PartialEq, Eq)]
+pub struct EventRows {
+    pub(crate) envelope: Envelope,
+    pub(crate) new: Vec<(RowKey, RowJson)>,
+    pub(crate) updated: Vec<(RowKey, RowJson)>,
+}
+
+impl EventRows {
+    /// The body in this version.
+    #[must_use]
+    pub fn body(&self, version: ApiVersion) -> Bytes {
+        body(&self.envelope, version, &self.new, &self.updated)
+    }
+
+    fn bytes(&self) -> usize {
+        self.new.iter().chain(&self.updated).map(|(_, row)| row.bytes() + size_of::<(RowKey, RowJson)>()).sum()
+    }
 }
 
 /// Connects the syncs and the deliveries of one process. Cheap to clone; clones share all state.
@@ -62,7 +82,7 @@ struct HeldBody {
 pub struct WebhookEventBuffer {
     rows_max: usize,
     first_delay: Duration,
-    bodies: Arc<Expiring<(EventId, ApiVersion), HeldBody>>,
+    bodies: Arc<Expiring<EventId, HeldBody>>,
     pub(crate) new_events: Arc<Notify>,
 }
 
@@ -75,7 +95,7 @@ impl Default for WebhookEventBuffer {
 impl WebhookEventBuffer {
     /// `rows_max` limits the rows of one event.
     pub fn new(rows_max: usize) -> Self {
-        let bytes_of = |_: &(EventId, ApiVersion), held: &HeldBody| held.body.len() + 64;
+        let bytes_of = |_: &EventId, held: &HeldBody| held.rows.bytes() + 64;
         let bodies = Arc::new(Expiring::new(BODY_TTL, BODIES_BYTES_MAX, bytes_of));
         Self { rows_max, first_delay: Duration::ZERO, bodies, new_events: Arc::default() }
     }
@@ -100,7 +120,7 @@ impl WebhookEventBuffer {
         new: &mut [ChangedRow],
         updated: &mut [ChangedRow],
         hasher: &RowHasher,
-    ) -> (Vec<NewWebhookEvent>, Vec<(EventId, Bytes)>) {
+    ) -> (Vec<NewWebhookEvent>, Vec<EventRows>) {
         let all = chunks(new.len(), updated.len(), self.rows_max);
         let total_chunks = count(all.len());
         let (mut events, mut bodies) = (Vec::with_capacity(all.len()), Vec::new());
@@ -109,7 +129,6 @@ impl WebhookEventBuffer {
             let envelope = Envelope {
                 id: EventId::new(),
                 event_type: run.event_type,
-                api_version: ApiVersion::CURRENT,
                 created: run.started_at,
                 sync_run_id: run.id,
                 connection_id: Some(run.connection_id),
@@ -125,9 +144,10 @@ impl WebhookEventBuffer {
                 chunk: number,
                 total_chunks,
                 hint: hint.map_or_else(Vec::new, |hint| hint.seal(hasher, envelope.id)),
+                removed: Vec::new(),
             });
             if let Some((new, updated)) = take_json(new).zip(take_json(updated)) {
-                bodies.push((envelope.id, body(&envelope, &new, &updated)));
+                bodies.push(EventRows { envelope, new, updated });
             }
         }
         (events, bodies)
@@ -135,15 +155,14 @@ impl WebhookEventBuffer {
 
     /// Keeps the bodies of events for their first attempt. Call this before storing the events, because delivery may
     /// start as soon as they are stored.
-    pub fn hold_bodies(&self, bodies: &[(EventId, Bytes)], now: Timestamp) {
-        for (id, body) in bodies {
-            let held = HeldBody { body: body.clone(), is_rebuilt: false };
-            self.bodies.insert((*id, ApiVersion::CURRENT), held, now);
+    pub fn hold_bodies(&self, bodies: Vec<EventRows>, now: Timestamp) {
+        for rows in bodies {
+            self.bodies.insert(rows.envelope.id, HeldBody { rows: Arc::new(rows), is_rebuilt: false }, now);
         }
     }
 
-    pub(crate) fn hold_rebuilt_body(&self, id: EventId, version: ApiVersion, body: Bytes, now: Timestamp) {
-        self.bodies.insert((id, version), HeldBody { body, is_rebuilt: true }, now);
+    pub(crate) fn hold_rebuilt_body(&self, rows: Arc<EventRows>, now: Timestamp) {
+        self.bodies.insert(rows.envelope.id, HeldBody { rows, is_rebuilt: true }, now);
     }
 
     /// Frees the memory of expired bodies.
@@ -157,23 +176,36 @@ impl WebhookEventBuffer {
     }
 
     /// Drops the bodies of events that were not stored.
-    pub fn evict_bodies(&self, bodies: &[(EventId, Bytes)]) {
-        for (id, _) in bodies {
-            self.bodies.remove(&(*id, ApiVersion::CURRENT));
+    pub fn evict_bodies(&self, events: &[NewWebhookEvent]) {
+        for event in events {
+            self.bodies.remove(&event.id);
         }
     }
 
     /// Returns the body of an event if this process built it recently. A later attempt gets only a body whose rows were
     /// read again within the last minute.
     pub fn find_body(&self, id: EventId, version: ApiVersion, now: Timestamp, is_first: bool) -> Option<Bytes> {
-        let (held, age) = self.bodies.get(&(id, version), now)?;
-        (is_first || held.is_rebuilt && age < REBUILT_BODY_MAX_AGE).then_some(held.body)
+        let (held, age) = self.bodies.get(&id, now)?;
+        (is_first || held.is_rebuilt && age < REBUILT_BODY_MAX_AGE).then(|| held.rows.body(version))
     }
 }
 
 /// Takes the JSON of all rows. `None` if one of them has none.
-fn take_json(rows: &mut [ChangedRow]) -> Option<Vec<Vec<u8>>> {
-    rows.iter_mut().map(|row| row.json.take()).collect()
+fn take_json(rows: &mut [ChangedRow]) -> Option<Vec<(RowKey, RowJson)>> {
+    rows.iter_mut().map(|row| Some((row.key, row.json.take()?))).collect()
+}
+
+/// The events of rows that are gone.
+#[must_use]
+pub fn removed_events(removed: &[RemovedRow]) -> Vec<NewWebhookEvent> {
+    let total_chunks = count(removed.len().div_ceil(ROWS_MAX));
+    let event = |(chunk, rows)| NewWebhookEvent {
+        chunk,
+        total_chunks,
+        removed: removed_bytes(rows),
+        ..NewWebhookEvent::without_rows(EventId::new())
+    };
+    (1..).zip(removed.chunks(ROWS_MAX)).map(event).collect()
 }
 
 fn count(number: usize) -> u32 {

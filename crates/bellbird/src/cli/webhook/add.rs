@@ -48,6 +48,13 @@ pub(in super::super) struct AddArgs {
     #[arg(default_value = "transactions.synced,trades.synced")]
     events: Vec<EventType>,
 
+    /// Version of the events' body; from 2026-12-01 on, rows have their key and exact amount, and removed rows are
+    /// reported
+    #[arg(long, value_name = "VERSION")]
+    #[arg(value_parser = arguments::one_of(ApiVersion::ALL, ApiVersion::as_str))]
+    #[arg(default_value = ApiVersion::DEFAULT.as_str())]
+    api_version: ApiVersion,
+
     #[command(flatten)]
     format: JsonFlag,
 }
@@ -78,7 +85,7 @@ impl NewEndpointView<'_> {
 pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
     let (url, resolve_error) = checked_url(settings, &args.url).await?;
-    let (endpoint, secret) = insert(storage, &user, &url, &in_order(&args.events)).await?;
+    let (endpoint, secret) = insert(storage, &user, &url, &in_order(&args.events), args.api_version).await?;
     let view = NewEndpointView {
         id: endpoint.id,
         url: &endpoint.url,
@@ -100,9 +107,10 @@ pub(in super::super) async fn insert(
     user: &User,
     url: &str,
     events: &[EventType],
+    api_version: ApiVersion,
 ) -> anyhow::Result<(Endpoint, SecretString)> {
     let secret = new_secret();
-    let new = NewEndpoint { user_id: user.id, url, event_types: events, secret: &secret };
+    let new = NewEndpoint { user_id: user.id, url, event_types: events, api_version, secret: &secret };
     match storage.endpoints().insert(&new, ENDPOINTS_MAX, Timestamp::now()).await {
         Err(StorageError::Conflict(_)) => bail!(
             "{0} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list --user {0}` shows \

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use bellbird::serve::{self, ServeOptions};
 use bellbird_connections::SyncReport;
-use bellbird_domain::{Connection, DeliveryState, EndpointStatus, EventType, User};
+use bellbird_domain::{ApiVersion, Connection, DeliveryState, EndpointStatus, EventType, User};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, NewEndpoint};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bytes::Bytes;
@@ -227,7 +227,13 @@ impl App {
     pub(crate) async fn hook_for(&self, user: &User, events: &[EventType]) -> Hook {
         let receiver = Receiver::start().await;
         let secret = new_secret();
-        let new = NewEndpoint { user_id: user.id, url: &receiver.url, event_types: events, secret: &secret };
+        let new = NewEndpoint {
+            user_id: user.id,
+            url: &receiver.url,
+            event_types: events,
+            api_version: ApiVersion::DEFAULT,
+            secret: &secret,
+        };
         let endpoint = self.storage.endpoints().insert(&new, 20, self.clock.now()).await.unwrap();
         Hook { receiver, endpoint, secret }
     }

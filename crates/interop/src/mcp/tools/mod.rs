@@ -4,6 +4,7 @@ mod accounts;
 mod holdings;
 mod left_out;
 mod merged;
+mod new_transactions;
 mod summary;
 mod trades;
 mod transactions;
@@ -55,6 +56,7 @@ pub(super) async fn call(
     let outcome = match tool {
         Tool::ListAccounts => accounts::list_accounts(&call, arguments).await,
         Tool::ListTransactions => transactions::list_transactions(&call, arguments).await,
+        Tool::ListNewTransactions => new_transactions::list_new_transactions(&call, arguments).await,
         Tool::SummarizeTransactions => summary::summarize(&call, arguments).await,
         Tool::ListHoldings => holdings::list_holdings(&call, arguments).await,
         Tool::ListTrades => trades::list_trades(&call, arguments).await,

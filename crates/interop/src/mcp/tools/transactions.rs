@@ -17,7 +17,7 @@ use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
 use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, TEXT_CHARS_MAX, cell, cell_of, clean, visible};
 
-const COLUMNS: &str = "| day | amount | currency | payee | category | account | id |";
+pub(super) const COLUMNS: &str = "| day | amount | currency | payee | category | account | id |";
 /// Arguments that leave rows out.
 const FILTERS: [&str; 5] = ["text", "category", "direction", "min_amount", "max_amount"];
 
@@ -37,7 +37,7 @@ struct ListArguments {
 
 /// What a row has in common, then what only a brief or a full one has.
 #[derive(Serialize)]
-struct Row {
+pub(super) struct Row {
     id: String,
     day: Date,
     amount: String,
@@ -99,7 +99,7 @@ pub(super) async fn list_transactions(call: &ToolCall<'_>, arguments: Map<String
 }
 
 impl Row {
-    fn of(row: &Transaction<'_>, day: Date, detail: Detail) -> Self {
+    pub(super) fn of(row: &Transaction<'_>, day: Date, detail: Detail) -> Self {
         let text = |text: &str| clean(text, TEXT_CHARS_MAX);
         let payee = || clean(row.merchant_name.as_deref().unwrap_or(&row.description), CELL_CHARS_MAX);
         let full = || FullRow {

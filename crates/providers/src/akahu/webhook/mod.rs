@@ -6,13 +6,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::HeaderMap;
 use secrecy::SecretString;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Akahu, Credentials, wire};
 use crate::http::parse_json;
-use crate::webhook_verifier::{AffectedResource, ProviderEvent, Rejection, WebhookVerifier, header, id};
+use crate::webhook_verifier::{
+    AffectedResource, ProviderEvent, Rejection, RemovedTransactions, WebhookVerifier, header, id,
+};
 use crate::{CallContext, Error};
 
+/// Removed transactions that one event names. Further ones are found missing later.
+const REMOVED_MAX: usize = 1_000;
 /// The subscribed event types: the end of a consent, changes of accounts, new transactions.
 const TYPES: [&str; 3] = ["TOKEN", "ACCOUNT", "TRANSACTION"];
 
@@ -57,6 +62,12 @@ fn signature(headers: &HeaderMap) -> Option<(u64, Vec<u8>)> {
 /// Parses a signed event. Events have no id. In a TOKEN event `item_id` is a user token, so it is not read.
 pub(super) fn parse_event(body: &[u8]) -> Result<ProviderEvent, Rejection> {
     let event: wire::Event = parse_json(body).map_err(|_| Rejection::Malformed)?;
+    let removed = event.removed_transactions.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let removed = removed.filter_map(|member| id(Some(member)));
+    let transactions: Vec<String> = removed.take(REMOVED_MAX).collect();
+    let account =
+        id(event.item_id.as_ref()).filter(|_| event.webhook_type == "TRANSACTION" && !transactions.is_empty());
+    let removed = account.map(|account| RemovedTransactions { account, transactions });
     let mut affected = Vec::new();
     if matches!(event.webhook_type.as_str(), "ACCOUNT" | "TRANSACTION") {
         let accounts = [event.item_id, event.previous_item_id, event.new_item_id];
@@ -65,7 +76,7 @@ pub(super) fn parse_event(body: &[u8]) -> Result<ProviderEvent, Rejection> {
     let state = id(event.state.as_ref());
     let reference = state.as_deref().map(|state| state.rsplit_once(':').map_or(state, |(reference, _)| reference));
     affected.extend(reference.map(|reference| AffectedResource::Reference(reference.to_owned())));
-    Ok(ProviderEvent { id: None, affected })
+    Ok(ProviderEvent { id: None, affected, removed })
 }
 
 #[cfg(test)]

@@ -215,7 +215,7 @@ async fn event_headers_are_checked() {
     const SIGNATURE: &str = "x-akahu-signature";
     let good = STANDARD.encode(sign(&FIRST, BODY));
     let affected = vec![AffectedResource::Account("acc_1".to_owned()), AffectedResource::Reference("u1".to_owned())];
-    let expected = Ok(ProviderEvent { id: None, affected });
+    let expected = Ok(ProviderEvent { id: None, affected, removed: None });
     assert_eq!(read(&[(KEY, "7"), (SIGNATURE, &good)], BODY).await, expected);
 
     let mut flipped = sign(&FIRST, BODY);
@@ -268,7 +268,20 @@ fn events_name_affected_resources() {
     ] {
         let mut event = json!({"webhook_type": kind, "state": format!("u:1:{kind}")});
         event.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-        assert_eq!(parse_event(event.to_string().as_bytes()), Ok(ProviderEvent { id: None, affected }), "{event}");
+        assert_eq!(
+            parse_event(event.to_string().as_bytes()),
+            Ok(ProviderEvent { id: None, affected, removed: None }),
+            "{event}"
+        );
+    }
+    for (removed, transactions) in
+        [(json!(["trans_1", 5, "", "trans_2"]), vec!["trans_1", "trans_2"]), (json!("x"), vec![])]
+    {
+        let event = json!({"webhook_type": "TRANSACTION", "item_id": "acc_1", "removed_transactions": removed});
+        let found = parse_event(event.to_string().as_bytes()).unwrap().removed;
+        let transactions: Vec<String> = transactions.into_iter().map(str::to_owned).collect();
+        let expected = RemovedTransactions { account: "acc_1".to_owned(), transactions };
+        assert_eq!(found, Some(expected).filter(|expected| !expected.transactions.is_empty()));
     }
     let deep = format!(r#"{{"webhook_type": "ACCOUNT", "x": {}"#, "[".repeat(100_000));
     for body in ["", "[]", "{}", "null", r#"{"webhook_type": 5}"#, deep.as_str()] {

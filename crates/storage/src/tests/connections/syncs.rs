@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{AccountId, ConnectionId, EventType, UserId};
+use bellbird_domain::{AccountId, ApiVersion, ConnectionId, EventType, RemovedRow, RowKey, SyncRunId, UserId};
 use jiff::{SignedDuration, Timestamp};
+use secrecy::SecretString;
 
 use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{
@@ -13,8 +14,8 @@ use crate::tests::fixtures::{
 use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, connect, credentials, new_connection, on_postgres};
 use crate::{
-    ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, JobKey, NewConnection, NewWebhookEvent,
-    Storage, StorageError, SyncState, UnreadRange, UnreadableRows,
+    ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, JobKey, NewConnection, NewEndpoint,
+    NewWebhookEvent, Storage, StorageError, SyncState, UnreadRange, UnreadableRows, removed_bytes,
 };
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
@@ -325,6 +326,29 @@ both! {
             seen.extend(ids(&claims));
         }
         assert_eq!((seen.len(), BTreeSet::from_iter(seen)), (10, all), "each is claimed once");
+    }
+
+    async fn removed_rows_are_sent_in_versions_that_report_them(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 20).await;
+        let types = [EventType::TransactionsSynced];
+        let default = endpoint(db, user, &types).await;
+        let secret = SecretString::from("whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IQ==");
+        let api_version = ApiVersion::V2026_12_01;
+        let url = "https://hooks.example.com/later";
+        let new = NewEndpoint { user_id: user, url, event_types: &types, api_version, secret: &secret };
+        let later = db.endpoints().insert(&new, 20, at(0)).await.unwrap().id;
+        let removed = [RemovedRow { key: RowKey([7; 8]), account_id: AccountId::new() }];
+        let event = NewWebhookEvent { removed: removed_bytes(&removed), ..chunk(1, 1) };
+        let claim = start_sync(db, user, id, 20).await;
+        let events = [chunk(1, 1)];
+        let removed_events = (SyncRunId::new(), std::slice::from_ref(&event));
+        let finished = FinishedSync { events: &events, removed_events, ..empty_sync(20) };
+        assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), Some(2));
+        let sent = async |endpoint| db.deliveries().list(user, endpoint, None, 9).await.unwrap().len();
+        assert_eq!((sent(default).await, sent(later).await), (1, 2));
+        let stored = db.webhook_events().find(user, event.id).await.unwrap().expect("there");
+        assert_eq!(stored.removed, removed);
     }
 
     async fn reimport_syncs_again_and_keeps_fingerprints(db) {

@@ -15,6 +15,7 @@ async fn insert(db: &Storage, user: UserId, max: u32, now: i64) -> Result<Endpoi
         user_id: user,
         url: "https://h.example.com",
         event_types: EventType::SUBSCRIBABLE,
+        api_version: ApiVersion::DEFAULT,
         secret: &secret,
     };
     db.endpoints().insert(&new, max, at(now)).await
@@ -40,7 +41,7 @@ both! {
         );
         assert_eq!(
             (made.api_version, made.status, made.created_at),
-            (ApiVersion::CURRENT, EndpointStatus::Enabled, at(5))
+            (ApiVersion::DEFAULT, EndpointStatus::Enabled, at(5))
         );
         let early = insert(db, user, 20, 1).await.unwrap();
         let strange = insert(db, other, 20, 3).await.unwrap();

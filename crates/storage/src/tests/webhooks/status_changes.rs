@@ -63,6 +63,7 @@ both! {
             chunk: 1,
             total_chunks: 1,
             hint: Vec::new(),
+            removed: Vec::new(),
             status_change: Some(ConnectionStatusChange {
                 provider: "akahu".to_owned(),
                 institution_name: "First Bank".to_owned(),

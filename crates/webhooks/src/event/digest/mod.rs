@@ -15,6 +15,7 @@ use crate::event::payload;
 const INPUT_BYTES: usize = 512;
 
 /// Digests rows with the key of one connection. Has no `Debug`, because it holds that key.
+#[derive(Clone)]
 pub struct RowHasher(Key);
 
 impl RowHasher {
@@ -46,12 +47,17 @@ impl RowHasher {
         content.optional(row.reference.as_deref());
         content.optional(row.extended_description.as_deref());
         RowDigests {
-            row: self.row("transaction", row.account.id, &row.id),
+            row: self.transaction_id(row.account.id, &row.id),
             content: ContentDigest(content.digest()),
             likeness: ContentDigest(likeness.digest()),
             account: row.account.id.into(),
             day,
         }
+    }
+
+    /// The digest of a transaction's account and id.
+    pub fn transaction_id(&self, account: AccountId, id: &str) -> Digest {
+        self.row("transaction", account, &id)
     }
 
     /// Like [`Self::transaction`]. The id of a trade consists of its fields, so a changed trade has another id.

@@ -1,11 +1,11 @@
-//! The JSON of webhook events, API version 2026-11-01: rows and envelope (docs/contract.md#webhook-events).
+//! The JSON of webhook events: rows and envelope (docs/contract.md#webhook-events).
 
 use std::io::Write;
 
 use bellbird_domain::trade::TradeId;
 use bellbird_domain::{
     AccountId, ApiVersion, Category, ConnectionId, ConnectionStatus, Currency, Decimal, EventId, EventType, MinorUnits,
-    SyncRunId, Trade, TradeType, Transaction,
+    RemovedRow, RowKey, SyncRunId, Trade, TradeType, Transaction,
 };
 use bellbird_storage::ConnectionStatusChange;
 use bytes::Bytes;
@@ -20,6 +20,8 @@ use serde_json::value::RawValue;
 const ROW_BYTES: usize = 640;
 /// Capacity for the longest envelope.
 const ENVELOPE_BYTES_MAX: usize = 576;
+/// Room for the members that a later version of the body adds to a row.
+const ROW_MEMBERS_BYTES: usize = 64;
 /// The class of a transaction whose provider sends no type.
 const NO_CLASS: &str = "other";
 
@@ -52,10 +54,45 @@ pub(crate) fn currency_of(row: &Transaction<'_>) -> Currency {
     row.currency.unwrap_or(row.account.currency)
 }
 
+/// A row as an event shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowJson {
+    /// As the first version of the body has it.
+    json: Vec<u8>,
+    /// The amount of a transaction, with the provider's digits.
+    exact_amount: Option<Box<str>>,
+}
+
+impl RowJson {
+    /// A row that is written already.
+    #[cfg(test)]
+    pub(crate) fn of(json: Vec<u8>) -> Self {
+        Self { json, exact_amount: None }
+    }
+
+    /// Approximate size in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.json.len() + self.exact_amount.as_ref().map_or(0, |amount| amount.len())
+    }
+
+    fn write(&self, key: RowKey, version: ApiVersion, out: &mut Vec<u8>) {
+        if !version.has_keys() {
+            return out.extend_from_slice(&self.json);
+        }
+        out.extend_from_slice(self.json.strip_suffix(b"}").unwrap_or(&self.json));
+        let _ = write!(out, r#","key":"{key}""#);
+        if let Some(amount) = &self.exact_amount {
+            let _ = write!(out, r#","amount_decimal":"{amount}""#);
+        }
+        out.push(b'}');
+    }
+}
+
 /// Writes a transaction. `local_date` is the row's own day, else the day in `zone`.
-pub fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> Vec<u8> {
+pub fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> RowJson {
     let currency = currency_of(row);
-    to_json(&TransactionObject {
+    let json = to_json(&TransactionObject {
         id: &row.id,
         object: "transaction",
         amount: MinorUnits::of(&row.amount, currency),
@@ -75,7 +112,8 @@ pub fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> Vec<u8> {
         merchant_category_code: row.merchant_category_code.as_deref(),
         reference: row.reference.as_deref(),
         extended_description: row.extended_description.as_deref(),
-    })
+    });
+    RowJson { json, exact_amount: Some(row.amount.as_str().into()) }
 }
 
 /// Turns `DIRECT DEBIT` and `DIRECT_DEBIT` into `direct-debit`.
@@ -109,8 +147,8 @@ struct TradeObject<'a> {
 }
 
 /// Writes a trade. Decimals keep the provider's digits; an absent field is null.
-pub fn trade(row: &Trade<'_>) -> Vec<u8> {
-    to_json(&TradeObject {
+pub fn trade(row: &Trade<'_>) -> RowJson {
+    let json = to_json(&TradeObject {
         object: "trade",
         id: row.id(),
         symbol: Some(&*row.symbol).filter(|symbol| !symbol.is_empty()),
@@ -127,7 +165,8 @@ pub fn trade(row: &Trade<'_>) -> Vec<u8> {
         account_id: row.account.id,
         account_name: &row.account.name,
         account: &row.account.name,
-    })
+    });
+    RowJson { json, exact_amount: None }
 }
 
 #[derive(Serialize)]
@@ -166,7 +205,6 @@ fn to_json(row: &impl Serialize) -> Vec<u8> {
 pub struct Envelope {
     pub id: EventId,
     pub event_type: EventType,
-    pub api_version: ApiVersion,
     pub created: Timestamp,
     pub sync_run_id: SyncRunId,
     /// None: a ping.
@@ -176,46 +214,76 @@ pub struct Envelope {
     pub total_chunks: u32,
 }
 
-/// Writes the body of an event: the envelope around rows from [`transaction`] or [`trade`], or around a [`connection`].
-/// Counts the given rows.
-pub fn body<R: AsRef<[u8]>>(envelope: &Envelope, new: &[R], updated: &[R]) -> Bytes {
-    let rows: usize = new.iter().chain(updated).map(|row| row.as_ref().len() + 1).sum();
-    let mut json = Vec::with_capacity(ENVELOPE_BYTES_MAX + rows);
-    let Envelope { id, event_type, api_version, created, sync_run_id, connection_id, chunk, total_chunks } = envelope;
+/// Writes the body of an event that reports rows, each with its key. Counts the given rows.
+pub fn body(
+    envelope: &Envelope,
+    version: ApiVersion,
+    new: &[(RowKey, RowJson)],
+    updated: &[(RowKey, RowJson)],
+) -> Bytes {
+    let rows: usize = new.iter().chain(updated).map(|(_, row)| row.bytes() + ROW_MEMBERS_BYTES).sum();
+    let write = |row: &(RowKey, RowJson), json: &mut Vec<u8>| row.1.write(row.0, version, json);
+    assemble(envelope, version, rows, (new, updated, &[]), write)
+}
+
+/// Writes the body of a `connection.updated` event.
+pub fn connection_body(envelope: &Envelope, version: ApiVersion, connection: Option<Vec<u8>>) -> Bytes {
+    let write = |row: &Vec<u8>, json: &mut Vec<u8>| json.extend_from_slice(row);
+    assemble(envelope, version, 0, (&[], connection.as_slice(), &[]), write)
+}
+
+/// Writes the body of an event that reports rows that are gone.
+pub fn removed_body(envelope: &Envelope, version: ApiVersion, removed: &[RemovedRow]) -> Bytes {
+    assemble(envelope, version, removed.len() * 100, (&[], &[], removed), |(): &(), _: &mut Vec<u8>| {})
+}
+
+/// `room` is the approximate size of the rows.
+fn assemble<R>(
+    envelope: &Envelope,
+    version: ApiVersion,
+    room: usize,
+    (new, updated, removed): (&[R], &[R], &[RemovedRow]),
+    mut write_row: impl FnMut(&R, &mut Vec<u8>),
+) -> Bytes {
+    let mut json = Vec::with_capacity(ENVELOPE_BYTES_MAX + room);
+    let Envelope { id, event_type, created, sync_run_id, connection_id, chunk, total_chunks } = envelope;
     // Writing to a vector never fails, and no envelope field has a character to escape.
     let _ = write!(
         json,
         concat!(r#"{{"id":"{}","object":"event","type":"{}","api_version":"{}","#, r#""created":{},"data":{{"new":"#,),
         id,
         event_type,
-        api_version,
+        version,
         created.as_second(),
     );
-    list(&mut json, new);
+    list(&mut json, new, &mut write_row);
     json.extend_from_slice(br#","updated":"#);
-    list(&mut json, updated);
+    list(&mut json, updated, &mut write_row);
+    if version.has_keys() {
+        json.extend_from_slice(br#","removed":"#);
+        list(&mut json, removed, |RemovedRow { key, account_id }, json| {
+            let _ = write!(json, r#"{{"key":"{key}","account_id":"{account_id}"}}"#);
+        });
+    }
     let _ = write!(json, r#"}},"metadata":{{"sync_run_id":"{sync_run_id}","#);
     if let Some(connection_id) = connection_id {
         let _ = write!(json, r#""connection_id":"{connection_id}","#);
     }
-    let _ = write!(
-        json,
-        r#""new_count":{},"updated_count":{},"chunk":{},"total_chunks":{}}}}}"#,
-        new.len(),
-        updated.len(),
-        chunk,
-        total_chunks,
-    );
+    let _ = write!(json, r#""new_count":{},"updated_count":{},"#, new.len(), updated.len());
+    if version.has_keys() {
+        let _ = write!(json, r#""removed_count":{},"#, removed.len());
+    }
+    let _ = write!(json, r#""chunk":{chunk},"total_chunks":{total_chunks}}}}}"#);
     json.into()
 }
 
-fn list<R: AsRef<[u8]>>(json: &mut Vec<u8>, rows: &[R]) {
+fn list<R>(json: &mut Vec<u8>, rows: &[R], mut write_row: impl FnMut(&R, &mut Vec<u8>)) {
     json.push(b'[');
     for (at, row) in rows.iter().enumerate() {
         if at > 0 {
             json.push(b',');
         }
-        json.extend_from_slice(row.as_ref());
+        write_row(row, json);
     }
     json.push(b']');
 }

@@ -7,6 +7,9 @@ use uuid::Uuid;
 use super::*;
 use crate::event::fixtures::{self, account, decimal, instant};
 
+const KEY: RowKey = RowKey([0xab; 8]);
+const VERSION: ApiVersion = ApiVersion::DEFAULT;
+
 fn sydney() -> TimeZone {
     TimeZone::get("Australia/Sydney").unwrap()
 }
@@ -68,7 +71,6 @@ fn envelope(event_type: EventType) -> Envelope {
     Envelope {
         id: EventId::from(Uuid::from_u128(4)),
         event_type,
-        api_version: ApiVersion::V2026_11_01,
         created: "2026-11-21T00:00:00.75Z".parse().unwrap(),
         sync_run_id: SyncRunId::from(Uuid::from_u128(5)),
         connection_id: (event_type != EventType::Ping).then_some(ConnectionId::from(Uuid::from_u128(6))),
@@ -88,8 +90,9 @@ fn parsed(json: &[u8]) -> Value {
 #[test]
 fn transactions_synced() {
     let account = account(1, "Everyday \"joint\"", "AUD");
-    let row = |row| transaction(&row, &sydney());
-    let body = body(&envelope(EventType::TransactionsSynced), &[row(full(&account))], &[row(bare(&account))]);
+    let rows = [full(&account), bare(&account)].map(|row| (KEY, transaction(&row, &sydney())));
+    let [new, updated] = rows.each_ref().map(std::slice::from_ref);
+    let body = body(&envelope(EventType::TransactionsSynced), VERSION, new, updated);
     insta::assert_snapshot!(text(&body));
     let read = parsed(&body);
     assert_eq!(read["data"]["new"][0]["description"], "CAFÉ \u{2014} \"lunch\"\n\\");
@@ -100,10 +103,30 @@ fn transactions_synced() {
 #[test]
 fn trades_synced() {
     let account = account(1, "Everyday \"joint\"", "CAD");
-    let rows = trades(&account).map(|row| trade(&row));
-    let body = body(&envelope(EventType::TradesSynced), &rows, &[]);
+    let rows = trades(&account).map(|row| (KEY, trade(&row)));
+    let body = body(&envelope(EventType::TradesSynced), VERSION, &rows, &[]);
     insta::assert_snapshot!(text(&body));
     parsed(&body);
+}
+
+#[test]
+fn later_version_has_keys_exact_amounts_and_removed_rows() {
+    let account = account(1, "Everyday \"joint\"", "AUD");
+    let (later, envelope) = (ApiVersion::V2026_12_01, envelope(EventType::TransactionsSynced));
+    let transactions = [(KEY, transaction(&bare(&account), &sydney()))];
+    let [trade, _] = trades(&account).map(|row| (KEY, trade(&row)));
+    let removed = [RemovedRow { key: KEY, account_id: account.id }];
+    insta::assert_snapshot!(
+        [
+            text(&body(&envelope, later, &transactions, &[])),
+            text(&body(&envelope, later, &[], &[trade])),
+            text(&removed_body(&envelope, later, &removed)),
+        ]
+        .join("\n\n")
+    );
+    for body in [body(&envelope, later, &transactions, &[]), removed_body(&envelope, later, &removed)] {
+        parsed(&body);
+    }
 }
 
 #[test]
@@ -117,13 +140,16 @@ fn connection_updated() {
     };
     let never_refreshed = ConnectionStatusChange { last_refreshed_at: None, ..change.clone() };
     let id = ConnectionId::from(Uuid::from_u128(6));
-    let updated = [change, never_refreshed].map(|change| connection(id, &change));
-    insta::assert_snapshot!(text(&body(&envelope(EventType::ConnectionUpdated), &[], &updated)));
+    let bodies = [change, never_refreshed].map(|change| {
+        let connection = connection(id, &change);
+        text(&connection_body(&envelope(EventType::ConnectionUpdated), VERSION, Some(connection))).to_owned()
+    });
+    insta::assert_snapshot!(bodies.join("\n\n"));
 }
 
 #[test]
 fn ping_is_an_envelope_without_rows() {
-    let body = body::<&[u8]>(&Envelope { chunk: 1, total_chunks: 1, ..envelope(EventType::Ping) }, &[], &[]);
+    let body = body(&Envelope { chunk: 1, total_chunks: 1, ..envelope(EventType::Ping) }, VERSION, &[], &[]);
     insta::assert_snapshot!(text(&body));
     parsed(&body);
 }
@@ -147,12 +173,12 @@ fn amounts_are_exact_integers_of_any_size() {
         let own = own.and_then(Currency::parse);
         let row = transaction(&Transaction { amount: decimal(amount), currency: own, ..bare(&account) }, &sydney());
         let expected = format!(r#""amount":{expected},"currency":"{currency}","#);
-        assert!(text(&row).contains(&expected), "{amount} {own:?}");
+        assert!(text(&row.json).contains(&expected), "{amount} {own:?}");
     }
     let account = account(1, "Everyday", "AUD");
     let digits = "7".repeat(5_000);
     let row = transaction(&Transaction { amount: decimal(&digits), ..bare(&account) }, &sydney());
-    assert!(text(&row).contains(&format!(r#""amount":{digits}00,"#)));
+    assert!(text(&row.json).contains(&format!(r#""amount":{digits}00,"#)));
 }
 
 #[test]
@@ -166,7 +192,7 @@ fn classes_have_hyphens() {
         (Some("in-branch"), "in-branch"),
     ] {
         let row = Transaction { provider_type: sent.map(Into::into), ..full(&account) };
-        assert_eq!(parsed(&transaction(&row, &sydney()))["class"], class);
+        assert_eq!(parsed(&transaction(&row, &sydney()).json)["class"], class);
     }
 }
 
@@ -175,14 +201,14 @@ fn directions_follow_the_sign() {
     let account = account(1, "Everyday", "AUD");
     for (amount, direction) in [("-0.001", "debit"), ("0", "credit"), ("3", "credit")] {
         let row = Transaction { amount: decimal(amount), ..full(&account) };
-        assert_eq!(parsed(&transaction(&row, &sydney()))["direction"], direction, "{amount}");
+        assert_eq!(parsed(&transaction(&row, &sydney()).json)["direction"], direction, "{amount}");
     }
 }
 
 #[test]
 fn counts_match_the_rows() {
-    let rows = vec![b"{}".to_vec(); 7];
-    let body = body(&envelope(EventType::TransactionsSynced), &rows[..3], &rows);
+    let rows = vec![(KEY, RowJson::of(b"{}".to_vec())); 7];
+    let body = body(&envelope(EventType::TransactionsSynced), VERSION, &rows[..3], &rows);
     let read = parsed(&body);
     assert_eq!(read["data"], json!({"new": vec![json!({}); 3], "updated": vec![json!({}); 7]}));
     assert_eq!(read["metadata"]["new_count"], 3);
@@ -193,7 +219,7 @@ fn counts_match_the_rows() {
 fn longest_envelope_fits_its_capacity() {
     let longest = EventType::SUBSCRIBABLE.iter().max_by_key(|name| name.as_str().len()).unwrap();
     let envelope = Envelope { chunk: u32::MAX, total_chunks: u32::MAX, created: Timestamp::MIN, ..envelope(*longest) };
-    let body = body::<&[u8]>(&envelope, &[], &[]);
-    // Each of the two counts may have 19 digits more.
-    assert!(body.len() + 2 * 19 <= ENVELOPE_BYTES_MAX, "{} bytes", body.len());
+    let body = body(&envelope, ApiVersion::V2026_12_01, &[], &[]);
+    // Each of the three counts may have 19 digits more.
+    assert!(body.len() + 3 * 19 <= ENVELOPE_BYTES_MAX, "{} bytes", body.len());
 }
