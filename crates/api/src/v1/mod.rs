@@ -22,7 +22,7 @@ use crate::front::Path;
 pub use accounts::{AccountList, AccountView};
 pub use balances::{BalanceList, BalanceView};
 pub use categories::{CategoryList, CategoryView};
-pub use changes::{TradeChangeList, TransactionChangeList};
+pub use changes::{TradeChanges, TransactionChanges};
 pub use connections::{ConnectionList, ConnectionView};
 pub use health::Health;
 pub use holdings::{HoldingList, HoldingView};

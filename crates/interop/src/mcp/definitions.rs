@@ -99,7 +99,9 @@ mod tests {
                 assert!(description.contains(&format!(" {CELL_CHARS_MAX} characters")));
             }
             "include_balances" => assert_eq!(schema["default"], true),
-            "cursor" | "from" | "to" | "text" | "min_amount" | "max_amount" => assert_eq!(schema["type"], "string"),
+            "cursor" | "since" | "from" | "to" | "text" | "min_amount" | "max_amount" => {
+                assert_eq!(schema["type"], "string")
+            }
             other => panic!("unknown argument {other}"),
         }
     }

@@ -389,8 +389,8 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
 fn due_delivery(row: &Row<'_>) -> Result<DueDelivery> {
     Ok(DueDelivery {
         event: webhook_event(row)?,
-        attempts: row.attempts(18)?,
-        is_first: row.opt_int(19)?.is_none(),
-        due_at: row.time(20)?,
+        attempts: row.attempts(19)?,
+        is_first: row.opt_int(20)?.is_none(),
+        due_at: row.time(21)?,
     })
 }

@@ -39,7 +39,7 @@ use crate::v1::trades::TradeView;
 use crate::v1::transactions::TransactionView;
 use cursor::{OwedText, PageProgress, Progress, Since};
 use views::{ChangesQuery, TradeChange, TransactionChange};
-pub use views::{TradeChangeList, TransactionChangeList};
+pub use views::{TradeChanges, TransactionChanges};
 
 /// Rows that the provider may leave out between a sync and the read after it.
 const OWED_MAX: usize = 200;
@@ -63,7 +63,7 @@ pub(super) fn transactions_path() -> Path<V1State> {
             Operation::new("list_transaction_changes", "Transactions", "A page of changes.")
                 .text("Follow changes of transactions", TEXT)
                 .query::<ChangesQuery>()
-                .json::<TransactionChangeList<'static>>()
+                .json::<TransactionChanges<'static>>()
                 .error(
                     400,
                     "A parameter is missing or invalid, the connection is not a banking connection, or the cursor is \
@@ -81,7 +81,7 @@ pub(super) fn trades_path() -> Path<V1State> {
             Operation::new("list_trade_changes", "Holdings and trades", "A page of changes.")
                 .text("Follow changes of trades", TEXT)
                 .query::<ChangesQuery>()
-                .json::<TradeChangeList<'static>>()
+                .json::<TradeChanges<'static>>()
                 .brokerage_errors()
                 .error(410, CURSOR_EXPIRED),
         )

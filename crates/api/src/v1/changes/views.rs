@@ -46,8 +46,8 @@ pub(super) struct ChangesQuery {
 /// A page of changes.
 #[derive(ToSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = TransactionChangeList)]
-pub struct TransactionChangeList<'a> {
+#[schema(as = TransactionChangesPage)]
+pub struct TransactionChanges<'a> {
     /// The changes, to be applied in this order.
     data: Vec<TransactionChange<'a>>,
     /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows.
@@ -64,8 +64,8 @@ pub struct TransactionChangeList<'a> {
 /// A page of changes.
 #[derive(ToSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = TradeChangeList)]
-pub struct TradeChangeList<'a> {
+#[schema(as = TradeChangesPage)]
+pub struct TradeChanges<'a> {
     /// The changes, to be applied in this order.
     data: Vec<TradeChange<'a>>,
     /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows.
