@@ -478,7 +478,7 @@ export type components = {
              */
             amount: number;
             /**
-             * @description The exact amount, as in `/v1/transactions`. From version 2026-12-01 of the body on.
+             * @description The amount as an exact decimal, as in `/v1/transactions`. From version 2026-12-01 of the body on.
              * @example -49.13
              */
             amount_decimal?: string;

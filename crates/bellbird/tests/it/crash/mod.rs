@@ -1,5 +1,6 @@
 //! Tests that crash the service while it links, syncs and removes.
 
+mod changes_process;
 mod dead_leases;
 mod linking;
 mod linking_process;

@@ -12,7 +12,7 @@ use crate::support::provider_spec::spec;
 
 impl App {
     /// A new user with a linked connection. From now on the provider sends events to the service.
-    async fn subscribed(&self, provider: &str) -> (Person, Connection) {
+    pub(crate) async fn subscribed(&self, provider: &str) -> (Person, Connection) {
         let email = format!("{provider}@example.com");
         let person = self.add_person(&email, bellbird_domain::Plan::Professional, &[]).await;
         let (mut linked, _) = self.link_in_browser(person.user.id, LinkTarget::Provider(provider)).await;
@@ -35,7 +35,7 @@ impl App {
     }
 
     /// Waits until the service has responded to every delivery. Returns the last status of each.
-    async fn delivered(&self, provider: &str) -> Vec<Value> {
+    pub(crate) async fn delivered(&self, provider: &str) -> Vec<Value> {
         eventually(async || {
             let deliveries = self.deliveries(provider).await;
             !deliveries.is_empty() && deliveries.iter().all(|delivery| delivery["state"] != "waiting")

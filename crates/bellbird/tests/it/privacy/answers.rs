@@ -6,6 +6,7 @@ use bellbird::audit::texts::Texts;
 use serde_json::{Value, json};
 
 use super::{LENGTH_MIN, contains, files};
+use crate::support::follower::Follower;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
 use crate::support::provider_spec::{ProviderSpec, SPECS, spec};
 
@@ -62,6 +63,8 @@ async fn no_answer_is_stored_or_logged() {
         let connection = text(connections.iter().find(|connection| connection["provider"] == *provider).unwrap(), "id");
         let path = format!("{api}/v1/{list}?connectionId={connection}");
         assert_eq!(get(&format!("{path}&from=SECRET-PARAMETER"), Some(key)).await.0, 400);
+        let changes = format!("{api}/v1/{list}/changes?connectionId={connection}");
+        assert_eq!(get(&format!("{changes}&cursor=SECRET-CURSOR"), Some(key)).await.0, 400);
         let http = reqwest::Client::new();
         for kind in ["malformed", "reset", "content_type"] {
             http.post(faults.clone()).json(&json!({"match": "/", "kind": kind})).send().await.unwrap();
@@ -70,6 +73,7 @@ async fn no_answer_is_stored_or_logged() {
         }
     }
     secrets.insert("SECRET-PARAMETER".to_owned());
+    secrets.insert("SECRET-CURSOR".to_owned());
     assert!(secrets.len() > 500, "too little was read: {}", secrets.len());
 
     let mut stored = files(workdir.folder.path());
@@ -120,6 +124,17 @@ async fn read_everything(api: &str, key: &str, secrets: &mut BTreeSet<String>) {
         for _ in 0..2 {
             let balances = read(format!("balances?accountIds={id}")).await;
             collect(secrets, &balances["data"], &["currentBalance", "availableBalance"]);
+        }
+    }
+    for connection in connections["data"].as_array().unwrap() {
+        let list = if connection["category"] == "brokerage" { "trades" } else { "transactions" };
+        let mut copy = Follower::at(api, key, list, text(connection, "id")).with("&limit=50");
+        let mut has_more = true;
+        while has_more {
+            let (status, body) = get(&copy.url(), Some(key)).await;
+            collect(secrets, &body["data"], &["key"]);
+            has_more = copy.apply(status, &body);
+            secrets.extend(copy.cursor.clone());
         }
     }
     // A text of a row may also be part of a name, and names are stored.
