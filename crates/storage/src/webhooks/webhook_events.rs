@@ -75,7 +75,8 @@ macro_rules! insert_event {
                 connection_status, previous_status, provider, institution_name, last_refreshed_at, removed)
             SELECT :user, :id, :connection, :run, :event_type, :now,
                 :date_range_from, :date_range_to, :row_digests, :new_count, :updated_count, :chunk, :total_chunks,
-                :row_hint, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at, :removed",
+                :row_hint, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at,
+                :removed",
             $($condition),*
         )
     };
@@ -109,8 +110,10 @@ statements! {
         ")"
     );
 
-    /// Makes the user's endpoints that subscribe to an event type, in version `$5` or later, due at `$4`, if they are not
-    /// due before and the event `$3` was stored. Locks them, so that none is released or disabled before its deliveries are committed.
+    /// Makes the user's endpoints that subscribe to an event type, in version `$5` or later, due at `$4`, if they are
+    /// not
+    /// due before and the event `$3` was stored. Locks them, so that none is released or disabled before its deliveries
+    /// are committed.
     NOTIFY = concat!(
         "UPDATE webhook_endpoints SET due_at = CASE WHEN status = 'disabled' OR due_at <= $4 THEN due_at ELSE $4 END
         WHERE user_id = $1 AND ",
@@ -118,7 +121,8 @@ statements! {
         " AND EXISTS (SELECT 1 FROM webhook_events WHERE user_id = $1 AND id = $3)"
     );
 
-    /// Inserts the deliveries of the event `$2` to endpoints of version `$5` or later, if it was stored. Those to a disabled endpoint have failed already.
+    /// Inserts the deliveries of the event `$2` to endpoints of version `$5` or later, if it was stored. Those to a
+    /// disabled endpoint have failed already.
     INSERT_DELIVERIES = concat!(
         "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
             next_attempt_at, ended_at, last_error)

@@ -219,7 +219,8 @@ on_both_databases! {
             };
             for from in ["2026-06-01", "2026-09-15T12:30:00Z"] {
                 let copy = copy_from(from).await;
-                assert_eq!(ids(copy.rows.values().cloned().collect()), ids(copy.listed(&app, from).await), "{provider}");
+                let listed = copy.listed(&app, from).await;
+                assert_eq!(ids(copy.rows.values().cloned().collect()), ids(listed), "{provider}");
             }
             // It reaches back to the first watched day in any case.
             let late = copy_from("2026-11-20").await;

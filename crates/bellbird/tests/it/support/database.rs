@@ -18,9 +18,14 @@ pub(crate) async fn execute(database: &str, sql: &str, on_postgres: &str) {
         query(database, &format!("{sql}{on_postgres}")).await;
         return;
     };
-    let connection = rusqlite::Connection::open(path).unwrap();
-    connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
-    connection.execute_batch(sql).unwrap();
+    let (path, sql) = (path.to_owned(), sql.to_owned());
+    // The service may hold the lock in a transaction that continues on this test's only thread.
+    let executed = tokio::task::spawn_blocking(move || {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+        connection.execute_batch(&sql).unwrap();
+    });
+    executed.await.unwrap();
 }
 
 /// The rows of a statement, all columns as text; bytes in hex.
