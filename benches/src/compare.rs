@@ -61,7 +61,9 @@ impl Setup {
         let accounts = service::account_ids(service.address, first_key).await?;
         ensure!(accounts.len() >= recording::ACCOUNTS, "only {} accounts", accounts.len());
         let rows = service::path_to_rows(service.address, first_key, &connection_id, PAGE_ROWS.into()).await?;
-        let endpoints = endpoints(&accounts, rows);
+        let mut endpoints = endpoints(&accounts, rows);
+        let path = service::path_to_no_changes(service.address, first_key, &connection_id).await?;
+        endpoints.push(Endpoint { name: "changes", path, header: None, target: None });
         Ok(Self { folder, service, provider, keys, endpoints })
     }
 
@@ -109,7 +111,8 @@ fn endpoints(accounts: &[String], rows: String) -> Vec<Endpoint> {
 
 /// Runs the selected comparisons.
 pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
-    let names = ["health", "connections", "categories", "balances", "accounts", "transactions", "distant provider"];
+    let names =
+        ["health", "connections", "categories", "balances", "accounts", "transactions", "changes", "distant provider"];
     if !names.iter().any(|name| args.is_selected(name)) {
         return Ok(());
     }

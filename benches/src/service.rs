@@ -18,7 +18,7 @@ use crate::recording::Access;
 const EMAIL: &str = "bench@example.com";
 pub(crate) const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 /// No rate limits, balances cached for the whole run, and one log line per request as in production.
-const SETTINGS: [(&str, &str); 9] = [
+const SETTINGS: [(&str, &str); 10] = [
     ("BELLBIRD_SECRETS__KEY", MASTER_KEY),
     ("BELLBIRD_LIMITS__METADATA_PER_MINUTE", "0"),
     ("BELLBIRD_LIMITS__BALANCES_PER_MINUTE", "0"),
@@ -27,6 +27,7 @@ const SETTINGS: [(&str, &str); 9] = [
     ("BELLBIRD_LIMITS__PROVIDER_CALLS_PER_MINUTE", "0"),
     ("BELLBIRD_LIMITS__FAILED_AUTH_PER_MINUTE", "0"),
     ("BELLBIRD_CACHE__BALANCES_SECONDS", "3600"),
+    ("BELLBIRD_SYNC__CHANGES_MAX_AGE_SECONDS", "86400"),
     ("BELLBIRD_LOG__LEVEL", "info"),
 ];
 
@@ -175,4 +176,18 @@ pub(crate) async fn path_to_rows(
         }
     }
     anyhow::bail!("no account has {rows} rows")
+}
+
+/// The path of a request for changes that finds none: with the cursor of a whole first copy.
+pub(crate) async fn path_to_no_changes(address: SocketAddr, key: &str, connection_id: &str) -> anyhow::Result<String> {
+    let base = format!("/v1/transactions/changes?connectionId={connection_id}");
+    let mut path = base.clone();
+    loop {
+        let answer = client::json(address, &client::get(&path, Some(key))).await?;
+        let cursor = answer["cursor"].as_str().with_context(|| format!("no cursor: {}", answer["error"]))?;
+        path = format!("{base}&cursor={cursor}");
+        if answer["hasMore"] == false {
+            return Ok(path);
+        }
+    }
 }

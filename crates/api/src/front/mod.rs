@@ -20,6 +20,7 @@ mod parameters_schema;
 pub mod problem;
 pub mod quota;
 mod route;
+mod seen;
 
 pub use access::{Access, AccessSettings};
 pub use auth::authorization;
@@ -30,3 +31,4 @@ pub use operation::Operation;
 pub use problem::Problem;
 pub use quota::{LivePermit, QuotaClass};
 pub use route::Route;
+pub use seen::SeenRows;

@@ -167,12 +167,9 @@ impl Settings {
             row_cap: from.number("reads.row_cap", 5_000, 1..=1_000_000).into(),
         };
         let provider_timeout = from.seconds("reads.provider_timeout_seconds", Duration::from_secs(20), 1..=300);
-        let caches = ApiSettings {
-            balances_cache: from.seconds("cache.balances_seconds", Duration::from_secs(300), 0..=86_400),
-            holdings_cache: from.seconds("cache.holdings_seconds", Duration::from_secs(600), 0..=86_400),
-            trades_cache: from.seconds("cache.trades_seconds", Duration::from_secs(600), 0..=86_400),
-            changes_max_age: from.seconds("sync.changes_max_age_seconds", Duration::from_secs(60), 1..=86_400),
-        };
+        let balances_cache = from.seconds("cache.balances_seconds", Duration::from_secs(300), 0..=86_400);
+        let holdings_cache = from.seconds("cache.holdings_seconds", Duration::from_secs(600), 0..=86_400);
+        let trades_cache = from.seconds("cache.trades_seconds", Duration::from_secs(600), 0..=86_400);
         let access = AccessSettings {
             metadata_per_minute: from.number("limits.metadata_per_minute", 60, 0..=1_000_000),
             balances_per_minute: from.number("limits.balances_per_minute", 30, 0..=1_000_000),
@@ -199,6 +196,8 @@ impl Settings {
             notify_initial: from.switch("sync.notify_initial", sync.notify_initial),
             ..sync
         };
+        let changes_max_age = from.seconds("sync.changes_max_age_seconds", Duration::from_secs(60), 1..=86_400);
+        let api_settings = ApiSettings { balances_cache, holdings_cache, trades_cache, changes_max_age };
         let webhooks = WebhookSettings {
             rules: Rules { allow_loopback: from.switch("webhooks.allow_loopback", false) },
             schedule: from
@@ -218,7 +217,7 @@ impl Settings {
             providers,
             provider_timeout,
             reads,
-            caches,
+            caches: api_settings,
             access,
             interop,
             pages,

@@ -56,6 +56,12 @@ impl Random {
     }
 }
 
+/// What two rows share that may be taken for each other: account, day and amount.
+type Likeness = (u32, UtcDay, u8);
+
+/// An upsert, or a removal.
+type Entry = (RowKey, Option<Content>);
+
 /// What a client sees of a row, apart from its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Content {
@@ -70,8 +76,7 @@ impl Content {
         UtcDay::of(time(self.at))
     }
 
-    /// What two rows share that may be taken for each other.
-    fn likeness(&self) -> (u32, UtcDay, u8) {
+    fn likeness(&self) -> Likeness {
         (self.account, self.day(), self.amount)
     }
 }
@@ -154,7 +159,7 @@ struct World {
     backups: [Option<(Fingerprints, i64, i64)>; 2],
     clients: [Vec<Client>; 2],
     /// The rows that have had a likeness, and those that may be taken for another one because of that.
-    likenesses: HashMap<(usize, (u32, UtcDay, u8)), HashSet<u64>>,
+    likenesses: HashMap<(usize, Likeness), HashSet<u64>>,
     ambiguous: HashSet<u64>,
     /// The key of each row that can be recognised, and since when reads have lacked it, with their number.
     keys: HashMap<u64, RowKey>,
@@ -320,12 +325,7 @@ impl World {
     }
 
     /// A request for a page of at most `limit` entries. None: 410 or 400.
-    fn page(
-        &mut self,
-        connection: usize,
-        cursor: Option<Cursor>,
-        limit: usize,
-    ) -> Option<(Vec<(RowKey, Option<Content>)>, Cursor, bool)> {
+    fn page(&mut self, connection: usize, cursor: Option<Cursor>, limit: usize) -> Option<(Vec<Entry>, Cursor, bool)> {
         if cursor.as_ref().is_some_and(|cursor| cursor.connection != connection)
             && self.fault != Some(Fault::ForeignCursor)
         {
@@ -542,6 +542,7 @@ fn run(seed: u64, fault: Option<Fault>) {
 }
 
 /// A quarter of the histories, so that tests run beside each other.
+#[expect(clippy::disallowed_methods, reason = "how long a test runs is no setting of the service")]
 fn run_quarter(quarter: u64) {
     let histories = std::env::var("BELLBIRD_TEST_HISTORIES").ok().and_then(|text| text.parse().ok());
     let quarter_size = histories.unwrap_or(100_000_u64) / 4;

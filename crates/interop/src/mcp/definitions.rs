@@ -100,7 +100,7 @@ mod tests {
             }
             "include_balances" => assert_eq!(schema["default"], true),
             "cursor" | "since" | "from" | "to" | "text" | "min_amount" | "max_amount" => {
-                assert_eq!(schema["type"], "string")
+                assert_eq!(schema["type"], "string");
             }
             other => panic!("unknown argument {other}"),
         }

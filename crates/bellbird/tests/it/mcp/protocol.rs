@@ -40,7 +40,7 @@ async fn legacy_client_initializes_lists_and_calls() {
     assert_eq!((answer.status.as_u16(), answer.text.as_str()), (202, ""));
     assert_eq!(mcp.legacy("ping", json!({})).await.json(), json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
     let listed = mcp.legacy("tools/list", json!({})).await.json();
-    assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 5);
+    assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 6);
     assert_eq!(listed["result"].as_object().unwrap().len(), 1, "legacy results have no hints");
     let answer = mcp.legacy("tools/call", json!({"name": "list_accounts"})).await.json();
     assert_eq!(answer["result"]["isError"], false);

@@ -212,6 +212,7 @@ async fn new_rows_are_those_that_no_sync_had_seen() {
     let mcp = Mcp { app: &app, key: &person.key };
     app.advance_clock(SignedDuration::from_hours(2)).await;
     app.run_due_jobs().await;
+    app.advance_clock(SignedDuration::from_mins(1)).await;
     let since = app.clock.now().to_string();
     let new = async || mcp.rows("list_new_transactions", "transactions", json!({"since": since})).await.0;
     assert_eq!(new().await, Vec::<Value>::new());
@@ -222,6 +223,7 @@ async fn new_rows_are_those_that_no_sync_had_seen() {
     assert_eq!(new().await.len(), 2, "before a sync");
     app.run_due_jobs().await;
     assert_eq!(new().await.len(), 2, "after it");
+    app.advance_clock(SignedDuration::from_mins(1)).await;
     let later = json!({"since": app.clock.now().to_string()});
     assert_eq!(mcp.rows("list_new_transactions", "transactions", later).await.0, Vec::<Value>::new());
 }

@@ -1,0 +1,59 @@
+//! What syncs had seen of a connection's rows before a time.
+
+use std::collections::HashSet;
+
+use bellbird_connections::RowHasher;
+use bellbird_domain::{Caller, ConnectionId, Digest, Fingerprint, Transaction, UtcDay};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::front::{Access, Problem};
+
+/// How much older than the time a row may be that no sync has seen yet.
+const LATE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// What syncs before a time had seen of a connection.
+pub struct SeenRows {
+    hasher: RowHasher,
+    before: Timestamp,
+    rows: HashSet<Digest>,
+    /// Of earlier days, syncs do not see every row.
+    watched_from: UtcDay,
+    /// No later than the rows that syncs have not seen before the time.
+    pub begins: Timestamp,
+}
+
+impl Access {
+    /// What syncs of the caller's connection had seen before a time.
+    pub async fn seen_before(
+        &self,
+        caller: &Caller,
+        connection: ConnectionId,
+        before: Timestamp,
+    ) -> Result<SeenRows, Problem> {
+        let syncs = self.connections().syncs();
+        let problem = |_| Problem::Internal;
+        let state = syncs.state(caller.user_id, connection).await.map_err(problem)?;
+        let (hasher, fingerprints) = syncs.fingerprints(caller.user_id, connection).await.map_err(problem)?;
+        let mark = Fingerprint::seconds(before);
+        let (seen, later): (Vec<&Fingerprint>, Vec<_>) =
+            fingerprints.rows.iter().partition(|row| row.first_mark < mark);
+        let late = before.saturating_sub(LATE_MAX).unwrap_or(before);
+        let oldest = later.iter().map(|row| row.digests.day.start()).min();
+        Ok(SeenRows {
+            hasher,
+            before,
+            rows: seen.iter().map(|row| row.digests.row).collect(),
+            watched_from: syncs.watched_from(&state),
+            begins: oldest.map_or(late, |oldest| oldest.min(late)),
+        })
+    }
+}
+
+impl SeenRows {
+    /// Whether no sync had seen a row before the time.
+    #[must_use]
+    pub fn is_new(&self, row: &Transaction<'_>) -> bool {
+        let digests = self.hasher.transaction(row);
+        !self.rows.contains(&digests.row) && (row.instant >= self.before || digests.day >= self.watched_from)
+    }
+}
