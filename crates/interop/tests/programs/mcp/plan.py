@@ -395,6 +395,7 @@ def steps(truth, odd, stranger):
         ),
         brokerage("list_trades", "trades", TRADE, truth.trades, truth.days, "trade_date"),
         mistake("list_transactions", {"limit": "many"}, "limit"),
+        mistake("list_new_transactions", {}, "since"),
         mistake("list_transactions", {"cursor": "bm90IG91cnM"}, "cursor"),
         # Nothing says whether another user's account exists.
         mistake("list_transactions", {"account_ids": [NO_ACCOUNT]}, NO_SUCH_ACCOUNT),
