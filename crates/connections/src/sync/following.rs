@@ -232,12 +232,15 @@ impl<'a> Followed<'a> {
         }
     }
 
-    /// The rows of these days that are in no page, because the provider did not list them, when the pages were read or
-    /// at the last sync.
+    /// The rows of these days that are in no page, because the provider did not list them when the pages were read, and
+    /// those that the last sync lacked.
+    ///
+    /// When one of the latter is back, it gets a new mark. So it is owed only in case a backup is restored meanwhile,
+    /// which has forgotten that it was missing.
     ///
     /// On the last of these days, earlier pages have rows too. If those are not exactly the ones that this page lacks,
     /// all of these are given again.
-    pub fn owed(&self, days: RangeInclusive<UtcDay>, given_before: GivenRows) -> Vec<Owed> {
+    pub fn owed(&self, days: RangeInclusive<UtcDay>, given_before: GivenRows) -> (Vec<Owed>, Vec<Owed>) {
         let last_day = *days.end();
         let missing = self.wanted.values().filter(|row| !self.given.contains(&row.key));
         let missing = missing.filter(|row| days.contains(&row.digests.day));
@@ -247,9 +250,10 @@ impl<'a> Followed<'a> {
         if lacking != given_before {
             missing.extend(boundary);
         }
-        missing.extend(self.absent.iter().filter(|row| days.contains(&row.digests.day)));
         missing.sort_by_key(|row| row.key);
-        missing.into_iter().map(|row| Owed { key: row.key, is_new: self.is_new(row) }).collect()
+        let owed = |row: &Fingerprint| Owed { key: row.key, is_new: self.is_new(row) };
+        let absent = self.absent.iter().filter(|row| days.contains(&row.digests.day));
+        (missing.into_iter().map(owed).collect(), absent.map(owed).collect())
     }
 
     /// Which rows of a day this page has.

@@ -401,7 +401,8 @@ impl World {
             };
             let last = begin.map_or(UtcDay(u16::MAX), |begin| UtcDay::of(time(begin)));
             if self.fault != Some(Fault::NothingOwed) {
-                page.owed.extend(followed.owed(first.max(watched_from)..=last, page.given));
+                let (missing, absent) = followed.owed(first.max(watched_from)..=last, page.given);
+                page.owed.extend(missing.into_iter().chain(absent));
             }
             if let Some(end) = end {
                 let day = UtcDay::of(time(end));

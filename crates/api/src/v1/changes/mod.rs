@@ -441,10 +441,14 @@ impl Changes {
         let first = watched_from.max(end_day.map_or(UtcDay(0), |day| UtcDay(day.0.saturating_add(1))));
         let last = day(begin).unwrap_or(UtcDay(u16::MAX));
         let given_before = done.given.map(|(rows, keys)| GivenRows { rows, keys }).unwrap_or_default();
-        done.owed.extend(followed.owed(first..=last, given_before).into_iter().map(OwedText::from));
-        if done.owed.len() > OWED_MAX {
+        let (missing, absent) = followed.owed(first..=last, given_before);
+        if done.owed.len() + missing.len() > OWED_MAX {
             return Err(Problem::unavailable(SYNC_RETRY_AFTER_SECONDS).at(self.context.connection.id));
         }
+        done.owed.extend(missing.into_iter().map(OwedText::from));
+        // A provider may leave out many rows for hours, which must not stop the client.
+        let room = (OWED_MAX / 2).saturating_sub(done.owed.len());
+        done.owed.extend(absent.into_iter().take(room).map(OwedText::from));
         if let Some(day) = end_day {
             let before = if day == last { given_before } else { GivenRows::default() };
             let GivenRows { rows, keys } = before + followed.given_on(day);
