@@ -160,7 +160,7 @@ impl Syncs<'_> {
 
     /// The provider said that these rows of the user's connection are gone. The next sync checks it.
     ///
-    /// It is only a hint: what is said at the same time, or beyond [`SAID_GONE_MAX`] rows, is found missing later.
+    /// It is only a hint: what is said at the same time, or beyond `SAID_GONE_MAX` rows, is found missing later.
     pub async fn say_gone(self, user: UserId, connection: ConnectionId, rows: &[Digest]) -> Result<()> {
         let Some(state) = self.find(user, connection).await? else { return Ok(()) };
         let bytes = |rows: &[Digest]| -> Vec<u8> { rows.iter().flat_map(|row| row.0).collect() };
