@@ -11,12 +11,11 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use bellbird_api::v1::TransactionsBody;
 use bellbird_api::v1::{Pagination, TransactionView};
-use bellbird_domain::date::DayFinder;
+use bellbird_domain::date::{DayFinder, day_of};
 use bellbird_domain::{
     Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateRange, Page, Transaction, UserId,
 };
-use bellbird_providers::TransactionQuery;
-use bellbird_providers::fiskil::read_transactions_page;
+use bellbird_providers::{Error, PageRowSink, TransactionQuery, fiskil};
 use bellbird_reads::window::Window;
 use bellbird_sandbox::{Credentials, Options};
 use serde::de::IgnoredAny;
@@ -59,8 +58,10 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// The first candidate is the baseline of the others.
-fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 6] {
+fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 9] {
     let candidate = |name, work: Box<dyn Fn() + 'a>| Candidate { name, work, took: Vec::new() };
+    let way = |name, way: Way| candidate(name, Box::new(move || drop(black_box(read(page, account, way)))));
+    let rendered = Way { kept: 200, ..Way::default() };
     [
         candidate(
             "serde_json, read to its end and nothing kept",
@@ -71,37 +72,64 @@ fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 6] {
             "serde_json, a tree of values",
             Box::new(move || drop(black_box(serde_json::from_slice::<Value>(black_box(page))))),
         ),
-        candidate("the adapter: parse and map", Box::new(move || drop(black_box(read(page, account, 0))))),
-        candidate(
-            "parse, map, window: 1,000 rows counted, none kept",
-            Box::new(move || drop(black_box(read(page, account, 1)))),
-        ),
-        candidate(
-            "parse, map, window, render: 200 of 1,000 rows kept",
-            Box::new(move || drop(black_box(read(page, account, 2)))),
-        ),
+        way("the adapter: parse and map", Way { is_parsed_only: true, ..Way::default() }),
+        way("parse, map, window: 1,000 rows counted, none kept", Way::default()),
+        way("parse, map, window, render: 200 of 1,000 rows kept", rendered),
+        way("the same, parsed by serde_json", Way { parse: fiskil::read_transactions_page_by_serde_json, ..rendered }),
+        way("the same, rows written by serde_json", Way { are_rows_by_serde_json: true, ..rendered }),
+        way("the same, each day from the timezone", Way { are_days_by_zone: true, ..rendered }),
     ]
 }
 
-/// Processes a page as the service does. `depth` 0 parses and maps, 1 also counts, 2 also renders the first 200 rows.
-fn read(page: &[u8], account: &Account, depth: u8) -> Option<Vec<u8>> {
+type Parse = fn(&[u8], &str, &TransactionQuery<'_>, &mut PageRowSink<'_>) -> Result<(), Error>;
+
+/// How a page is processed. By default as the service does, with no row in the window.
+#[derive(Clone, Copy)]
+struct Way {
+    parse: Parse,
+    is_parsed_only: bool,
+    kept: u32,
+    are_rows_by_serde_json: bool,
+    are_days_by_zone: bool,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        let parse = fiskil::read_transactions_page;
+        Self { parse, is_parsed_only: false, kept: 0, are_rows_by_serde_json: false, are_days_by_zone: false }
+    }
+}
+
+fn read(page: &[u8], account: &Account, way: Way) -> Option<Vec<u8>> {
     let zone = jiff::tz::TimeZone::get("Australia/Sydney").ok()?;
     let bound = |text| Bound::parse(text).ok();
     let interval = DateRange { from: bound("2000-01-01")?, to: bound("2100-01-01")? };
     let accounts = std::slice::from_ref(account);
     let query = TransactionQuery { accounts, one_account: true, interval: &interval, zone: &zone };
-    let page_request = Page { limit: 200, offset: if depth == 2 { 0 } else { u64::from(ROWS) } };
+    let page_request = Page { limit: 200, offset: if way.kept > 0 { 0 } else { u64::from(ROWS) } };
     let mut window = Window::new(page_request, 5_000);
     let mut body = TransactionsBody::new(page_request);
+    let mut other_body = Vec::new();
     let mut days = DayFinder::new(&zone);
     let mut rows = |row: Transaction<'_>| {
-        let day = row.day.unwrap_or_else(|| days.day_of(row.instant));
-        if depth > 0 && interval.contains(row.instant, || day) && window.take() {
-            body.push(&TransactionView::new(&row, day));
+        let day = match row.day {
+            Some(day) => day,
+            None if way.are_days_by_zone => day_of(row.instant, &zone),
+            None => days.day_of(row.instant),
+        };
+        if way.is_parsed_only || !interval.contains(row.instant, || day) || !window.take() {
+            return;
+        }
+        let view = TransactionView::new(&row, day);
+        if way.are_rows_by_serde_json {
+            let _ = serde_json::to_writer(&mut other_body, &view);
+        } else {
+            body.push(&view);
         }
     };
-    read_transactions_page(black_box(page), "arrangement", &query, &mut rows).ok()?;
+    (way.parse)(black_box(page), "arrangement", &query, &mut rows).ok()?;
     let extent = window.extent(window.row(), None);
+    black_box(other_body);
     Some(body.finish(&Pagination::of(page_request, extent)))
 }
 

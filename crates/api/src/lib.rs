@@ -11,7 +11,7 @@ use front::operation::PathDocs;
 pub use v1::{ApiSettings, V1State};
 
 /// The JSON API. `document` describes its paths, and those that other crates add to it.
-pub fn mount(state: &V1State, document: &'static Document) -> Mount {
+pub fn mount(state: &V1State, document: fn() -> &'static Document) -> Mount {
     let docs = docs::paths(document, state.public_url());
     Mount::new("/v1").guarded().add(state, v1::paths()).add(&(), docs)
 }

@@ -339,6 +339,6 @@ pub fn stop_on_signal(stop_timeout: Duration) -> anyhow::Result<CancellationToke
 
 /// The router of the API listener: the API with its files, and the other interfaces to the same reads.
 pub fn api_router(api: &V1State, interop: &Interop) -> Router {
-    let v1 = bellbird_api::mount(api, crate::openapi::document()).add(interop, bellbird_interop::export::paths());
+    let v1 = bellbird_api::mount(api, crate::openapi::document).add(interop, bellbird_interop::export::paths());
     bellbird_api::front::router(api.access().clone(), v1, bellbird_interop::mounts(interop))
 }

@@ -25,9 +25,11 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Rejects a body whose `Content-Length` exceeds the limit without reading it.
+/// Rejects a body whose `Content-Length` is more than twice the limit without reading it. A body that is a little too
+/// large is read, because a proxy that is still sending it may drop the response.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
-    if content_length(headers).is_some_and(|length| usize::try_from(length).map_or(true, |length| length > bytes_max)) {
+    let is_far_too_large = |length| usize::try_from(length).map_or(true, |length| length / 2 > bytes_max);
+    if content_length(headers).is_some_and(is_far_too_large) {
         return Err(BodyError::TooLarge);
     }
     match tokio::time::timeout(READ_TIMEOUT, Limited::new(body, bytes_max).collect()).await {

@@ -5,6 +5,7 @@ mod page;
 mod webhooks;
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -23,27 +24,32 @@ use crate::v1::deprecation::SUNSET_DATE;
 /// The OpenAPI document of the API listener.
 pub struct Document {
     value: Value,
-    json: Bytes,
-    yaml: Bytes,
+    json: OnceLock<Bytes>,
+    yaml: OnceLock<Bytes>,
     paths: Vec<&'static str>,
 }
 
-/// The paths of the document and the page.
-pub(crate) fn paths(document: &'static Document, public_url: &str) -> Vec<Path<()>> {
-    let page = page::File::page(document.value(), &document.paths, public_url);
-    let mut paths = vec![
-        Path::open("/openapi.json", async || serve(document.json.clone(), "application/json")),
-        Path::open("/openapi.yaml", async || serve(document.yaml.clone(), "application/yaml")),
-    ];
-    for (path, file) in [
-        ("/docs", page),
-        ("/docs/page.js", page::File::script()),
-        ("/docs/page.css", page::File::style()),
-        ("/docs/logo.svg", page::File::logo()),
-    ] {
-        paths.push(Path::open(path, async move |headers: HeaderMap| file.response(&headers)));
-    }
-    paths
+/// The paths of the document and the page. All are made when they are first asked for: most services never are, and
+/// together they would take half of the time of a start.
+pub(crate) fn paths(document: fn() -> &'static Document, public_url: &str) -> Vec<Path<()>> {
+    let public_url = public_url.to_owned();
+    let page = move || page::File::page(document().value(), &document().paths, &public_url);
+    vec![
+        Path::open("/openapi.json", async move || serve(document().json_bytes(), "application/json")),
+        Path::open("/openapi.yaml", async move || serve(document().yaml_bytes(), "application/yaml")),
+        file("/docs", page),
+        file("/docs/page.js", page::File::script),
+        file("/docs/page.css", page::File::style),
+        file("/docs/logo.svg", page::File::logo),
+    ]
+}
+
+fn file(path: &'static str, make: impl Fn() -> page::File + Send + Sync + 'static) -> Path<()> {
+    let file = Arc::new((OnceLock::new(), make));
+    Path::open(path, async move |headers: HeaderMap| {
+        let (made, make) = &*file;
+        made.get_or_init(make).response(&headers)
+    })
 }
 
 impl Document {
@@ -51,10 +57,7 @@ impl Document {
     #[must_use]
     pub fn new(described: Vec<PathDocs>) -> Self {
         let paths = described.iter().map(|described| described.path).collect();
-        let value = build(described);
-        let json = serde_json::to_vec_pretty(&value).unwrap_or_default().into();
-        let yaml = yaml_serde::to_string(&value).map(String::into_bytes).unwrap_or_default().into();
-        Self { value, json, yaml, paths }
+        Self { value: build(described), json: OnceLock::new(), yaml: OnceLock::new(), paths }
     }
 
     #[must_use]
@@ -65,17 +68,26 @@ impl Document {
     /// Indented JSON.
     #[must_use]
     pub fn json(&self) -> &[u8] {
-        &self.json
+        self.json_bytes()
     }
 
     #[must_use]
     pub fn yaml(&self) -> &[u8] {
-        &self.yaml
+        self.yaml_bytes()
+    }
+
+    fn json_bytes(&self) -> &Bytes {
+        self.json.get_or_init(|| serde_json::to_vec_pretty(&self.value).unwrap_or_default().into())
+    }
+
+    fn yaml_bytes(&self) -> &Bytes {
+        let yaml = || yaml_serde::to_string(&self.value).map(String::into_bytes).unwrap_or_default().into();
+        self.yaml.get_or_init(yaml)
     }
 }
 
-fn serve(body: Bytes, content_type: &'static str) -> Response {
-    let mut response = Response::new(Body::from(body));
+fn serve(body: &Bytes, content_type: &'static str) -> Response {
+    let mut response = Response::new(Body::from(body.clone()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
     response

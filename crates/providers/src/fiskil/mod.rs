@@ -404,6 +404,22 @@ pub fn read_transactions_page(
     Ok(())
 }
 
+/// As [`read_transactions_page`], parsed by serde_json, for the benchmark.
+///
+/// # Errors
+/// As there.
+#[doc(hidden)]
+pub fn read_transactions_page_by_serde_json(
+    body: &[u8],
+    arrangement_id: &str,
+    query: &TransactionQuery<'_>,
+    rows: &mut PageRowSink<'_>,
+) -> Result<(), Error> {
+    let page: wire::TransactionsPage<'_> = serde_json::from_slice(body).map_err(|_| Error::Malformed("not JSON"))?;
+    posted(page.transactions, arrangement_id, query, &mut Vec::new())?.into_iter().for_each(rows);
+    Ok(())
+}
+
 /// Parses any bytes as a page of transactions and asserts the invariants of every page, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_transactions_page(body: &[u8], account: Account) {

@@ -26,7 +26,6 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A file in memory, also compressed.
-#[derive(Clone)]
 pub(crate) struct File {
     content_type: &'static str,
     plain: Bytes,

@@ -124,7 +124,8 @@ async fn cancelled_request_has_no_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_of_the_transport_are_errors_of_the_request() {
     let app = App::start(Setup::default()).await;
-    let wrong_key = format!("{}0", &app.olivia.key[..app.olivia.key.len() - 1]);
+    let (start, last) = app.olivia.key.split_at(app.olivia.key.len() - 1);
+    let wrong_key = format!("{start}{}", if last == "0" { "1" } else { "0" });
     let unknown_key = bellbird::wiring::new_key();
     let ask = |url: String, key: String| Bridge::start(&url, &key).ask(modern(json!(1), "tools/list", json!({})));
     let answer = ask(app.url.clone(), unknown_key.expose().to_owned());

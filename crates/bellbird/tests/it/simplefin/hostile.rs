@@ -82,7 +82,8 @@ impl Inputs {
             at if at == VALUES.len() => "%5B".repeat(1 + random.below(1_000)),
             _ => (0..random.below(60)).map(|_| format!("%{:02x}", random.below(256))).collect(),
         };
-        let wrong_token = format!("{}x", &self.token[..self.token.len() - 1]);
+        let (start, last) = self.token.split_at(self.token.len() - 1);
+        let wrong_token = format!("{start}{}", if last == "x" { "y" } else { "x" });
         value
             .replace("OWN", &self.own)
             .replace("FOREIGN", &self.foreign)
