@@ -2,6 +2,8 @@
 FROM rust:1.95-bookworm AS build
 WORKDIR /source
 COPY . .
+# The sources come without their repository: docs/hosting.md#in-containers
+ARG BELLBIRD_COMMIT=
 RUN cargo build --release --locked --package bellbird && mkdir /data
 
 FROM debian:bookworm-slim

@@ -123,6 +123,7 @@ enum Command {
 pub fn run() -> ExitCode {
     forbid_core_files();
     crate::telemetry::hide_panic_messages();
+    bellbird_providers::http::pool::set_version(VERSION);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -19,7 +19,7 @@ pub use compare::Finding;
 use crate::config::Settings;
 use crate::wiring::{self, NotReady, Urls};
 
-/// The commit that a release is built from, otherwise `unknown`: see `build.rs`.
+/// The commit that the program is built from, or `unknown`: see `build.rs`.
 pub const COMMIT: &str = env!("BELLBIRD_COMMIT");
 /// The version with its commit: `0.1.0+b76420e12345`.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("BELLBIRD_COMMIT"));

@@ -3,7 +3,7 @@
 //! environment.
 
 use std::fmt::Display;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -23,7 +23,9 @@ use tower::{BoxError, Service};
 
 use super::stream::{OpenedAt, Stream};
 
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("Bellbird/", env!("CARGO_PKG_VERSION")));
+/// For a program that has no build to tell apart, such as a benchmark.
+const DEFAULT_AGENT: HeaderValue = HeaderValue::from_static(concat!("Bellbird/", env!("CARGO_PKG_VERSION")));
+static AGENT: OnceLock<HeaderValue> = OnceLock::new();
 /// The connection is closed if sent data stays unacknowledged for this long.
 const TCP_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -119,7 +121,7 @@ impl Pool {
 
     /// Sends a request and returns once the head of the response is there. The caller has the deadline.
     pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, SendError> {
-        request.headers_mut().insert(USER_AGENT, AGENT);
+        request.headers_mut().insert(USER_AGENT, AGENT.get().cloned().unwrap_or(DEFAULT_AGENT));
         let connection = capture_connection(&mut request);
         let response = self.client.request(request).await?;
         if response.extensions().get::<OpenedAt>().is_some_and(|opened| opened.0.elapsed() >= self.reuse_max)
@@ -128,6 +130,14 @@ impl Pool {
             connected.poison();
         }
         Ok(response)
+    }
+}
+
+/// Sets the version that every call of this process has in `User-Agent`, once. It includes the commit: the sources are
+/// public, so a version alone says as much about open flaws, and whoever is called can tell which build to report.
+pub fn set_version(version: &str) {
+    if let Ok(agent) = HeaderValue::try_from(format!("Bellbird/{version}")) {
+        let _ = AGENT.set(agent);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the commands of the built program.
 
 mod backup;
+mod build;
 mod commands;
 mod config;
 mod doctor;

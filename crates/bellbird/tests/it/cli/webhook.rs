@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use bellbird::instances::VERSION;
 use bellbird_webhooks::delivery::sign::Signer;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
@@ -240,6 +241,7 @@ on_both_databases! {
         assert!(ping.head.starts_with("POST /hook?token=s3cret HTTP/1.1\r\n"), "{}", ping.head);
         assert_eq!((ping.header("webhook-id"), ping.header("bellbird-endpoint")), (text(&pinged, "eventId"), id));
         assert_eq!(ping.header("webhook-signature"), ping.signature(text(&added, "secret")));
+        assert_eq!(ping.header("user-agent"), format!("Bellbird/{VERSION}"));
         let body: Value = serde_json::from_slice(&ping.body).unwrap();
         assert_eq!((&body["type"], &body["id"]), (&json!("endpoint.ping"), &pinged["eventId"]));
         assert_eq!((&body["data"], &body["metadata"]["new_count"]), (&json!({"new": [], "updated": []}), &json!(0)));

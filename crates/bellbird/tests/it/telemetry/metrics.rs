@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bellbird::instances::COMMIT;
 use bellbird::telemetry::metrics::{Kind, METRICS, Metric};
 
 use super::Deployment;
@@ -37,6 +38,8 @@ async fn scrape_matches_the_list() {
     for sample in [r#"status="active"} 1"#, r#"status="revoked"} 0"#] {
         assert!(page.contains(&format!(r#"bellbird_connections{{provider="fiskil",{sample}"#)), "{page}");
     }
+    let build = format!(r#"bellbird_build_info{{version="{}",commit="{COMMIT}"}} 1"#, env!("CARGO_PKG_VERSION"));
+    assert!(page.lines().any(|line| line == build), "{page}");
     let (kinds, helps) = (comments(&page, "# TYPE "), comments(&page, "# HELP "));
     for name in ["bellbird_requests_total", "bellbird_request_seconds", "bellbird_provider_calls_total"] {
         assert!(kinds.contains_key(name), "{page}");
