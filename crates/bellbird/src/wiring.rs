@@ -29,7 +29,7 @@ const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encr
 /// What to do about a restored database whose operator has not decided yet.
 pub const RESTORE_DECISION: &str = "keys, connections and endpoints that were revoked or removed since the backup \
     would work again. Decide with `bellbird restore --previous FILE` (repeats what the previous database knows to be \
-    revoked or removed), `bellbird restore --revoke-keys` (revokes all API keys) or `bellbird restore --keep-keys` \
+    revoked or removed), `bellbird restore --revoke-keys` (revokes all keys) or `bellbird restore --keep-keys` \
     (none was revoked since)";
 
 /// Why the service must not use a database now. Displays the reason as `/ready` shows it.

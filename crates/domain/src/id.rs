@@ -73,6 +73,10 @@ typed_id!(
     /// The id of an API key, not its text.
     KeyId
 );
+typed_id!(
+    /// The id of an operator's key, not its text.
+    OperatorKeyId
+);
 typed_id!(ConnectionId);
 typed_id!(AccountId);
 typed_id!(

@@ -1,54 +1,67 @@
-//! The text form of API keys: `bb_`, 32 random characters, and a checksum of 6 characters.
+//! The text form of keys: `bb_` for a user's API key, `bbo_` for an operator's, then 32 random characters, and a checksum
+//! of 6 characters.
 
 use std::fmt;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-const PREFIX: &str = "bb_";
 /// 62 to the power of 32 is about 190 bits.
 pub(crate) const RANDOM_CHARACTERS: usize = 32;
 const CHECK_CHARACTERS: usize = 6;
-/// Length of the stored prefix, by which users recognise their keys: `bb_` and five characters, about 30 of the key's
-/// 190 bits.
-pub const SHOWN_CHARACTERS: usize = 8;
-
-/// The text of an API key. It is shown once and stored nowhere.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ApiKey(String);
+/// The random characters of the stored prefix, by which users recognise their keys: about 30 of the key's 190 bits.
+const SHOWN_CHARACTERS: usize = 5;
 
 /// The text has another form, or its checksum is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not an API key")]
+#[error("not a key of this kind")]
 pub struct KeyError;
 
-impl ApiKey {
-    /// Creates a key from 32 random numbers, each uniformly distributed over `0..62`.
-    #[must_use]
-    pub fn from_random(numbers: [u8; RANDOM_CHARACTERS]) -> Self {
-        Self(with_checksum(PREFIX, numbers))
-    }
+macro_rules! key {
+    ($(#[$doc:meta])* $name:ident $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq)]
+        pub struct $name(String);
 
-    /// Checks form and checksum, so that a mistyped key costs no database query.
-    pub fn parse(text: &str) -> Result<Self, KeyError> {
-        if has_checksum(PREFIX, text) { Ok(Self(text.to_owned())) } else { Err(KeyError) }
-    }
+        impl $name {
+            /// Creates a key from 32 random numbers, each uniformly distributed over `0..62`.
+            #[must_use]
+            pub fn from_random(numbers: [u8; RANDOM_CHARACTERS]) -> Self {
+                Self(with_checksum($prefix, numbers))
+            }
 
-    /// The key itself, for showing it once or hashing it.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
+            /// Checks form and checksum, so that a mistyped key costs no database query.
+            pub fn parse(text: &str) -> Result<Self, KeyError> {
+                if has_checksum($prefix, text) { Ok(Self(text.to_owned())) } else { Err(KeyError) }
+            }
 
-    /// The first characters, by which a user recognises the key.
-    #[must_use]
-    pub fn prefix(&self) -> &str {
-        &self.0[..SHOWN_CHARACTERS]
-    }
+            /// The key itself, for showing it once or hashing it.
+            #[must_use]
+            pub fn expose(&self) -> &str {
+                &self.0
+            }
+
+            /// The first characters, by which its owner recognises the key.
+            #[must_use]
+            pub fn prefix(&self) -> &str {
+                &self.0[..$prefix.len() + SHOWN_CHARACTERS]
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str(concat!(stringify!($name), "(..)"))
+            }
+        }
+    };
 }
 
-impl fmt::Debug for ApiKey {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("ApiKey(..)")
-    }
+key! {
+    /// The text of a user's API key. It is shown once and stored nowhere.
+    ApiKey "bb_"
+}
+
+key! {
+    /// The text of an operator's key, for the API below `/admin`. It is shown once and stored nowhere.
+    OperatorKey "bbo_"
 }
 
 /// The prefix, a character for each number, and the checksum of these characters.
@@ -95,6 +108,7 @@ mod tests {
         assert_eq!(&key.expose()[..35], "bb_00000000000000000000000000000000");
         assert_eq!(&key.expose()[35..], KNOWN_CHECK);
         assert_eq!(key.prefix(), "bb_00000");
+        assert_eq!(OperatorKey::from_random([0; 32]).prefix(), "bbo_00000");
     }
 
     const KNOWN_CHECK: &str = "2wjyrI";
@@ -108,7 +122,10 @@ mod tests {
             wrong[at] = if wrong[at] == b'x' { b'y' } else { b'x' };
             assert_eq!(ApiKey::parse(&String::from_utf8(wrong).expect("ASCII")), Err(KeyError), "character {at}");
         }
-        for text in ["", "bb_", &key.expose()[1..], &format!("{}0", key.expose()), "bb_ä"] {
+        let operator = OperatorKey::from_random([1; 32]);
+        assert_eq!(OperatorKey::parse(operator.expose()), Ok(operator.clone()));
+        assert_eq!(OperatorKey::parse(key.expose()), Err(KeyError), "a user's key is no operator's");
+        for text in ["", "bb_", &key.expose()[1..], &format!("{}0", key.expose()), "bb_ä", operator.expose()] {
             assert_eq!(ApiKey::parse(text), Err(KeyError), "{text:?}");
         }
     }
@@ -116,5 +133,6 @@ mod tests {
     #[test]
     fn debug_shows_nothing() {
         assert_eq!(format!("{:?}", ApiKey::from_random([1; 32])), "ApiKey(..)");
+        assert_eq!(format!("{:?}", OperatorKey::from_random([1; 32])), "OperatorKey(..)");
     }
 }

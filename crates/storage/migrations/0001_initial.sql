@@ -77,6 +77,23 @@ CREATE TABLE key_audit (
 
 CREATE INDEX key_audit_key ON key_audit (user_id, key_id, recorded_at, id);
 
+-- A key of an operator, for the API below /admin. It is no user's and reads no financial data.
+CREATE TABLE operator_keys (
+    id TEXT NOT NULL,
+    -- SHA-256 of the key. The key itself is not stored.
+    key_hash BLOB NOT NULL,
+    name TEXT NOT NULL,
+    -- The first characters of the key, to recognise it in a list.
+    prefix TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    last_used_at INTEGER,
+    expires_at INTEGER,
+    revoked_at INTEGER,
+    PRIMARY KEY (id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX operator_keys_hash ON operator_keys (key_hash);
+
 CREATE TABLE connections (
     user_id TEXT NOT NULL REFERENCES users (id),
     id TEXT NOT NULL,

@@ -29,6 +29,7 @@ mod jobs;
 mod linking;
 mod locks;
 mod migrate;
+mod operators;
 mod secrets;
 mod users;
 mod webhooks;
@@ -61,6 +62,7 @@ pub use linking::link_sessions::{LinkSession, NewLinkSession, OtherLinkSession};
 pub use linking::links::{Link, NewLink};
 pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
+pub use operators::keys::{FoundOperatorKey, OperatorKeyRecord};
 pub use secrets::random::{random_base62, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
@@ -126,6 +128,8 @@ parts! {
     users: Users;
     /// API keys, and the caller of a request.
     keys: Keys;
+    /// Keys of operators, for the API below `/admin`.
+    operator_keys: OperatorKeys;
     /// Setup tokens of SimpleFIN, and the history of a key.
     setup_tokens: SetupTokens;
     /// The one table of work that outlives a request.

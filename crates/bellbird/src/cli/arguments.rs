@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bellbird_domain::{AccountId, Bound, ConnectionId, EndpointId, EventId};
+use bellbird_domain::{AccountId, Bound, ConnectionId, EndpointId, EventId, OperatorKeyId};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use secrecy::SecretString;
@@ -100,6 +100,10 @@ pub(super) fn bound(text: &str) -> Result<Bound, String> {
 
 pub(super) fn endpoint_id(text: &str) -> Result<EndpointId, String> {
     id(text, "webhook list")
+}
+
+pub(super) fn operator_key_id(text: &str) -> Result<OperatorKeyId, String> {
+    id(text, "operator-key list")
 }
 
 pub(super) fn event_id(text: &str) -> Result<EventId, String> {

@@ -13,6 +13,7 @@ mod key;
 mod mcp;
 mod migrate;
 mod openapi;
+mod operator_key;
 mod output;
 mod record;
 mod removal;
@@ -109,6 +110,8 @@ enum Command {
     #[command(subcommand)]
     Key(key::KeyCommand),
     #[command(subcommand)]
+    OperatorKey(operator_key::OperatorKeyCommand),
+    #[command(subcommand)]
     Connection(connection::ConnectionCommand),
     #[command(subcommand)]
     Webhook(webhook::WebhookCommand),
@@ -175,6 +178,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions(args) => completions::run(&args, cli.format, &mut Cli::command())?,
         Command::User(command) => user::run(&settings, command).await?,
         Command::Key(command) => key::run(&settings, command).await?,
+        Command::OperatorKey(command) => operator_key::run(&settings, command).await?,
         Command::Connection(command) => return connection::run(&settings, command).await,
         Command::Webhook(command) => return webhook::run(&settings, command).await,
         Command::Simplefin(command) => simplefin::run(&settings, command).await?,

@@ -11,7 +11,7 @@ use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::arguments::{self, SettingArgs};
 use super::backup::needed_keys;
@@ -51,11 +51,11 @@ pub(super) struct RestoreArgs {
     #[arg(long, requires = "previous")]
     yes: bool,
 
-    /// Decide: revoke all API keys, because some may have been revoked since the backup
+    /// Decide: revoke all keys of users and operators, because some may have been revoked since the backup
     #[arg(long)]
     revoke_keys: bool,
 
-    /// Decide: keep all API keys, because none was revoked since the backup
+    /// Decide: keep all keys, because none was revoked since the backup
     #[arg(long)]
     keep_keys: bool,
 
@@ -155,16 +155,16 @@ async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
         );
     }
     let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
-    let (mut view, mut keys_revoked) = (RestoredView::default(), 0);
+    let (mut view, mut revoked) = (RestoredView::default(), (0, 0));
     if let (Some(from), Some(url)) = (&args.previous, previous_url) {
         let (done, lost) = compare_with_previous(&storage, from, &url).await?;
         (view.carried_over, view.lost) = (Some(done), Some(lost));
     } else if args.revoke_keys {
-        keys_revoked = storage.backups().revoke_all_keys(Timestamp::now()).await?;
+        revoked = storage.backups().revoke_all_keys(Timestamp::now()).await?;
     } else if !awaits_decision {
         storage.close().await;
         let nothing = "Nothing to decide: the database is not known to be restored from a backup.";
-        return output::print(args.format, &json!({"keysRevoked": 0}), |_| nothing.to_owned());
+        return output::print(args.format, &revoked_view(revoked), |_| nothing.to_owned());
     }
     storage.backups().set_restore_decided().await?;
     // Only a warning: they may be lost for good.
@@ -178,13 +178,20 @@ async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
             format!("Compared with the previous database.\n{}\nStart the service now.", carried_over_text(view))
         });
     }
-    output::print(args.format, &json!({"keysRevoked": keys_revoked}), |_| match args.revoke_keys {
-        false => format!("Kept all API keys.\n{REVIVED}\nStart the service now."),
-        true => format!(
-            "Revoked {}. Create new ones with `bellbird key create`.\n{REVIVED}\nStart the service now.",
-            count(keys_revoked, "API key", "API keys")
+    output::print(args.format, &revoked_view(revoked), |_| match (args.revoke_keys, revoked) {
+        (false, _) => format!("Kept all keys.\n{REVIVED}\nStart the service now."),
+        (true, (keys, operator_keys)) => format!(
+            "Revoked {} and {}. Create new ones with `bellbird key create` and `bellbird operator-key create`.\n\
+             {REVIVED}\nStart the service now.",
+            count(keys, "API key", "API keys"),
+            count(operator_keys, "operator key", "operator keys")
         ),
     })
+}
+
+/// The numbers of API keys and operator keys.
+fn revoked_view((keys, operator_keys): (u64, u64)) -> Value {
+    json!({"keysRevoked": keys, "operatorKeysRevoked": operator_keys})
 }
 
 /// Repeats in the restored database what the one at `url`, which was read from `from`, knows to be revoked or removed.
@@ -249,6 +256,8 @@ fn carried_over_text(RestoredView { carried_over, lost, .. }: &RestoredView) -> 
     let done = list(&[
         (done.keys_revoked, "API key revoked", "API keys revoked"),
         (done.keys_shortened, "API key expires earlier", "API keys expire earlier"),
+        (done.operator_keys_revoked, "operator key revoked", "operator keys revoked"),
+        (done.operator_keys_shortened, "operator key expires earlier", "operator keys expire earlier"),
         (done.connections_removed, "connection removed", "connections removed"),
         (done.removals_continued, "removal to be completed by the service", "removals to be completed by the service"),
         (done.users_removed, "user removed", "users removed"),
@@ -262,6 +271,7 @@ fn carried_over_text(RestoredView { carried_over, lost, .. }: &RestoredView) -> 
     let lost = list(&[
         (lost.users, "user", "users"),
         (lost.keys, "API key", "API keys"),
+        (lost.operator_keys, "operator key", "operator keys"),
         (lost.connections, "connection", "connections"),
         (lost.endpoints, "endpoint", "endpoints"),
     ]);

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use bellbird_domain::{
-    Connection, ConnectionId, ConnectionStatus, EndpointId, EndpointStatus, KeyId, TimestampExt as _, User, UserId,
+    Connection, ConnectionId, ConnectionStatus, EndpointId, EndpointStatus, KeyId, OperatorKeyId, TimestampExt as _, User,
+    UserId,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -14,7 +15,7 @@ use serde::Serialize;
 use crate::db::{params, statements};
 use crate::error::{Result, StorageError};
 use crate::jobs::{JobKey, job_kinds};
-use crate::{Backups, Endpoint, KeyRecord, UserChange};
+use crate::{Backups, Endpoint, KeyRecord, OperatorKeyRecord, UserChange};
 
 /// Long enough for the few statements of a removal.
 const REMOVAL_LEASE: SignedDuration = SignedDuration::from_mins(5);
@@ -26,12 +27,15 @@ statements! {
         ORDER BY user_id, provider";
 
     REVOKE_ALL = "UPDATE api_keys SET revoked_at = $1 WHERE revoked_at IS NULL";
+
+    REVOKE_ALL_OF_OPERATORS = "UPDATE operator_keys SET revoked_at = $1 WHERE revoked_at IS NULL";
 }
 
 /// Who may do what, at one time.
 pub struct PresentState {
     users: HashMap<UserId, User>,
     keys: HashMap<KeyId, KeyRecord>,
+    operator_keys: HashMap<OperatorKeyId, OperatorKeyRecord>,
     connections: HashMap<ConnectionId, Connection>,
     endpoints: HashMap<EndpointId, Endpoint>,
     /// With the digest of the id at the provider.
@@ -45,6 +49,9 @@ pub struct CarriedOver {
     pub keys_revoked: u64,
     /// Keys that expire earlier now.
     pub keys_shortened: u64,
+    pub operator_keys_revoked: u64,
+    /// Operators' keys that expire earlier now.
+    pub operator_keys_shortened: u64,
     pub connections_removed: u64,
     /// Connections whose consent the service still has to withdraw.
     pub removals_continued: u64,
@@ -64,6 +71,7 @@ pub struct CarriedOver {
 pub struct LostSince {
     pub users: u64,
     pub keys: u64,
+    pub operator_keys: u64,
     pub connections: u64,
     pub endpoints: u64,
 }
@@ -91,6 +99,7 @@ impl Backups<'_> {
         for user in &users {
             keys.extend(self.0.keys().list(user.id).await?.into_iter().map(|key| (key.id, key)));
         }
+        let operator_keys = self.0.operator_keys().list().await?;
         let connections = self.0.connections().list_all().await?;
         let endpoints = self.0.endpoints().list_all().await?;
         let provider_users = self.0.db.all(LIST_PROVIDER_USERS, params![], |row| {
@@ -99,6 +108,7 @@ impl Backups<'_> {
         Ok(PresentState {
             users: users.into_iter().map(|user| (user.id, user)).collect(),
             keys,
+            operator_keys: operator_keys.into_iter().map(|key| (key.id, key)).collect(),
             connections: connections.into_iter().map(|connection| (connection.id, connection)).collect(),
             endpoints: endpoints.into_iter().map(|endpoint| (endpoint.id, endpoint)).collect(),
             provider_users: provider_users.await?.into_iter().collect(),
@@ -147,6 +157,7 @@ impl Backups<'_> {
             }
         }
         self.carry_over_keys(&restored, previous, now, &mut done).await?;
+        self.carry_over_operator_keys(&restored, previous, now, &mut done).await?;
         Ok((done, lost(&restored, previous)))
     }
 
@@ -185,19 +196,43 @@ impl Backups<'_> {
         done: &mut CarriedOver,
     ) -> Result<()> {
         for (id, key) in restored.keys.iter().filter(|(_, key)| key.revoked_at.is_none()) {
-            let present = previous.keys.get(id);
-            if let Some(revoked_at) = present.map_or(Some(now), |present| present.revoked_at) {
-                match self.0.keys().revoke(*id, revoked_at).await {
+            let present = previous.keys.get(id).map(|present| (present.revoked_at, present.expires_at));
+            match since_backup(key.expires_at, present, now) {
+                KeyChange::Revoked(at) => match self.0.keys().revoke(*id, at).await {
                     Ok(_) => done.keys_revoked += 1,
                     // Deleted with its user.
                     Err(StorageError::NotFound(_)) => {}
                     Err(error) => return Err(error),
+                },
+                KeyChange::Shortened(at) => {
+                    self.0.keys().expire(*id, at).await?;
+                    done.keys_shortened += 1;
                 }
-            } else if let Some(expires_at) = present.and_then(|present| present.expires_at)
-                && key.expires_at.is_none_or(|at| expires_at < at)
-            {
-                self.0.keys().expire(*id, expires_at).await?;
-                done.keys_shortened += 1;
+                KeyChange::None => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_over_operator_keys(
+        self,
+        restored: &PresentState,
+        previous: &PresentState,
+        now: Timestamp,
+        done: &mut CarriedOver,
+    ) -> Result<()> {
+        for (id, key) in restored.operator_keys.iter().filter(|(_, key)| key.revoked_at.is_none()) {
+            let present = previous.operator_keys.get(id).map(|present| (present.revoked_at, present.expires_at));
+            match since_backup(key.expires_at, present, now) {
+                KeyChange::Revoked(at) => {
+                    self.0.operator_keys().revoke(*id, at).await?;
+                    done.operator_keys_revoked += 1;
+                }
+                KeyChange::Shortened(at) => {
+                    self.0.operator_keys().expire(*id, at).await?;
+                    done.operator_keys_shortened += 1;
+                }
+                KeyChange::None => {}
             }
         }
         Ok(())
@@ -220,9 +255,35 @@ impl Backups<'_> {
         self.0.removals().finish(&claim, "removed", now).await.map(|_| ())
     }
 
-    /// Revokes every API key. Returns their number.
-    pub async fn revoke_all_keys(self, now: Timestamp) -> Result<u64> {
-        self.0.db.run(REVOKE_ALL, params![now]).await
+    /// Revokes every key of users and operators. Returns the numbers of both.
+    pub async fn revoke_all_keys(self, now: Timestamp) -> Result<(u64, u64)> {
+        let mut tx = self.0.db.begin().await?;
+        let revoked = tx.run(REVOKE_ALL, params![now]).await?;
+        let revoked_of_operators = tx.run(REVOKE_ALL_OF_OPERATORS, params![now]).await?;
+        tx.commit().await?;
+        Ok((revoked, revoked_of_operators))
+    }
+}
+
+/// What happened to a valid key of the backup.
+enum KeyChange {
+    None,
+    Revoked(Timestamp),
+    /// It expires earlier.
+    Shortened(Timestamp),
+}
+
+/// `present` is when the key was revoked in the previous database, and when it expires there.
+fn since_backup(
+    expires_at: Option<Timestamp>,
+    present: Option<(Option<Timestamp>, Option<Timestamp>)>,
+    now: Timestamp,
+) -> KeyChange {
+    match present {
+        None => KeyChange::Revoked(now),
+        Some((Some(at), _)) => KeyChange::Revoked(at),
+        Some((None, Some(at))) if expires_at.is_none_or(|expires_at| at < expires_at) => KeyChange::Shortened(at),
+        Some((None, _)) => KeyChange::None,
     }
 }
 
@@ -231,6 +292,7 @@ fn lost(restored: &PresentState, previous: &PresentState) -> LostSince {
     LostSince {
         users: count_missing(&restored.users, &previous.users),
         keys: previous.keys.values().filter(is_lost).count() as u64,
+        operator_keys: count_missing(&restored.operator_keys, &previous.operator_keys),
         // Also those that are being removed: their consent is not withdrawn yet.
         connections: count_missing(&restored.connections, &previous.connections),
         endpoints: count_missing(&restored.endpoints, &previous.endpoints),

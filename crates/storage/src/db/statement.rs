@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use bellbird_domain::{AccountId, ConnectionId, Currency, EndpointId, EventId, KeyId, SyncRunId, UserId};
+use bellbird_domain::{AccountId, ConnectionId, Currency, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -160,7 +160,7 @@ macro_rules! param_ids {
         }
     )*};
 }
-param_ids!(UserId, KeyId, ConnectionId, AccountId, EndpointId, EventId, SyncRunId);
+param_ids!(UserId, KeyId, OperatorKeyId, ConnectionId, AccountId, EndpointId, EventId, SyncRunId);
 
 /// Removes U+0000 from a provider's text, because PostgreSQL rejects that character.
 pub(crate) fn strip_nul(text: &str) -> Cow<'_, str> {

@@ -8,7 +8,7 @@ use bellbird_domain::{ConnectionStatus, EventType, Plan};
 
 use crate::job_kinds::REMOVAL;
 use crate::tests::fixtures::{endpoint, new_link, register_provider_user, sealer_of, with_keys};
-use crate::tests::support::{TestDb, at, both, key, new_account, on_postgres, on_sqlite};
+use crate::tests::support::{TestDb, at, both, key, new_account, on_postgres, on_sqlite, operator_key};
 use crate::{CarriedOver, LostSince, ServiceLock, StagedBackup, Storage, StorageError, UserChange};
 
 fn path(db: &TestDb) -> PathBuf {
@@ -287,6 +287,10 @@ fn restore_revives_nothing() {
             let user = [anna, anna, anna, ben, gone][usize::from(number)];
             keys.push(db.keys().insert(user, &key(number), "k", None, at(0)).await.unwrap().id);
         }
+        let mut operator_keys = Vec::new();
+        for number in 0..3 {
+            operator_keys.push(db.operator_keys().insert(&operator_key(number), "k", None, at(0)).await.unwrap().id);
+        }
         let accounts = [new_account("acc", "Everyday")];
         let mut connections = Vec::new();
         for (user, consent) in [(anna, "stays"), (anna, "removed"), (ben, "hidden"), (ben, "began"), (gone, "gone")] {
@@ -308,6 +312,8 @@ fn restore_revives_nothing() {
 
         db.keys().revoke(keys[1], at(100)).await.unwrap();
         db.keys().expire(keys[2], at(200)).await.unwrap();
+        db.operator_keys().revoke(operator_keys[1], at(100)).await.unwrap();
+        db.operator_keys().expire(operator_keys[2], at(200)).await.unwrap();
         assert!(db.remove(anna, connections[1], at(100)).await);
         db.removals().begin(ben, connections[2], at(100), at(100)).await.unwrap().expect("hidden");
         let claim = db.claim(REMOVAL, ben, connections[3], at(100), at(200)).await.unwrap().expect("claimed");
@@ -326,6 +332,7 @@ fn restore_revives_nothing() {
         // Only here.
         let new_user = db.user("new@x").await.id;
         db.keys().insert(new_user, &key(9), "k", None, at(100)).await.unwrap();
+        db.operator_keys().insert(&operator_key(9), "k", None, at(100)).await.unwrap();
         db.connection(new_user, "new", &accounts).await;
 
         let state = db.backups().state_for(copy.backups()).await.unwrap();
@@ -333,6 +340,8 @@ fn restore_revives_nothing() {
         let expected = CarriedOver {
             keys_revoked: 1,
             keys_shortened: 1,
+            operator_keys_revoked: 1,
+            operator_keys_shortened: 1,
             connections_removed: 3,
             removals_continued: 1,
             users_removed: 1,
@@ -342,11 +351,16 @@ fn restore_revives_nothing() {
             endpoints_changed: 1,
             registrations_removed: 1,
         };
-        assert_eq!((done, lost), (expected, LostSince { users: 1, keys: 1, connections: 1, endpoints: 0 }));
+        let expected_lost = LostSince { users: 1, keys: 1, operator_keys: 1, connections: 1, endpoints: 0 };
+        assert_eq!((done, lost), (expected, expected_lost));
         let revoked: Vec<_> = copy.keys().list(anna).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
         assert_eq!(revoked, [None, Some(at(100)), None]);
         for (number, works) in [(0, true), (1, false), (2, false), (3, true), (4, false)] {
             assert_eq!(copy.keys().find_caller(&key(number), at(250)).await.unwrap().is_some(), works, "key {number}");
+        }
+        for (number, works) in [(0, true), (1, false), (2, false), (9, false)] {
+            let found = copy.operator_keys().find_valid(&operator_key(number), at(250)).await.unwrap();
+            assert_eq!(found.is_some(), works, "operator key {number}");
         }
         let left = copy.connections().list_all().await.unwrap();
         let mut left: Vec<_> = left.iter().map(|connection| (connection.id, connection.status)).collect();
@@ -389,7 +403,9 @@ both! {
         let first = db.keys().list(user).await.unwrap()[0].id;
         db.keys().revoke(first, at(1)).await.unwrap();
         db.links().insert(&new_link(user, "token", at(1_000)), at(0)).await.unwrap();
-        assert_eq!(db.backups().revoke_all_keys(at(2)).await.unwrap(), 2);
+        db.operator_keys().insert(&operator_key(1), "k", None, at(0)).await.unwrap();
+        assert_eq!(db.backups().revoke_all_keys(at(2)).await.unwrap(), (2, 1));
+        assert_eq!(db.operator_keys().list().await.unwrap()[0].revoked_at, Some(at(2)));
         let times: Vec<_> = db.keys().list(user).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
         assert_eq!(times, [Some(at(1)), Some(at(2)), Some(at(2))]);
         db.backups().set_restore_decided().await.unwrap();

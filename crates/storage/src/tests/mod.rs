@@ -10,6 +10,7 @@ mod instances;
 mod jobs;
 mod linking;
 mod migrate;
+mod operators;
 mod secrets;
 mod stolen_file;
 mod support;

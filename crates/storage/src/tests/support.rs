@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bellbird_domain::{
-    Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
+    Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency, OperatorKey,
     MaskedNumber, Plan, SetupToken, User, UserId,
 };
 use jiff::Timestamp;
@@ -247,6 +247,11 @@ async fn execute(url: &str, sql: &str) {
 /// A time, in seconds after a fixed start.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).expect("in range")
+}
+
+/// An operator's key, as [`key`].
+pub(crate) fn operator_key(number: u8) -> OperatorKey {
+    OperatorKey::from_random([number; 32])
 }
 
 pub(crate) fn key(number: u8) -> ApiKey {

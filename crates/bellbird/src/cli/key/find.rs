@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::super::output;
 use super::super::user::find_user;
-use super::{ACTIVE, status};
+use super::is_active;
 use crate::failure::Failure;
 
 /// The key that a command is about.
@@ -45,7 +45,7 @@ impl KeyRef {
             named.extend(keys.map(|key| (user.email.clone(), key)));
         }
         let now = Timestamp::now();
-        let active: Vec<_> = named.iter().filter(|(_, key)| status(key, now) == ACTIVE).collect();
+        let active: Vec<_> = named.iter().filter(|(_, key)| is_active(key, now)).collect();
         match (&active[..], &named[..]) {
             ([(_, key)], _) | ([], [(_, key)]) => Ok(key.clone()),
             ([], []) => {

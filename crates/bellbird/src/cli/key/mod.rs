@@ -18,7 +18,7 @@ use crate::wiring;
 use find::KeyRef;
 
 /// The status of a key that works.
-const ACTIVE: &str = "active";
+pub(super) const ACTIVE: &str = "active";
 
 /// Create, list, show, rotate and revoke API keys.
 #[derive(Debug, Subcommand)]
@@ -142,7 +142,7 @@ struct ShownKey {
 
 impl KeyView {
     fn new(user: &str, record: KeyRecord, now: Timestamp) -> Self {
-        Self { user: user.to_owned(), status: status(&record, now), record }
+        Self { user: user.to_owned(), status: status(record.revoked_at, record.expires_at, now), record }
     }
 
     fn row(&self) -> [String; 8] {
@@ -153,14 +153,22 @@ impl KeyView {
     }
 }
 
-fn status(record: &KeyRecord, now: Timestamp) -> &'static str {
-    if record.revoked_at.is_some() {
+pub(super) fn status(
+    revoked_at: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> &'static str {
+    if revoked_at.is_some() {
         "revoked"
-    } else if record.expires_at.is_some_and(|at| at <= now) {
+    } else if expires_at.is_some_and(|at| at <= now) {
         "expired"
     } else {
         ACTIVE
     }
+}
+
+fn is_active(key: &KeyRecord, now: Timestamp) -> bool {
+    status(key.revoked_at, key.expires_at, now) == ACTIVE
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: KeyCommand) -> anyhow::Result<()> {
@@ -183,7 +191,7 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let record = storage.keys().insert(user.id, &key, &args.name, expires_at, now).await?;
     output::print(args.format, &NewKeyView::new(&user.email, &key, &record), NewKeyView::text)?;
     let keys = storage.keys().list(user.id).await?;
-    let namesakes = keys.iter().filter(|other| other.name == record.name && status(other, now) == ACTIVE).count();
+    let namesakes = keys.iter().filter(|other| other.name == record.name && is_active(other, now)).count();
     if namesakes > 1 {
         let (email, name) = (&user.email, &record.name);
         output::note(&format!(
@@ -242,7 +250,7 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
 async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     let old = args.key.find(storage).await?;
     let now = Timestamp::now();
-    match status(&old, now) {
+    match status(old.revoked_at, old.expires_at, now) {
         ACTIVE => {}
         other => bail!("the key {} is {other}: create a new one with `bellbird key create`", old.id),
     }
@@ -272,6 +280,6 @@ async fn view(storage: &Storage, record: KeyRecord, now: Timestamp) -> anyhow::R
     Ok(KeyView::new(&user.email, record, now))
 }
 
-fn after(now: Timestamp, length: Duration) -> anyhow::Result<Timestamp> {
+pub(super) fn after(now: Timestamp, length: Duration) -> anyhow::Result<Timestamp> {
     Ok(now.checked_add(SignedDuration::try_from(length)?)?)
 }

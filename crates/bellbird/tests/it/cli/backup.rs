@@ -261,7 +261,7 @@ async fn restored_database_awaits_a_decision() {
     let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "restore").unwrap();
     assert_eq!((&check["verdict"], doctor.status.code()), (&json!("wrong"), Some(1)));
 
-    assert_eq!(deployment.workdir.json("restore --keep-keys"), json!({"keysRevoked": 0}));
+    assert_eq!(deployment.workdir.json("restore --keep-keys"), json!({"keysRevoked": 0, "operatorKeysRevoked": 0}));
     deployment.serve();
     assert_eq!(deployment.read_status(&key, &connection).await, 200);
     // A database that is replaced under a running service.
@@ -274,7 +274,7 @@ async fn restored_database_awaits_a_decision() {
     deployment.stop();
 
     deployment.copy_backup_in_place();
-    assert_eq!(deployment.workdir.json("restore --revoke-keys"), json!({"keysRevoked": 1}));
+    assert_eq!(deployment.workdir.json("restore --revoke-keys"), json!({"keysRevoked": 1, "operatorKeysRevoked": 0}));
     deployment.serve();
     assert_eq!(deployment.read_status(&key, &connection).await, 401);
     deployment.stop();

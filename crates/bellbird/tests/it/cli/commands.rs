@@ -62,6 +62,10 @@ fn help_texts() {
         "key show",
         "key rotate",
         "key revoke",
+        "operator-key",
+        "operator-key create",
+        "operator-key list",
+        "operator-key revoke",
         "simplefin",
         "simplefin revoke",
         "simplefin token",
@@ -182,6 +186,25 @@ fn key_lifecycle() {
     assert!(!workdir.text("key list").contains(key));
     workdir.json("user remove me@example.com");
     assert_eq!(workdir.json("key list"), json!([]));
+}
+
+#[test]
+fn operator_key_lifecycle() {
+    let workdir = Workdir::migrated();
+    assert!(workdir.text("operator-key list").starts_with("No operator keys yet."));
+    let made = workdir.json("operator-key create --name backend --expires 90d");
+    assert_eq!(names(&made), ["createdAt", "expiresAt", "id", "key", "name", "prefix"]);
+    let (id, key) = (text(&made, "id"), text(&made, "key"));
+    assert!(bellbird_domain::OperatorKey::parse(key).is_ok() && key.starts_with(text(&made, "prefix")));
+    let listed = workdir.json("operator-key list");
+    assert_eq!((&listed[0]["id"], &listed[0]["status"]), (&made["id"], &json!("active")));
+    assert!(!listed.to_string().contains(key));
+    assert_eq!(workdir.json(&format!("operator-key revoke {id}"))["status"], "revoked");
+    let unknown_id = Uuid::nil();
+    assert_eq!(
+        workdir.error(&format!("operator-key revoke {unknown_id}"), 1),
+        format!("error: there is no operator key {unknown_id}: `bellbird operator-key list` shows the ids")
+    );
 }
 
 #[test]

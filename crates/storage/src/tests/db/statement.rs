@@ -37,6 +37,7 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::jobs::STATEMENTS,
         crate::jobs::overview::STATEMENTS,
         crate::migrate::STATEMENTS,
+        crate::operators::keys::STATEMENTS,
         crate::linking::cleanup::STATEMENTS,
         crate::webhooks::webhook_events::STATEMENTS,
         crate::linking::provider_users::STATEMENTS,

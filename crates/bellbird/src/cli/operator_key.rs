@@ -1,0 +1,148 @@
+//! `bellbird operator-key`: creates, lists and revokes keys for the operator's API.
+
+use std::time::Duration;
+
+use bellbird_domain::{OperatorKey, OperatorKeyId};
+use bellbird_storage::{OperatorKeyRecord, Storage, StorageError, random_base62};
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::arguments::{self, SettingArgs};
+use super::key::{after, status};
+use super::output::{self, JsonFlag};
+use crate::failure::Failure;
+use crate::wiring;
+
+/// Create, list and revoke keys of the operator's API.
+///
+/// The holder of such a key manages all users, their keys and their connections by API, but reads no balance and no
+/// transaction.
+#[derive(Debug, Subcommand)]
+pub(super) enum OperatorKeyCommand {
+    Create(CreateArgs),
+    /// List operator keys, without the keys themselves.
+    #[command(after_long_help = "Example:
+  bellbird operator-key list")]
+    List(JsonFlag),
+    Revoke(RevokeArgs),
+}
+
+/// Create an operator key. It is shown only once; the database stores only its hash.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird operator-key create --name backend --expires 365d")]
+pub(super) struct CreateArgs {
+    /// Name of the key, to recognise it in lists
+    #[arg(long, value_parser = arguments::key_name)]
+    name: String,
+
+    /// Lifetime of the key, such as 30s, 15m, 24h or 90d; by default it does not expire
+    #[arg(long, value_name = "DURATION", value_parser = arguments::positive_duration)]
+    expires: Option<Duration>,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Revoke an operator key immediately.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird operator-key revoke 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+pub(super) struct RevokeArgs {
+    /// Id of the key, as `operator-key list` shows it
+    #[arg(value_parser = arguments::operator_key_id)]
+    id: OperatorKeyId,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// A created key, as `--json` prints it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NewKeyView<'a> {
+    id: OperatorKeyId,
+    key: &'a str,
+    name: &'a str,
+    prefix: &'a str,
+    created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+}
+
+/// A key in a list, as `--json` prints it.
+#[derive(Serialize)]
+struct KeyView {
+    status: &'static str,
+    #[serde(flatten)]
+    record: OperatorKeyRecord,
+}
+
+impl KeyView {
+    fn new(record: OperatorKeyRecord, now: Timestamp) -> Self {
+        Self { status: status(record.revoked_at, record.expires_at, now), record }
+    }
+
+    fn row(&self) -> [String; 7] {
+        let OperatorKeyRecord { id, name, prefix, created_at, last_used_at, expires_at, .. } = &self.record;
+        let [created, used, expires] = [Some(*created_at), *last_used_at, *expires_at].map(output::format_instant);
+        [name.clone(), format!("{prefix}..."), self.status.to_owned(), created, used, expires, id.to_string()]
+    }
+}
+
+pub(super) async fn run(settings: &SettingArgs, command: OperatorKeyCommand) -> anyhow::Result<()> {
+    let storage = wiring::open_storage(&settings.load(None)?).await?;
+    let result = match command {
+        OperatorKeyCommand::Create(args) => create(&storage, &args).await,
+        OperatorKeyCommand::List(format) => list(&storage, format).await,
+        OperatorKeyCommand::Revoke(args) => revoke(&storage, &args).await,
+    };
+    storage.close().await;
+    result
+}
+
+async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
+    let (key, now) = (OperatorKey::from_random(random_base62()), Timestamp::now());
+    let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
+    let record = storage.operator_keys().insert(&key, &args.name, expires_at, now).await?;
+    let OperatorKeyRecord { id, name, prefix, created_at, expires_at, .. } = &record;
+    let view = NewKeyView {
+        id: *id,
+        key: key.expose(),
+        name,
+        prefix,
+        created_at: *created_at,
+        expires_at: *expires_at,
+    };
+    output::print(args.format, &view, |view| {
+        let until = view.expires_at.map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
+        format!("{}\n\nStore this key: it is not shown again. Id {}, valid {until}.", view.key, view.id)
+    })
+}
+
+async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
+    let now = Timestamp::now();
+    let keys = storage.operator_keys().list().await?;
+    let views: Vec<_> = keys.into_iter().map(|record| KeyView::new(record, now)).collect();
+    output::print(format, &views, |views| {
+        if views.is_empty() {
+            return "No operator keys yet. Create one with `bellbird operator-key create --name NAME`.".to_owned();
+        }
+        let head = ["name", "key", "status", "created", "last used", "expires", "id"];
+        output::table(head, views.iter().map(KeyView::row))
+    })
+}
+
+async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
+    let now = Timestamp::now();
+    let record = match storage.operator_keys().revoke(args.id, now).await {
+        Err(StorageError::NotFound(_)) => {
+            let id = args.id;
+            let text = format!("there is no operator key {id}: `bellbird operator-key list` shows the ids");
+            return Err(Failure::not_found(text));
+        }
+        other => other?,
+    };
+    let view = KeyView::new(record, now);
+    output::print(args.format, &view, |view| format!("Revoked the operator key {}.", view.record.name))
+}

@@ -1,0 +1,115 @@
+//! Stores operators' keys by the SHA-256 of their text, as users' keys are. They are never deleted, so that a revoked key
+//! stays known.
+
+use bellbird_domain::{OperatorKey, OperatorKeyId};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::db::{Row, as_stored, params, statements};
+use crate::digest::hash;
+use crate::error::Result;
+use crate::{OperatorKeys, StorageError};
+
+statements! {
+    INSERT = "INSERT INTO operator_keys (id, key_hash, name, prefix, created_at, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6)";
+
+    FIND_VALID = "SELECT id, last_used_at FROM operator_keys
+        WHERE key_hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
+
+    TOUCH = "UPDATE operator_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
+
+    LIST = "SELECT id, name, prefix, created_at, last_used_at, expires_at, revoked_at
+        FROM operator_keys ORDER BY created_at, id";
+
+    REVOKE = "UPDATE operator_keys SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1
+        RETURNING id, name, prefix, created_at, last_used_at, expires_at, revoked_at";
+
+    EXPIRE = "UPDATE operator_keys SET expires_at = CASE WHEN expires_at < $2 THEN expires_at ELSE $2 END WHERE id = $1";
+}
+
+/// What is known about an operator's key. The key itself is not stored. Serialized as commands print it with `--json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorKeyRecord {
+    pub id: OperatorKeyId,
+    pub name: String,
+    /// The first characters of the key, to recognise it in a list.
+    pub prefix: String,
+    pub created_at: Timestamp,
+    /// The last use that `storage.operator_keys().touch` recorded.
+    pub last_used_at: Option<Timestamp>,
+    /// The key works before this time.
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// A valid key of an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundOperatorKey {
+    pub id: OperatorKeyId,
+    /// The recorded last use. It lets the caller decide whether to call `storage.operator_keys().touch`.
+    pub last_used_at: Option<Timestamp>,
+}
+
+impl OperatorKeys<'_> {
+    /// Stores the key's hash, prefix and name. [`StorageError::Conflict`] if the key exists.
+    pub async fn insert(
+        self,
+        key: &OperatorKey,
+        name: &str,
+        expires_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<OperatorKeyRecord> {
+        let (id, hash) = (OperatorKeyId::new(), hash(key.expose()));
+        let values = params![id, hash.as_ref(), name, key.prefix(), now, expires_at];
+        self.0.db.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
+        Ok(OperatorKeyRecord {
+            id,
+            name: name.to_owned(),
+            prefix: key.prefix().to_owned(),
+            created_at: as_stored(now),
+            last_used_at: None,
+            expires_at: expires_at.map(as_stored),
+            revoked_at: None,
+        })
+    }
+
+    /// Finds a key that is neither revoked nor expired, as one indexed read.
+    pub async fn find_valid(self, key: &OperatorKey, now: Timestamp) -> Result<Option<FoundOperatorKey>> {
+        let found = |row: &Row<'_>| Ok(FoundOperatorKey { id: row.id(0)?, last_used_at: row.opt_time(1)? });
+        self.0.db.one(FIND_VALID, params![hash(key.expose()).as_ref(), now], found).await
+    }
+
+    /// Records the last use of a key, unless a later one is recorded.
+    pub async fn touch(self, key: OperatorKeyId, now: Timestamp) -> Result<()> {
+        self.0.db.run(TOUCH, params![key, now]).await.map(|_| ())
+    }
+
+    /// All keys, oldest first, including revoked and expired ones.
+    pub async fn list(self) -> Result<Vec<OperatorKeyRecord>> {
+        self.0.db.all(LIST, params![], record).await
+    }
+
+    /// Revokes a key. Revoking it again keeps the first time.
+    pub async fn revoke(self, id: OperatorKeyId, now: Timestamp) -> Result<OperatorKeyRecord> {
+        self.0.db.write_one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("operator key"))
+    }
+
+    /// Makes a key expire at `at`, or at its own expiry if that is earlier.
+    pub(crate) async fn expire(self, id: OperatorKeyId, at: Timestamp) -> Result<()> {
+        self.0.db.run(EXPIRE, params![id, at]).await.map(|_| ())
+    }
+}
+
+fn record(row: &Row<'_>) -> Result<OperatorKeyRecord> {
+    Ok(OperatorKeyRecord {
+        id: row.id(0)?,
+        name: row.text(1)?.to_owned(),
+        prefix: row.text(2)?.to_owned(),
+        created_at: row.time(3)?,
+        last_used_at: row.opt_time(4)?,
+        expires_at: row.opt_time(5)?,
+        revoked_at: row.opt_time(6)?,
+    })
+}

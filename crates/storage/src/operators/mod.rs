@@ -1,0 +1,3 @@
+//! Operators, who manage users by API and read no financial data.
+
+pub(crate) mod keys;
