@@ -1,7 +1,7 @@
 //! The life of a connection: linking or import, refreshes, syncs, provider events, repair and removal.
 //!
-//! Refreshes, syncs, removals, link sessions and registrations are jobs in the database. Every instance polls for due
-//! jobs and claims them with a lease, so no job is lost when a process is killed (see `runner/mod.rs`).
+//! Refreshes, syncs, removals, consent sessions and registrations are jobs in the database. Every instance polls for
+//! due jobs and claims them with a lease, so no job is lost when a process is killed (see `runner/mod.rs`).
 
 pub mod account_matching;
 mod cleanup;
@@ -74,7 +74,7 @@ impl Connections {
         self
     }
 
-    /// Link URLs, link sessions, and what the page of a link URL does.
+    /// Link URLs, consent sessions, and what the page of a link URL does.
     pub fn links(&self) -> Links<'_> {
         Links(&self.0)
     }

@@ -1,7 +1,8 @@
 //! Receives provider events, the webhooks that providers send.
 //!
-//! An event is only a hint: it requests refreshes and syncs of the affected connections, and polls of open link
-//! sessions. Its content is never used as data: of a row that an event calls gone, the next sync checks that it is.
+//! An event is only a hint: it requests refreshes and syncs of the affected connections, and polls of open
+//! consent sessions. Its content is never used as data: of a row that an event calls gone, the next sync checks that it
+//! is.
 
 use std::time::Duration;
 
@@ -134,7 +135,7 @@ impl ProviderEvents<'_> {
         intervals: Intervals,
     ) -> Result<(), StorageError> {
         let (name, now) = (provider.name().as_str(), self.0.clock.now());
-        self.0.storage.provider_events().wake_link_sessions(name, affected, now).await?;
+        self.0.storage.provider_events().wake_consent_sessions(name, affected, now).await?;
         self.0.wake(&poll::KIND, name);
         // A reference names all connections of a user, who may have many. It counts only if nothing else is known.
         let (references, named): (Vec<_>, Vec<_>) =

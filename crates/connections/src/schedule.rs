@@ -1,4 +1,4 @@
-//! When jobs run next: retries, refreshes of connections, polls of link sessions. Pure.
+//! When jobs run next: retries, refreshes of connections, polls of consent sessions. Pure.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub fn next_refresh_at(now: Timestamp, backfill_ends_at: Timestamp) -> Option<Ti
     refreshes.into_iter().find(|refresh| now < *refresh)
 }
 
-/// Returns the time of the next poll of a link session: after 5 s, doubling up to 320 s.
+/// Returns the time of the next poll of a consent session: after 5 s, doubling up to 320 s.
 pub fn next_session_poll_at(attempts: u32, now: Timestamp, expires_at: Timestamp) -> Timestamp {
     let next = later(now, 5 << attempts.min(6));
     // A poll that would come after the expiry moves to the expiry, where the outcome is decided.
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn link_sessions_are_polled_until_they_expire() {
+    fn consent_sessions_are_polled_until_they_expire() {
         let start: Timestamp = "2026-11-20T00:00:00Z".parse().unwrap();
         let end = later(start, 1_800);
         assert_eq!(next_session_poll_at(0, start, end), later(start, 5));

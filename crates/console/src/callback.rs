@@ -101,7 +101,8 @@ async fn find_return_link(
     console.inner.connections.links().find_return_link(parameters, browser, token).await
 }
 
-/// Rejects every method but GET and POST. It also rejects HEAD, because a GET of this page can complete a link session.
+/// Rejects every method but GET and POST. It also rejects HEAD, because a GET of this page can complete a consent
+/// session.
 pub(crate) async fn method_not_allowed(State(console): State<Console>, headers: HeaderMap) -> Response {
     let mut response = error_page::method_not_allowed(&console, &headers);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET,POST"));

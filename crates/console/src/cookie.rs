@@ -1,13 +1,13 @@
-//! Two cookies. The first binds link sessions to a browser, and its value is random and means nothing else. The second
-//! holds the link token from which the browser last started a session, so that a result page can lead back to the link
-//! without naming it.
+//! Two cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
+//! second holds the link token from which the browser last started a session, so that a result page can lead back to
+//! the link without naming it.
 
 use bellbird_connections::new_browser_cookie;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
 
-/// Longer than a link session, so that the user can return to its link URL afterwards.
+/// Longer than a consent session, so that the user can return to its link URL afterwards.
 const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
 /// As long as a link works at most.
 const LINK_MAX_AGE_SECONDS: u32 = 1800;
@@ -22,7 +22,7 @@ pub(crate) struct Cookie {
 }
 
 impl Cookie {
-    /// Binds link sessions to a browser.
+    /// Binds consent sessions to a browser.
     pub(crate) fn of_browser(console_url: &str) -> Self {
         Self::new("bellbird", BROWSER_MAX_AGE_SECONDS, console_url)
     }

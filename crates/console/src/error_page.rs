@@ -88,7 +88,7 @@ pub(crate) fn too_many_requests(console: &Console, retry_after_seconds: u64) -> 
     with_retry_after(page(console, StatusCode::TOO_MANY_REQUESTS, &notice), retry_after_seconds)
 }
 
-/// Rejects a prefetch. A callback can complete a link session, so it must not happen in advance.
+/// Rejects a prefetch. A callback can complete a consent session, so it must not happen in advance.
 pub(crate) fn prefetch(console: &Console) -> Response {
     let notice = Notice::new(Tone::Neutral, "Open this page again")
         .with("Your browser loaded it before you opened it.")

@@ -1,7 +1,7 @@
 //! The console listener: the pages for linking in a browser, and the endpoint for provider events.
 //!
 //! The pages use no script, and nothing from other servers but the logos of institutions. The token in a link URL is
-//! the only authentication. A cookie binds a link session to the browser that started it.
+//! the only authentication. A cookie binds a consent session to the browser that started it.
 
 mod assets;
 mod body;

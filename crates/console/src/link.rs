@@ -1,6 +1,6 @@
-//! Link URLs: `/link/{token}`. The page names the user. Its buttons start link sessions, and redirect to the provider's
-//! consent page, or remove a connection after a question. Opening the page changes nothing, because link previews and
-//! mail scanners open it too.
+//! Link URLs: `/link/{token}`. The page names the user. Its buttons start consent sessions, and redirect to the
+//! provider's consent page, or remove a connection after a question. Opening the page changes nothing, because link
+//! previews and mail scanners open it too.
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -75,8 +75,8 @@ pub(crate) async fn submit_choice(
         Err(error) => return error_page::form_body_error(&console, error),
     };
     match parse_form(&form, &console.inner.connections.links().providers()) {
-        Some(Submitted::Start(target)) => start_link_session(&console, &headers, token, target).await,
-        Some(Submitted::Confirm(session)) => confirm_link_session(&console, &headers, token, session).await,
+        Some(Submitted::Start(target)) => start_consent_session(&console, &headers, token, target).await,
+        Some(Submitted::Confirm(session)) => confirm_consent_session(&console, &headers, token, session).await,
         Some(Submitted::AskRemoval(connection)) => ask_removal(&console, &token, connection).await,
         Some(Submitted::Remove(connection)) => remove(&console, token, connection).await,
         None => error_page::invalid_form(&console),
@@ -108,10 +108,10 @@ fn parse_form(form: &[u8], linkable: &[LinkableProvider]) -> Option<Submitted> {
     }
 }
 
-/// Starts a link session and redirects to the provider. The start runs in its own task, so that a disconnect does not
-/// cancel it: when a user presses the button twice, the browser aborts the first request, and a half-started session
-/// would block the second.
-async fn start_link_session(
+/// Starts a consent session and redirects to the provider. The start runs in its own task, so that a disconnect does
+/// not cancel it: when a user presses the button twice, the browser aborts the first request, and a half-started
+/// session would block the second.
+async fn start_consent_session(
     console: &Console,
     headers: &HeaderMap,
     token: String,
@@ -120,7 +120,7 @@ async fn start_link_session(
     let browser = console.inner.cookie.value_or_new(headers);
     let cookies = [console.inner.cookie.header(browser.expose_secret()), console.inner.link_cookie.header(&token)];
     let connections = console.inner.connections.clone();
-    let start = async move { connections.links().start_session(&token, target, browser.expose_secret()).await };
+    let start = async move { connections.links().start_consent_session(&token, target, browser.expose_secret()).await };
     match console.inner.connections.tasks().spawn(start.in_current_span()).await {
         Ok(Ok(url)) => {
             let mut response = Redirect::to(url.as_str()).into_response();
@@ -131,7 +131,7 @@ async fn start_link_session(
         }
         Ok(Err(error)) => {
             if !matches!(error, ConnectionsError::LinkExpired | ConnectionsError::Storage(_)) {
-                tracing::warn!(%error, "could not start link session");
+                tracing::warn!(%error, "could not start consent session");
             }
             error_page::connections_error(console, &error)
         }
@@ -140,13 +140,13 @@ async fn start_link_session(
 }
 
 /// Confirms a session of this browser and shows the page again, with what is connected now.
-async fn confirm_link_session(console: &Console, headers: &HeaderMap, token: String, session: Uuid) -> Response {
+async fn confirm_consent_session(console: &Console, headers: &HeaderMap, token: String, session: Uuid) -> Response {
     let Some(browser) = console.inner.cookie.value(headers).map(str::to_owned) else {
         return error_page::invalid_form(console);
     };
     let page = format!("{}/link/{token}", console.inner.frame.root);
     let connections = console.inner.connections.clone();
-    let confirm = async move { connections.links().confirm_session(&token, session, &browser).await };
+    let confirm = async move { connections.links().confirm_consent_session(&token, session, &browser).await };
     match console.inner.connections.tasks().spawn(confirm.in_current_span()).await {
         Ok(Ok(())) => Redirect::to(&page).into_response(),
         Ok(Err(error)) => error_page::connections_error(console, &error),

@@ -1,9 +1,9 @@
-//! The phases and outcomes of link sessions.
+//! The phases and outcomes of consent sessions.
 
 use crate::connection::string_enum;
 
 string_enum! {
-    /// How far a link session has got.
+    /// How far a consent session has got.
     LinkPhase {
         /// The browser was redirected to the provider.
         Started "started",
@@ -17,7 +17,7 @@ string_enum! {
 }
 
 string_enum! {
-    /// Whether the user who gave the consent of a link session has confirmed whose connection it becomes.
+    /// Whether the user who gave the consent of a consent session has confirmed whose connection it becomes.
     Confirmation {
         /// Not answered yet. Until then, nothing is stored.
         Open "open",
@@ -29,7 +29,7 @@ string_enum! {
 }
 
 string_enum! {
-    /// The outcome of a link session.
+    /// The outcome of a consent session.
     LinkOutcome {
         /// The consent led to new connections.
         Linked "linked",

@@ -246,7 +246,7 @@ pub trait Provider: Send + Sync {
     /// Checks that the provider is reachable and accepts the operator's credentials.
     async fn check(&self, context: &CallContext) -> Result<(), Error>;
 
-    /// The connections that `credentials` cover. They are JSON from a link session or an import, in the form of
+    /// The connections that `credentials` cover. They are JSON from a consent session or an import, in the form of
     /// docs/provider-setup.md#import-a-connection.
     async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error>;
 

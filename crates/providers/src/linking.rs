@@ -1,8 +1,8 @@
 //! Linking in the browser: the trait that adapters with a consent page implement.
 //!
-//! A link session registers a provider user if the provider needs one, and sends the browser to the provider's consent
-//! page. The provider redirects the browser to the redirect URI with the result. That result is only a hint, since
-//! anyone can forge it. The caller asks the provider with the credentials from [`Linking::finish`].
+//! A consent session registers a provider user if the provider needs one, and sends the browser to the provider's
+//! consent page. The provider redirects the browser to the redirect URI with the result. That result is only a hint,
+//! since anyone can forge it. The caller asks the provider with the credentials from [`Linking::finish`].
 
 use async_trait::async_trait;
 use secrecy::SecretString;
@@ -10,7 +10,7 @@ pub use url::Url;
 
 use crate::{CallContext, Error};
 
-/// Why a link session visits the consent page.
+/// Why a consent session visits the consent page.
 #[derive(Clone, Copy)]
 pub enum Purpose<'a> {
     /// To give a new consent.
@@ -27,7 +27,7 @@ pub enum Purpose<'a> {
     },
 }
 
-/// What a link session sends to the provider's consent page.
+/// What a consent session sends to the provider's consent page.
 #[derive(Clone, Copy)]
 pub struct AuthorizationRequest<'a> {
     pub purpose: Purpose<'a>,
@@ -83,7 +83,7 @@ pub(crate) fn find_param<'a>(params: &'a [(String, String)], name: &str) -> Opti
     params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-/// The callback of a link session.
+/// The callback of a consent session.
 #[derive(Clone, Copy)]
 pub struct CallbackParams<'a> {
     pub purpose: Purpose<'a>,

@@ -254,7 +254,7 @@ CREATE TABLE fingerprints (
 -- purpose          subject           value
 -- credentials      connection id     what the adapter reads the connection with
 -- provider_user    provider          credentials of a user whom we registered at the provider
--- link_session     link session id   the callback parameters, then the credentials obtained for them
+-- consent_session     consent session id   the callback parameters, then the credentials obtained for them
 -- fingerprints     connection id     the key of the digests in fingerprints
 -- webhook          endpoint id       the signing secret
 -- old_webhook      endpoint id       the previous signing secret
@@ -286,7 +286,7 @@ CREATE UNIQUE INDEX links_token ON links (token_hash);
 CREATE INDEX links_expiry ON links (expires_at);
 
 -- From the redirect to a provider to the stored connection.
-CREATE TABLE link_sessions (
+CREATE TABLE consent_sessions (
     user_id TEXT NOT NULL REFERENCES users (id),
     id TEXT NOT NULL,
     -- SHA-256 of the OAuth state. The state itself is not stored.
@@ -317,8 +317,8 @@ CREATE TABLE link_sessions (
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE UNIQUE INDEX link_sessions_state ON link_sessions (state_hash);
-CREATE INDEX link_sessions_expiry ON link_sessions (expires_at);
+CREATE UNIQUE INDEX consent_sessions_state ON consent_sessions (state_hash);
+CREATE INDEX consent_sessions_expiry ON consent_sessions (expires_at);
 
 -- A user whom we registered at a provider. The credentials are in secrets.
 CREATE TABLE provider_users (

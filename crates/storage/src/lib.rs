@@ -14,9 +14,9 @@
 //! the same transaction. A cached response therefore stays valid while the revision stays the same.
 //! `storage.keys().find_caller` runs for each request and returns the revision.
 //!
-//! The revision does not cover the last use of a key, link sessions, refresh and sync schedules, and webhook endpoints.
-//! It does cover `last_refreshed_at`. Each request that reads from the provider would change it, so callers write it at
-//! most once a minute.
+//! The revision does not cover the last use of a key, consent sessions, refresh and sync schedules, and webhook
+//! endpoints. It does cover `last_refreshed_at`. Each request that reads from the provider would change it, so callers
+//! write it at most once a minute.
 
 mod backups;
 mod connections;
@@ -57,8 +57,8 @@ pub use error::{SealError, StorageError};
 pub use instances::{INSTANCE_TIMEOUT, Instance};
 pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
-pub use linking::link_session_claims::ClaimedLinkSession;
-pub use linking::link_sessions::{LinkSession, NewLinkSession, OtherLinkSession};
+pub use linking::consent_session_claims::ClaimedConsentSession;
+pub use linking::consent_sessions::{ConsentSession, NewConsentSession, OtherConsentSession};
 pub use linking::links::{Link, NewLink};
 pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
@@ -146,8 +146,8 @@ parts! {
     syncs: Syncs;
     /// Link URLs.
     links: Links;
-    /// Link sessions.
-    link_sessions: LinkSessions;
+    /// Consent sessions.
+    consent_sessions: ConsentSessions;
     /// Registrations of users at providers.
     provider_users: ProviderUsers;
     /// Events that providers sent.

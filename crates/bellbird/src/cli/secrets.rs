@@ -190,7 +190,7 @@ fn plain_purpose(purpose: &str) -> &str {
     match purpose {
         "credentials" => "credentials of connection",
         "fingerprints" => "fingerprint key of connection",
-        "link_session" => "link session",
+        "consent_session" => "consent session",
         "provider_user" => "registration at",
         "webhook" => "signing secret of endpoint",
         "old_webhook" => "previous signing secret of endpoint",

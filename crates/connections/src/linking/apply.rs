@@ -1,11 +1,11 @@
-//! Applies the consents that a poll of a link session found, as `decide/mod.rs` decides: creates connections, and
+//! Applies the consents that a poll of a consent session found, as `decide/mod.rs` decides: creates connections, and
 //! repairs or renews existing ones.
 
 use std::time::Duration;
 
 use bellbird_domain::{Confirmation, Connection};
 use bellbird_providers::{CallContext, Error, FoundConnection, Provider};
-use bellbird_storage::{AffectedRef, ClaimedLinkSession};
+use bellbird_storage::{AffectedRef, ClaimedConsentSession};
 
 use super::decide::{self, Action, Consent, Effect, Existing, Placement, Session};
 use super::outcome::Applied;
@@ -17,7 +17,7 @@ use crate::removal::Removals;
 
 /// The session, provider and callback for which consents are applied.
 pub(crate) struct ApplyRequest<'a> {
-    pub(crate) claim: &'a ClaimedLinkSession,
+    pub(crate) claim: &'a ClaimedConsentSession,
     pub(crate) provider: &'a dyn Provider,
     pub(crate) context: &'a CallContext,
     /// As [`Session::repair_targets`], also those that are repaired already.

@@ -1,4 +1,4 @@
-//! Handles OAuth callbacks. Each one starts to poll its link session while the browser waits.
+//! Handles OAuth callbacks. Each one starts to poll its consent session while the browser waits.
 //!
 //! A callback in the browser that started the session confirms it. In any other browser the user is asked first,
 //! because the provider's page may have been sent to another person. That person can also deny the session later.
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bellbird_domain::{Confirmation, LinkOutcome, LinkPhase};
 use bellbird_providers::linking;
-use bellbird_storage::{ClaimedLinkSession, LinkSession};
+use bellbird_storage::{ClaimedConsentSession, ConsentSession};
 use jiff::SignedDuration;
 use tracing::Instrument as _;
 
@@ -24,7 +24,7 @@ const EXCHANGE_LEASE: Duration = Duration::from_secs(25);
 /// How long a browser waits for the outcome.
 const BROWSER_WAIT_MAX: Duration = Duration::from_secs(12);
 
-/// How long a user can deny a link session after its start. Less than the day after which sessions are deleted.
+/// How long a user can deny a consent session after its start. Less than the day after which sessions are deleted.
 const DENY_TTL: SignedDuration = SignedDuration::from_hours(24);
 
 /// Who returned from the provider.
@@ -128,14 +128,14 @@ impl Links<'_> {
         };
         let (state, params) = split_state(params);
         let Some(state) = state else { return Ok(unknown) };
-        let Some(session) = self.0.unverified_read(self.0.storage.link_sessions().find(&state)).await? else {
+        let Some(session) = self.0.unverified_read(self.0.storage.consent_sessions().find(&state)).await? else {
             return Ok(unknown);
         };
         let Some(user) = self.0.storage.users().find(session.user_id).await? else { return Ok(unknown) };
         let outcome = self.answer_callback(&state, &session, &params, answer).await?;
         // A denial may precede or follow this callback, so the session is read again.
-        let session = self.0.storage.link_sessions().find(&state).await?;
-        let is_open = |session: &LinkSession| {
+        let session = self.0.storage.consent_sessions().find(&state).await?;
+        let is_open = |session: &ConsentSession| {
             session.confirmation != Confirmation::Denied
                 && self.0.clock.now().duration_since(session.created_at) < DENY_TTL
         };
@@ -153,7 +153,7 @@ impl Links<'_> {
     async fn answer_callback(
         self,
         state: &str,
-        session: &LinkSession,
+        session: &ConsentSession,
         params: &[(String, String)],
         answer: CallbackAnswer<'_>,
     ) -> Result<CallbackOutcome, ConnectionsError> {
@@ -190,7 +190,7 @@ impl Links<'_> {
         let received = self
             .0
             .storage
-            .link_sessions()
+            .consent_sessions()
             .receive_callback(state, &sealed, (confirmation, confirming), now, lease)
             .await?;
         if let Some(claim) = received {
@@ -201,7 +201,7 @@ impl Links<'_> {
 
     /// The result of an ended session, or that it is still open. `browser` is the cookie of the browser that asks.
     async fn stored_outcome(self, state: &str, browser: Option<&str>) -> Result<CallbackOutcome, ConnectionsError> {
-        let Some(session) = self.0.storage.link_sessions().find(state).await? else {
+        let Some(session) = self.0.storage.consent_sessions().find(state).await? else {
             return Ok(CallbackOutcome::UnknownState);
         };
         let Some(outcome) = outcome_of(&session) else {
@@ -239,7 +239,7 @@ impl Links<'_> {
 
     async fn run_while_browser_waits(
         self,
-        claim: ClaimedLinkSession,
+        claim: ClaimedConsentSession,
         state: &str,
         browser: Option<&str>,
     ) -> Result<CallbackOutcome, ConnectionsError> {
@@ -269,7 +269,7 @@ impl Links<'_> {
         let ((Some(state), _), Some(browser), Some(token)) = (split_state(params), browser, token) else {
             return Ok(None);
         };
-        let session = self.0.unverified_read(self.0.storage.link_sessions().find(&state)).await?;
+        let session = self.0.unverified_read(self.0.storage.consent_sessions().find(&state)).await?;
         let Some(session) = session.filter(|session| session.is_bound_to(browser)) else { return Ok(None) };
         let open = self.find_open_link(token).await?;
         let link = open.map(|(link, _)| link).filter(|link| link.user_id == session.user_id && !is_used_up(link));
@@ -278,23 +278,23 @@ impl Links<'_> {
 
     /// Denies a session whose callback was received before, or that has ended: withdraws its consents and removes its
     /// connections. Works once, and for a day.
-    async fn deny(self, state: &str, session: &LinkSession) -> Result<CallbackOutcome, ConnectionsError> {
+    async fn deny(self, state: &str, session: &ConsentSession) -> Result<CallbackOutcome, ConnectionsError> {
         let now = self.0.clock.now();
         if session.phase == LinkPhase::Started || now.duration_since(session.created_at) >= DENY_TTL {
             return Ok(CallbackOutcome::UnknownState);
         }
-        if self.0.storage.link_sessions().deny(session, now).await? {
+        if self.0.storage.consent_sessions().deny(session, now).await? {
             let (now, lease) = self.0.lease(LEASE);
             let Some(job) = self.0.storage.jobs().claim(&session.job(), now, lease).await? else {
                 return Ok(CallbackOutcome::Pending);
             };
-            return match self.0.storage.link_sessions().find_claimed(&job).await? {
+            return match self.0.storage.consent_sessions().find_claimed(&job).await? {
                 Some(claim) => self.run_while_browser_waits(claim, state, None).await,
                 None => Ok(CallbackOutcome::Pending),
             };
         }
         // It may have ended since it was read.
-        let session = self.0.storage.link_sessions().find(state).await?;
+        let session = self.0.storage.consent_sessions().find(state).await?;
         let Some(session) = session.filter(|session| session.phase == LinkPhase::Ended) else {
             return Ok(CallbackOutcome::Pending);
         };
@@ -306,13 +306,13 @@ impl Links<'_> {
         for connection in &session.connections {
             Removals(self.0).remove_in_background("denied", session.user_id, *connection, &session.provider).await?;
         }
-        self.0.storage.link_sessions().deny_ended(&session).await?;
-        tracing::info!(provider = session.provider, "link session denied");
+        self.0.storage.consent_sessions().deny_ended(&session).await?;
+        tracing::info!(provider = session.provider, "consent session denied");
         Ok(CallbackOutcome::withdrawn())
     }
 }
 
-fn outcome_of(session: &LinkSession) -> Option<LinkOutcome> {
+fn outcome_of(session: &ConsentSession) -> Option<LinkOutcome> {
     session.outcome.as_ref().map(|outcome| outcome.parse().unwrap_or(LinkOutcome::Failed))
 }
 

@@ -1,7 +1,7 @@
 //! What the page of a link URL shows and does: the user's connections, sessions to confirm, and removals.
 
 use bellbird_domain::{Account, Confirmation, Connection, ConnectionId, ConnectionStatus, User};
-use bellbird_storage::{Link, LinkSession};
+use bellbird_storage::{ConsentSession, Link};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -9,7 +9,7 @@ use crate::ConnectionsError;
 use crate::linking::Links;
 use crate::removal::Removals;
 
-/// Link sessions that one link URL can start.
+/// Consent sessions that one link URL can start.
 pub(crate) const SESSIONS_PER_LINK_MAX: u32 = 20;
 
 /// A configured provider that has a consent page.
@@ -62,7 +62,7 @@ pub struct LinkPage {
     pub expires_at: Timestamp,
 }
 
-/// A link session without a result.
+/// A consent session without a result.
 #[derive(Debug)]
 pub struct UnfinishedSession {
     pub id: Uuid,
@@ -127,12 +127,12 @@ impl Links<'_> {
         browser: Option<&str>,
     ) -> Result<Vec<UnfinishedSession>, ConnectionsError> {
         let Some(browser) = browser else { return Ok(Vec::new()) };
-        let sessions = self.0.storage.link_sessions().list_unfinished(user.id, browser, self.0.clock.now()).await?;
+        let sessions = self.0.storage.consent_sessions().list_unfinished(user.id, browser, self.0.clock.now()).await?;
         if sessions.is_empty() {
             return Ok(Vec::new());
         }
         let connections = self.0.storage.connections().list(user.id).await?;
-        let is_unfinished = |session: &LinkSession| {
+        let is_unfinished = |session: &ConsentSession| {
             if session.confirmation == Confirmation::Confirmed {
                 // It continues until its callback or its end, because more consents may follow.
                 return !connections.iter().any(|connection| is_result(connection, session));
@@ -154,12 +154,18 @@ impl Links<'_> {
         Ok(LinkedConnection { connection, accounts })
     }
 
-    /// Confirms a link session without a callback, for the browser that started it, and polls it once.
+    /// Confirms a consent session without a callback, for the browser that started it, and polls it once.
     ///
     /// Fails with [`ConnectionsError::LinkExpired`] if the link or the session is unknown or has expired.
-    pub async fn confirm_session(self, token: &str, session: Uuid, browser: &str) -> Result<(), ConnectionsError> {
+    pub async fn confirm_consent_session(
+        self,
+        token: &str,
+        session: Uuid,
+        browser: &str,
+    ) -> Result<(), ConnectionsError> {
         let (_, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
-        let confirmed = self.0.storage.link_sessions().confirm(user.id, session, browser, self.0.clock.now()).await?;
+        let confirmed =
+            self.0.storage.consent_sessions().confirm(user.id, session, browser, self.0.clock.now()).await?;
         let key = confirmed.ok_or(ConnectionsError::LinkExpired)?;
         self.run_session_now(&key).await
     }
@@ -207,7 +213,7 @@ impl Links<'_> {
 }
 
 /// Whether a session has probably created or repaired this connection. Ids of later rows are greater.
-fn is_result(connection: &Connection, session: &LinkSession) -> bool {
+fn is_result(connection: &Connection, session: &ConsentSession) -> bool {
     match session.connection_id {
         Some(repaired) => connection.id == repaired && connection.status == ConnectionStatus::Active,
         None => connection.provider == session.provider && connection.id.uuid() > session.id(),

@@ -1,4 +1,4 @@
-//! Links accounts in the browser: link URLs, link sessions, callbacks, and the connections that result.
+//! Links accounts in the browser: link URLs, consent sessions, callbacks, and the connections that result.
 
 mod apply;
 pub(crate) mod callback;

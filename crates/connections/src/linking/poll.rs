@@ -1,4 +1,4 @@
-//! Polls link sessions until the provider lists the consent of the user.
+//! Polls consent sessions until the provider lists the consent of the user.
 //!
 //! A session is a job, so it also finishes without a callback, and after any crash. Callback parameters and exchanged
 //! credentials are sealed with the session, so the next attempt does not need the browser again.
@@ -8,14 +8,14 @@ use std::time::Duration;
 use bellbird_domain::{Confirmation, Connection, LinkPhase};
 use bellbird_providers::linking::{CallbackParams, Purpose};
 use bellbird_providers::{CallContext, Error, FoundConnection, Linking, Provider};
-use bellbird_storage::{ClaimedJob, ClaimedLinkSession, JobKey, LinkSession, StorageError, job_kinds};
+use bellbird_storage::{ClaimedConsentSession, ClaimedJob, ConsentSession, JobKey, StorageError, job_kinds};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 
 use super::apply::ApplyRequest;
 use super::outcome::{self, Applied, Conclusion, Next, Poll, SessionFacts};
-use super::start::LINK_SESSION_TTL;
+use super::start::CONSENT_SESSION_TTL;
 use crate::ConnectionsError;
 use crate::jobs::JobKind;
 use crate::linking::Links;
@@ -30,7 +30,7 @@ const ATTEMPT_DEADLINE: Duration = Duration::from_secs(40);
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) static KIND: JobKind = JobKind {
-    name: job_kinds::LINK_SESSION,
+    name: job_kinds::CONSENT_SESSION,
     is_periodic: false,
     has_connection: false,
     lease: LEASE,
@@ -41,7 +41,7 @@ pub(crate) static KIND: JobKind = JobKind {
 
 /// A claimed session with the results of its polls.
 struct SessionRun {
-    claim: ClaimedLinkSession,
+    claim: ClaimedConsentSession,
     params: Vec<(String, String)>,
     facts: SessionFacts,
     /// When this process began to poll in the present phase.
@@ -52,8 +52,8 @@ struct SessionRun {
 }
 
 impl SessionRun {
-    fn new(claim: ClaimedLinkSession) -> Self {
-        let LinkSession { phase, confirmation, created_at, expires_at, connection_id, .. } = claim.session;
+    fn new(claim: ClaimedConsentSession) -> Self {
+        let ConsentSession { phase, confirmation, created_at, expires_at, connection_id, .. } = claim.session;
         // Other phases have no parameters: there is no secret before the callback, and after the exchange it holds
         // credentials.
         let sealed = claim.secret.as_ref().filter(|_| phase == LinkPhase::CallbackReceived);
@@ -91,7 +91,7 @@ impl SessionRun {
 impl Links<'_> {
     /// Polls the session of a job once.
     async fn run_session_job(self, job: &ClaimedJob) -> Result<(), ConnectionsError> {
-        match self.0.storage.link_sessions().find_claimed(job).await? {
+        match self.0.storage.consent_sessions().find_claimed(job).await? {
             Some(claim) => self.run_session(claim, Duration::ZERO).await.map(|_| ()),
             None => self.0.finish_job(job, None).await,
         }
@@ -110,7 +110,7 @@ impl Links<'_> {
     /// Returns None if it was postponed, or if the lease was lost.
     pub(crate) async fn run_session(
         self,
-        claim: ClaimedLinkSession,
+        claim: ClaimedConsentSession,
         time: Duration,
     ) -> Result<Option<Conclusion>, ConnectionsError> {
         let until = Instant::now() + time;
@@ -131,10 +131,10 @@ impl Links<'_> {
                     let session = &mut run.claim.session;
                     session.connections = conclusion.connections.iter().map(|connection| connection.id).collect();
                     session.failure_reason = conclusion.reason.map(str::to_owned);
-                    if !self.0.storage.link_sessions().end(&run.claim, word).await? {
+                    if !self.0.storage.consent_sessions().end(&run.claim, word).await? {
                         return Ok(None);
                     }
-                    tracing::info!(provider = run.claim.session.provider, outcome = word, "link session finished");
+                    tracing::info!(provider = run.claim.session.provider, outcome = word, "consent session finished");
                     return Ok(Some(conclusion));
                 }
             }
@@ -143,7 +143,7 @@ impl Links<'_> {
 
     /// Returns None if the lease was lost.
     async fn poll_session(self, run: &mut SessionRun) -> Result<Option<Poll>, ConnectionsError> {
-        let LinkSession { user_id, provider, .. } = run.claim.session.clone();
+        let ConsentSession { user_id, provider, .. } = run.claim.session.clone();
         let now = self.0.clock.now();
         // Nothing may be stored before the user has confirmed the session, so there is nothing to ask the provider.
         if run.facts.confirmation == Confirmation::Open && now < run.facts.expires_at {
@@ -207,8 +207,8 @@ impl Links<'_> {
     ) -> Result<Vec<Connection>, ConnectionsError> {
         let session = &run.claim.session;
         // Sessions created before `since` had expired when this session was created.
-        let since = session.created_at.saturating_sub(LINK_SESSION_TTL).unwrap_or(Timestamp::MIN);
-        let others = self.0.storage.link_sessions().list_other(session, since).await?;
+        let since = session.created_at.saturating_sub(CONSENT_SESSION_TTL).unwrap_or(Timestamp::MIN);
+        let others = self.0.storage.consent_sessions().list_other(session, since).await?;
         run.facts.is_only_session = others.is_empty();
         let now = self.0.clock.now();
         run.has_open_rival = others.iter().any(|other| other.phase != LinkPhase::Ended && now < other.expires_at);
@@ -269,7 +269,7 @@ impl Links<'_> {
             return Ok(Some(exchanged));
         }
         let (now, lease) = self.0.lease(LEASE);
-        if !self.0.storage.link_sessions().store_credentials(&run.claim, &exchanged, now, lease).await? {
+        if !self.0.storage.consent_sessions().store_credentials(&run.claim, &exchanged, now, lease).await? {
             return Ok(None);
         }
         run.facts.phase = LinkPhase::CredentialsObtained;
@@ -290,11 +290,11 @@ fn poll_result(
         Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_))) => Err(error),
         // In the phase `Started`, the callback may still follow, so no error is final.
         Err(error) if error.is_transient() || run.facts.phase == LinkPhase::Started => {
-            tracing::warn!(provider, %error, "could not poll link session");
+            tracing::warn!(provider, %error, "could not poll consent session");
             Ok(Some(Poll::Failed))
         }
         Err(error) => {
-            tracing::warn!(provider, %error, "link session failed");
+            tracing::warn!(provider, %error, "consent session failed");
             if run.facts.confirmation == Confirmation::Denied {
                 return Ok(Some(Poll::Concluded(Conclusion::not_withdrawn())));
             }

@@ -1,9 +1,10 @@
-//! Creates link URLs, and starts the link sessions that lead a browser from a link URL to the provider's consent page.
+//! Creates link URLs, and starts the consent sessions that lead a browser from a link URL to the provider's consent
+//! page.
 //!
 //! A link URL contains a secret token. Until it expires, everyone who has it can link accounts for its user, several
-//! times. Each link session sends a random `state` to the provider, which works once. The session's user, purpose and
-//! expiry are stored under the hash of the `state`, with the hash of a cookie of the browser. A bank's app may return
-//! the user in another browser, which has no such cookie. `callback.rs` then asks before anything is stored.
+//! times. Each consent session sends a random `state` to the provider, which works once. The session's user, purpose
+//! and expiry are stored under the hash of the `state`, with the hash of a cookie of the browser. A bank's app may
+//! return the user in another browser, which has no such cookie. `callback.rs` then asks before anything is stored.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use bellbird_domain::{Connection, ConnectionId, TimestampExt as _, User, UserId}
 use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{ConsentStatus, Linking};
-use bellbird_storage::{NewLink, NewLinkSession, random_bytes};
+use bellbird_storage::{NewConsentSession, NewLink, random_bytes};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -22,7 +23,7 @@ use crate::linking::Links;
 /// How long a link URL works.
 const LINK_TTL: Duration = Duration::from_secs(30 * 60);
 /// How long a user may stay at the provider.
-pub(crate) const LINK_SESSION_TTL: Duration = Duration::from_secs(30 * 60);
+pub(crate) const CONSENT_SESSION_TTL: Duration = Duration::from_secs(30 * 60);
 /// When a session without a callback is polled for the first time. Most users have returned by then.
 pub(crate) const FIRST_POLL_AFTER: Duration = Duration::from_secs(5 * 60);
 /// For the provider calls that start a session.
@@ -52,7 +53,7 @@ struct StartRequest<'a> {
     browser: &'a str,
 }
 
-/// Returns a new value for the cookie that binds link sessions to a browser.
+/// Returns a new value for the cookie that binds consent sessions to a browser.
 pub fn new_browser_cookie() -> SecretString {
     random_token()
 }
@@ -90,11 +91,16 @@ impl<'c> Links<'c> {
         Ok(CreatedLink { url: String::from(url).into(), expires_at })
     }
 
-    /// Starts a link session for the browser with this cookie, and returns the provider's consent page.
+    /// Starts a consent session for the browser with this cookie, and returns the provider's consent page.
     ///
     /// Fails with [`ConnectionsError::LinkExpired`] if the link is unknown, has expired, was used too often, or is
     /// restricted to something other than `to`.
-    pub async fn start_session(self, token: &str, to: LinkTarget<'_>, browser: &str) -> Result<Url, ConnectionsError> {
+    pub async fn start_consent_session(
+        self,
+        token: &str,
+        to: LinkTarget<'_>,
+        browser: &str,
+    ) -> Result<Url, ConnectionsError> {
         let (link, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
         let connection_id = match (to, link.connection_id) {
             (LinkTarget::UserChoice, allowed) => allowed,
@@ -155,7 +161,7 @@ impl<'c> Links<'c> {
         self.create_session(&request, Purpose::Link { provider_user: Some(&provider_user) }).await
     }
 
-    /// Stores the link session, then requests the provider's page. So every consent given there has a session here.
+    /// Stores the consent session, then requests the provider's page. So every consent given there has a session here.
     async fn create_session(self, request: &StartRequest<'_>, purpose: Purpose<'_>) -> Result<Url, ConnectionsError> {
         let StartRequest { user, provider, linking, repair_target, browser } = request;
         let redirect_uri = self.console_page_url("link/callback")?;
@@ -177,17 +183,17 @@ impl<'c> Links<'c> {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let state = random_token();
         let now = self.0.clock.now();
-        let session = NewLinkSession {
+        let session = NewConsentSession {
             user_id: user.id,
             provider,
             connection_id: repair_target.map(|connection| connection.id),
             browser,
             state: state.expose_secret(),
             known_consents: &known,
-            expires_at: now.plus(LINK_SESSION_TTL),
-            next_attempt_at: now.plus(if linking.can_finish(&[]) { FIRST_POLL_AFTER } else { LINK_SESSION_TTL }),
+            expires_at: now.plus(CONSENT_SESSION_TTL),
+            next_attempt_at: now.plus(if linking.can_finish(&[]) { FIRST_POLL_AFTER } else { CONSENT_SESSION_TTL }),
         };
-        self.0.storage.link_sessions().insert(&session, now).await?;
+        self.0.storage.consent_sessions().insert(&session, now).await?;
         let authorization_request =
             AuthorizationRequest { purpose, email: &user.email, redirect_uri: &redirect_uri, state: session.state };
         Ok(linking.authorize(&context, &authorization_request).await?)

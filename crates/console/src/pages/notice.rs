@@ -1,4 +1,4 @@
-//! The pages with a message: the outcome of a link session, removals, and errors.
+//! The pages with a message: the outcome of a consent session, removals, and errors.
 
 use askama::Template;
 use bellbird_connections::{CallbackOutcome, HandledCallback, LinkResult, LinkedConnection, RemovalPage, ReturnLink};

@@ -108,7 +108,7 @@ impl SnapTrade {
     }
 }
 
-/// The provider user of a link session. None with a personal key.
+/// The provider user of a consent session. None with a personal key.
 fn user_of(purpose: Purpose<'_>) -> Result<Option<User>, Error> {
     match purpose {
         Purpose::Link { provider_user: None } => Ok(None),

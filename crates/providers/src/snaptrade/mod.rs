@@ -84,7 +84,7 @@ struct Credentials {
     authorization_id: Option<String>,
 }
 
-/// Credentials from a link session or an import. They cover one connection, or without an id all of the user.
+/// Credentials from a consent session or an import. They cover one connection, or without an id all of the user.
 struct UserCredentials {
     user: Option<User>,
     connection_id: Option<String>,

@@ -11,7 +11,7 @@ use crate::connections::connection::connection;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
-use crate::linking::{link_sessions, links};
+use crate::linking::{consent_sessions, links};
 use crate::locks::{bump_revision_if_exists, lock_user_if_exists};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::webhooks::{endpoints, webhook_events};
@@ -131,7 +131,7 @@ impl Removals<'_> {
         // Few or none: the removal has deleted them before, and no sync adds any to a hidden connection.
         webhook_events::delete_webhook_events_of(&mut tx, user, id, u32::MAX).await?;
         links::delete_links_to(&mut tx, user, id).await?;
-        link_sessions::clear_connection(&mut tx, user, id).await?;
+        consent_sessions::clear_connection(&mut tx, user, id).await?;
         let change = StatusChange { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };
         audit::record(&mut tx, &change, now).await?;
         // Secrets come last, and in the order of key rotation, which locks secrets of several users. Otherwise the two

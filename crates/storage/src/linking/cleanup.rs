@@ -1,4 +1,4 @@
-//! Deletes expired links, link sessions and setup tokens, and old provider events.
+//! Deletes expired links, consent sessions and setup tokens, and old provider events.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use uuid::Uuid;
 use crate::db::{Param, Row, Sql, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
-use crate::linking::link_sessions::delete_secrets;
+use crate::linking::consent_sessions::delete_secrets;
 use crate::locks::lock_user_if_exists;
-use crate::{LinkSessions, StorageError};
+use crate::{ConsentSessions, StorageError};
 
-/// How long an expired link or link session is kept, so that its user can read why it no longer works.
+/// How long an expired link or consent session is kept, so that its user can read why it no longer works.
 const EXPIRED_RETENTION: SignedDuration = SignedDuration::from_hours(24);
 /// Far longer than any provider repeats an event.
 const PROVIDER_EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -58,12 +58,12 @@ statements! {
         on_postgres = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
 
     /// A session with credentials stays until it has ended, because only its secret knows the consent.
-    LIST_OUTDATED_SESSIONS = "SELECT user_id, id FROM link_sessions
+    LIST_OUTDATED_SESSIONS = "SELECT user_id, id FROM consent_sessions
         WHERE expires_at <= $1 AND phase <> 'credentials_obtained' ORDER BY expires_at LIMIT $2";
 
-    DELETE_SESSION = "DELETE FROM link_sessions WHERE user_id = $1 AND id = $2 AND phase <> 'credentials_obtained'
+    DELETE_SESSION = "DELETE FROM consent_sessions WHERE user_id = $1 AND id = $2 AND phase <> 'credentials_obtained'
             AND NOT EXISTS (SELECT j.subject FROM jobs j
-                WHERE j.user_id = $1 AND j.kind = 'link_session' AND j.subject = $2)";
+                WHERE j.user_id = $1 AND j.kind = 'consent_session' AND j.subject = $2)";
 
     HAS_OUTDATED_EVENTS = "SELECT provider FROM provider_events WHERE received_at <= $1 LIMIT 1";
 
@@ -72,11 +72,10 @@ statements! {
             delete_some!("provider_events", "provider, event_hash", "received_at <= $1", " FOR UPDATE SKIP LOCKED");
 }
 
-impl LinkSessions<'_> {
-    /// Deletes links and link sessions 24 hours after they expire, setup tokens 30 days after that, and provider events
-    /// after 30 days. A session stays
-    /// while it is leased, or if it has credentials and has not ended. Returns the number of deleted rows, without
-    /// secrets.
+impl ConsentSessions<'_> {
+    /// Deletes links and consent sessions 24 hours after they expire, setup tokens 30 days after that, and provider
+    /// events after 30 days. A session stays while it is leased, or if it has credentials and has not ended. Returns
+    /// the number of deleted rows, without secrets.
     ///
     /// It works in small transactions, so the caller may cancel it at any time.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
@@ -131,7 +130,7 @@ impl LinkSessions<'_> {
         }
         let mut deleted = Vec::with_capacity(sessions.len());
         for session in sessions {
-            jobs::delete_free(&mut tx, &JobKey::new(job_kinds::LINK_SESSION, user, session), now).await?;
+            jobs::delete_free(&mut tx, &JobKey::new(job_kinds::CONSENT_SESSION, user, session), now).await?;
             if tx.run(DELETE_SESSION, params![user, Param::Id(*session)]).await? > 0 {
                 deleted.push((user, *session));
             }

@@ -50,7 +50,7 @@ pub struct Link {
     pub provider: Option<String>,
     /// The connection to repair. None: a new connection.
     pub connection_id: Option<ConnectionId>,
-    /// Link sessions that it has started.
+    /// Consent sessions that it has started.
     pub open_count: i64,
     /// The link works before this time.
     pub expires_at: Timestamp,

@@ -1,4 +1,4 @@
-//! Finds the connections and link sessions that a provider event affects, and stores processed events to skip
+//! Finds the connections and consent sessions that a provider event affects, and stores processed events to skip
 //! redeliveries. An event only triggers a refresh, so nothing but its SHA-256 is kept.
 
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ statements! {
 
     FIND_REGISTERED = "SELECT user_id FROM provider_users WHERE provider = $1 AND provider_user_digest = $2";
 
-    LIST_SESSIONS = "SELECT id FROM link_sessions WHERE user_id = $1 AND provider = $2 AND phase <> 'ended'";
+    LIST_SESSIONS = "SELECT id FROM consent_sessions WHERE user_id = $1 AND provider = $2 AND phase <> 'ended'";
 
     HAS_EVENT = "SELECT received_at FROM provider_events WHERE provider = $1 AND event_hash = $2";
 
@@ -74,13 +74,18 @@ impl ProviderEvents<'_> {
         Ok(found.into_iter().collect())
     }
 
-    /// Makes link sessions that have not ended at a provider due now: those of users with an affected connection, of
+    /// Makes consent sessions that have not ended at a provider due now: those of users with an affected connection, of
     /// users registered under an affected provider id, and of users named directly.
-    pub async fn wake_link_sessions(self, provider: &str, affected: &[AffectedRef<'_>], now: Timestamp) -> Result<()> {
+    pub async fn wake_consent_sessions(
+        self,
+        provider: &str,
+        affected: &[AffectedRef<'_>],
+        now: Timestamp,
+    ) -> Result<()> {
         for user in self.find_affected_users(provider, affected).await? {
             let sessions: Vec<Uuid> = self.0.db.all(LIST_SESSIONS, params![user, provider], |row| row.id(0)).await?;
             for session in sessions {
-                let job = JobKey::new(job_kinds::LINK_SESSION, user, session);
+                let job = JobKey::new(job_kinds::CONSENT_SESSION, user, session);
                 self.0.jobs().request(&job, now, SignedDuration::ZERO).await?;
             }
         }

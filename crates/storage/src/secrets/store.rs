@@ -59,9 +59,9 @@ impl SecretSlot {
         Self { user, purpose: "provider_user".to_owned(), subject: provider.to_owned() }
     }
 
-    /// The callback parameters of a link session, then the credentials obtained for them.
-    pub(crate) fn link_session(user: UserId, session: Uuid) -> Self {
-        Self { user, purpose: "link_session".to_owned(), subject: session.to_string() }
+    /// The callback parameters of a consent session, then the credentials obtained for them.
+    pub(crate) fn consent_session(user: UserId, session: Uuid) -> Self {
+        Self { user, purpose: "consent_session".to_owned(), subject: session.to_string() }
     }
 
     /// The key of a connection's fingerprints.
@@ -98,9 +98,9 @@ pub struct SealedSecrets {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnopenableSecret {
     pub user_id: UserId,
-    /// `credentials`, `provider_user`, `link_session`, `fingerprints`, `webhook` or `old_webhook`.
+    /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook` or `old_webhook`.
     pub purpose: String,
-    /// The id of a connection, link session or endpoint, or the name of a provider.
+    /// The id of a connection, consent session or endpoint, or the name of a provider.
     pub subject: String,
     /// Names the missing key, if that is the reason.
     pub why: SealError,

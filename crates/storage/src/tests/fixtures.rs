@@ -14,14 +14,14 @@ use secrecy::SecretString;
 use crate::job_kinds::SYNC;
 use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
 use crate::{
-    AttemptOutcome, ClaimedEndpoint, ClaimedJob, ClaimedLinkSession, ClaimedProviderUser, FinishedAttempt,
-    FinishedSync, NewConnection, NewEndpoint, NewLink, NewLinkSession, NewSetupToken, NewWebhookEvent,
+    AttemptOutcome, ClaimedConsentSession, ClaimedEndpoint, ClaimedJob, ClaimedProviderUser, FinishedAttempt,
+    FinishedSync, NewConnection, NewConsentSession, NewEndpoint, NewLink, NewSetupToken, NewWebhookEvent,
     ProviderUserState, Sealer, Storage, SyncState,
 };
 
-/// A link session that expires after a minute and is due after two.
-pub(crate) fn new_session(user_id: UserId, state: &str) -> NewLinkSession<'_> {
-    NewLinkSession {
+/// A consent session that expires after a minute and is due after two.
+pub(crate) fn new_session(user_id: UserId, state: &str) -> NewConsentSession<'_> {
+    NewConsentSession {
         user_id,
         provider: "akahu",
         connection_id: None,
@@ -37,10 +37,10 @@ pub(crate) fn secret(text: &str) -> SecretString {
     SecretString::from(text)
 }
 
-/// A link session whose callback was received, with a lease from 10 to 40.
-pub(crate) async fn session_with_callback(db: &Storage, user: UserId, state: &str) -> ClaimedLinkSession {
-    db.link_sessions().insert(&new_session(user, state), at(0)).await.unwrap();
-    db.link_sessions()
+/// A consent session whose callback was received, with a lease from 10 to 40.
+pub(crate) async fn session_with_callback(db: &Storage, user: UserId, state: &str) -> ClaimedConsentSession {
+    db.consent_sessions().insert(&new_session(user, state), at(0)).await.unwrap();
+    db.consent_sessions()
         .receive_callback(state, &secret("code=answer"), (Confirmation::Confirmed, None), at(10), at(40))
         .await
         .unwrap()

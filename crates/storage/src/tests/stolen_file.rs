@@ -12,7 +12,7 @@ use crate::tests::fixtures::{
     register_provider_user, secret, session_with_callback, start_sync, with_keys,
 };
 use crate::tests::support::{CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite, setup_token};
-use crate::{FinishedSync, Leftovers, NewLinkSession, NewWebhookEvent, SealError, Storage, StorageError};
+use crate::{FinishedSync, Leftovers, NewConsentSession, NewWebhookEvent, SealError, Storage, StorageError};
 
 /// All bytes of the database, its WAL and the index of the WAL.
 fn bytes(folder: &Path) -> Vec<u8> {
@@ -40,19 +40,19 @@ fn file_holds_no_plain_secrets() {
                 .unwrap();
         }
         assert!(db.secrets().find_credentials(user.id, connection).await.unwrap().is_some());
-        // A link, a link session in each phase before its end, and a registered user.
+        // A link, a consent session in each phase before its end, and a registered user.
         db.links().insert(&new_link(user.id, "token_that_must_not_leak", at(60)), at(0)).await.unwrap();
         insert_setup_token(db, user.id, 6, at(60)).await;
         let known_consents = ["consent_that_must_not_leak"];
-        let new = NewLinkSession {
+        let new = NewConsentSession {
             known_consents: &known_consents,
             ..new_session(user.id, "started_state_that_must_not_leak")
         };
-        db.link_sessions().insert(&new, at(0)).await.unwrap();
+        db.consent_sessions().insert(&new, at(0)).await.unwrap();
         session_with_callback(db, user.id, "state_that_must_not_leak").await;
         let claim = session_with_callback(db, user.id, "another_state").await;
         assert!(
-            db.link_sessions()
+            db.consent_sessions()
                 .store_credentials(&claim, &secret("link_credentials_that_must_not_leak"), at(20), at(40))
                 .await
                 .unwrap()
@@ -152,7 +152,10 @@ fn old_key_opens_nothing_after_rotation() {
             old.connections().import(&new_connection(user, consent, &credentials()), &[], at(2)).await.unwrap();
         }
         assert!(
-            old.link_sessions().store_credentials(&claim, &secret("link credentials"), at(20), at(40)).await.unwrap()
+            old.consent_sessions()
+                .store_credentials(&claim, &secret("link credentials"), at(20), at(40))
+                .await
+                .unwrap()
         );
         sealed.extend(all_sealed(&file).into_iter().filter(|value| !sealed.contains(value)).collect::<Vec<_>>());
         drop(file);

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use crate::db::{Row, as_stored, params, statements};
 use crate::error::Result;
 use crate::jobs;
-use crate::linking::{link_sessions, links};
+use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
 use crate::webhooks::endpoints;
 use crate::{StorageError, Users};
@@ -124,7 +124,7 @@ impl Users<'_> {
         Ok(after)
     }
 
-    /// Deletes a user with their keys, setup tokens, links, link sessions, endpoints and webhook events.
+    /// Deletes a user with their keys, setup tokens, links, consent sessions, endpoints and webhook events.
     ///
     /// # Errors
     /// [`StorageError::Conflict`] while the user has connections, including those being deleted: their consents must be
@@ -145,7 +145,7 @@ impl Users<'_> {
         links::delete_links(&mut tx, id).await?;
         let endpoints = endpoints::delete_endpoints(&mut tx, id).await?;
         jobs::delete_of_user(&mut tx, id).await?;
-        link_sessions::delete_sessions(&mut tx, id).await?;
+        consent_sessions::delete_sessions(&mut tx, id).await?;
         endpoints::delete_secrets(&mut tx, id, endpoints).await?;
         let deleted = tx.run(DELETE, params![id]).await;
         deleted.map_err(|error| error.or_conflict("the user's data changed meanwhile: try again"))?;

@@ -1,4 +1,4 @@
-//! The service crashes at every step of linking and reconnecting, starts again, and completes the link session.
+//! The service crashes at every step of linking and reconnecting, starts again, and completes the consent session.
 
 use bellbird_connections::{CallbackAnswer, Connections, LinkTarget};
 use bellbird_domain::{Confirmation, Connection, ConnectionStatus, Plan, UserId};
@@ -24,7 +24,7 @@ enum Step {
     Start,
     /// The browser opens the callback URL.
     Callback,
-    /// A job resumes the link session after a stored callback.
+    /// A job resumes the consent session after a stored callback.
     ResumeCallback,
     /// A job refreshes the new connection for the first time.
     Refresh,
@@ -52,8 +52,8 @@ const BROWSER: &str = "another browser";
 /// Work that is not finished yet, by kind.
 const PENDING_WORK: &str =
     "SELECT kind FROM jobs WHERE kind <> 'sync' AND (run_at IS NOT NULL OR lease_until IS NOT NULL)
-    UNION ALL SELECT 'link session' FROM link_sessions WHERE phase <> 'ended'
-    UNION ALL SELECT 'answer' FROM secrets WHERE purpose = 'link_session'";
+    UNION ALL SELECT 'consent session' FROM consent_sessions WHERE phase <> 'ended'
+    UNION ALL SELECT 'answer' FROM secrets WHERE purpose = 'consent_session'";
 
 /// Linking by one user, during which the service crashes once.
 struct LinkFlow<'a> {
@@ -80,10 +80,10 @@ impl LinkFlow<'_> {
         let mut outcome = None;
         if self.step == Step::Start {
             let token = link_url.rsplit('/').next().unwrap().to_owned();
-            let start_session = async move |connections: Connections| {
-                let _ = connections.links().start_session(&token, LinkTarget::UserChoice, BROWSER).await;
+            let start_consent_session = async move |connections: Connections| {
+                let _ = connections.links().start_consent_session(&token, LinkTarget::UserChoice, BROWSER).await;
             };
-            outcome = Some(app.run_until_crash(provider, crash_point, start_session).await);
+            outcome = Some(app.run_until_crash(provider, crash_point, start_consent_session).await);
             app.expire_leases().await;
         }
         let callback_url = app.answer_consent_page(&link_url, "accept").await;
@@ -130,13 +130,13 @@ impl LinkFlow<'_> {
                 let sealed = SecretString::from(params.query().unwrap_or_default());
                 let now = app.clock.now();
                 app.storage
-                    .link_sessions()
+                    .consent_sessions()
                     .receive_callback(&state, &sealed, (Confirmation::Confirmed, None), now, now)
                     .await
                     .unwrap()
                     .expect("the session waits for its callback");
                 app.run_until_crash(provider, crash_point, async move |connections: Connections| {
-                    let _ = connections.jobs().run_due("link_session").await;
+                    let _ = connections.jobs().run_due("consent_session").await;
                 })
                 .await
             }
@@ -178,8 +178,8 @@ impl LinkFlow<'_> {
 
     async fn assert_consistent(&self, person: &Person, broken: Option<(Connection, Vec<AccountLabel>)>) {
         let (app, provider, user) = (self.app, self.provider, person.user.id);
-        // Long enough for the last refresh after a link, and for the end of every link session, also of those that keep
-        // their credentials longer.
+        // Long enough for the last refresh after a link, and for the end of every consent session, also of those that
+        // keep their credentials longer.
         for hours in [1, 1, 12, 24, 24, 24] {
             app.advance_clock(SignedDuration::from_hours(hours)).await;
             app.run_due_jobs().await;
@@ -282,7 +282,7 @@ on_both_databases! {
         assert!(!outcome.await.finished);
         // A code is valid for one minute.
         app.advance_clock(SignedDuration::from_secs(30)).await;
-        app.connections.jobs().run_due("link_session").await.unwrap();
+        app.connections.jobs().run_due("consent_session").await.unwrap();
         assert_eq!(app.connections_of(user).await.len(), 1);
     }
 }

@@ -128,12 +128,12 @@ on_both_databases! {
             open_elsewhere(callback_url.as_str()).await.assert_shows(200, QUESTION);
             for _ in 0..4 {
                 app.advance_clock(SignedDuration::from_mins(7)).await;
-                app.connections.jobs().run_due("link_session").await.unwrap();
+                app.connections.jobs().run_due("consent_session").await.unwrap();
                 assert_eq!(count_of(&app, user).await, before, "{provider}: not readable");
                 assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "{provider}: not withdrawn yet");
             }
             app.advance_clock(SignedDuration::from_mins(7)).await;
-            app.connections.jobs().run_due("link_session").await.unwrap();
+            app.connections.jobs().run_due("consent_session").await.unwrap();
             assert_eq!(complete_removals(&app).await, ["unconfirmed"], "{provider}");
             assert_eq!(count_of(&app, user).await, before, "{provider}");
             open(callback_url.as_str()).await.assert_shows(200, WITHDRAWN);

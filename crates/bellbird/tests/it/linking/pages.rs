@@ -1,4 +1,4 @@
-//! What the pages offer after a link session: the same result again, the return to the link, late accounts, and
+//! What the pages offer after a consent session: the same result again, the return to the link, late accounts, and
 //! removal by the user.
 
 use bellbird_connections::LinkTarget;

@@ -1,5 +1,5 @@
-//! Link sessions over HTTP: from the link URL through the callback to the first read. The simulated providers redirect
-//! back at once. The tests in `chromium.rs` go through their pages.
+//! Consent sessions over HTTP: from the link URL through the callback to the first read. The simulated providers
+//! redirect back at once. The tests in `chromium.rs` go through their pages.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
@@ -109,7 +109,7 @@ on_both_databases! {
 }
 
 on_both_databases! {
-    async fn link_session_expires(app: App) {
+    async fn consent_session_expires(app: App) {
         for provider in simulated_providers() {
             let callback_url = app
                 .answer_consent_page(&app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await, "accept")

@@ -104,7 +104,7 @@ on_both_databases! {
             let paths = read_all(&app, &person, &connection, &accounts).await;
             assert!(paths.len() > 2, "{paths:?}");
             read_all(&app, &person, &connection, &accounts).await;
-            // A link session is in progress during the removal.
+            // A consent session is in progress during the removal.
             start(&link_url).await.location();
 
             app.connections.removals().remove(connection.id).await.unwrap();

@@ -43,15 +43,15 @@ macro_rules! behind_both_proxies {
     };
 }
 
-/// The secrets of one link session.
-struct LinkSession {
+/// The secrets of one consent session.
+struct ConsentSession {
     link_url: String,
     callback_url: Url,
     cookie: String,
 }
 
 /// Links an account as a browser does. Returns the last page, too.
-fn link(site: &Site) -> (LinkSession, Answer) {
+fn link(site: &Site) -> (ConsentSession, Answer) {
     let link = site.workdir.json(&format!("connection link --user {USER} --provider akahu"));
     let link_url = text(&link, "url").to_owned();
     assert!(link_url.starts_with(&site.url), "the public URL");
@@ -66,7 +66,7 @@ fn link(site: &Site) -> (LinkSession, Answer) {
     let callback_url: Url = consented.header("location").parse().unwrap();
     assert!(callback_url.as_str().starts_with(&format!("{}/link/callback?", site.url)), "{callback_url}");
     let page = site.curl.send(&["--cookie", &cookie, callback_url.as_str()]);
-    (LinkSession { link_url, callback_url, cookie }, page)
+    (ConsentSession { link_url, callback_url, cookie }, page)
 }
 
 behind_both_proxies! {

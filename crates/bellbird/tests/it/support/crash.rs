@@ -25,7 +25,7 @@ pub(crate) enum CrashPoint {
     },
     /// After so many polls of its runtime.
     AfterPolls(u32),
-    /// When the connection is stored, but the link session has not ended.
+    /// When the connection is stored, but the consent session has not ended.
     BeforeSessionEnds,
 }
 
@@ -98,23 +98,23 @@ impl App {
         let calls = self.total_calls(provider).await;
         self.clear_faults().await;
         if matches!(crash_point, CrashPoint::BeforeSessionEnds) {
-            execute(&self.shared.database, "DROP TRIGGER session_end_blocked", " ON link_sessions").await;
+            execute(&self.shared.database, "DROP TRIGGER session_end_blocked", " ON consent_sessions").await;
         }
         RunOutcome { finished, polls, calls }
     }
 
-    /// Makes every update that ends a link session fail, as if the instance crashed there.
+    /// Makes every update that ends a consent session fail, as if the instance crashed there.
     async fn block_session_end(&self) {
         let database = &self.shared.database;
         if database.starts_with("sqlite:") {
-            let when = "CREATE TRIGGER session_end_blocked BEFORE UPDATE ON link_sessions WHEN NEW.phase = 'ended'
+            let when = "CREATE TRIGGER session_end_blocked BEFORE UPDATE ON consent_sessions WHEN NEW.phase = 'ended'
                 BEGIN SELECT RAISE(ABORT, 'no end'); END";
             return execute(database, when, "").await;
         }
         let reject_update = "CREATE OR REPLACE FUNCTION reject_update() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'no end'; END $$";
         execute(database, reject_update, "").await;
-        let when = "CREATE TRIGGER session_end_blocked BEFORE UPDATE ON link_sessions FOR EACH ROW
+        let when = "CREATE TRIGGER session_end_blocked BEFORE UPDATE ON consent_sessions FOR EACH ROW
             WHEN (NEW.phase = 'ended') EXECUTE FUNCTION reject_update()";
         execute(database, when, "").await;
     }

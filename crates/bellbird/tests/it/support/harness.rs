@@ -398,9 +398,9 @@ impl App {
         }
     }
 
-    /// Runs link session, refresh and removal jobs until none is due.
+    /// Runs consent session, refresh and removal jobs until none is due.
     pub(crate) async fn run_due_jobs(&self) {
-        self.connections.jobs().run_due("link_session").await.unwrap();
+        self.connections.jobs().run_due("consent_session").await.unwrap();
         self.connections.jobs().run_due("refresh").await.unwrap();
         self.connections.jobs().run_due("removal").await.unwrap();
     }

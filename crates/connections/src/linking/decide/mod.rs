@@ -1,4 +1,4 @@
-//! Decides what becomes of each consent that a poll of a link session found. Pure: no I/O and no clock.
+//! Decides what becomes of each consent that a poll of a consent session found. Pure: no I/O and no clock.
 //!
 //! [`decide`] needs no provider call. Where it returns [`Action::ReadAccounts`], the caller reads the accounts, and
 //! [`place`] decides where the consent is stored.
@@ -26,7 +26,7 @@ pub(crate) const ACCOUNTS_WAIT: Duration = Duration::from_secs(6);
 /// then, a withdrawal may still take effect at the provider.
 pub(crate) const WITHDRAWAL_WAIT: Duration = Duration::from_secs(4);
 
-/// The link session for which a poll found the consents.
+/// The consent session for which a poll found the consents.
 pub(crate) struct Session<'a> {
     pub(crate) created_at: Timestamp,
     pub(crate) is_expired: bool,

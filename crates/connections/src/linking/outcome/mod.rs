@@ -1,4 +1,4 @@
-//! Decides after each poll whether a link session has an outcome, and when it is polled next. Pure: no I/O and no
+//! Decides after each poll whether a consent session has an outcome, and when it is polled next. Pure: no I/O and no
 //! clock.
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ impl Applied {
     }
 }
 
-/// What a poll knows of its link session, apart from the consents.
+/// What a poll knows of its consent session, apart from the consents.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionFacts {
     pub(crate) phase: LinkPhase,

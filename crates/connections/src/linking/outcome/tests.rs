@@ -4,7 +4,7 @@ use bellbird_domain::ConnectionStatus;
 use proptest::prelude::*;
 
 use super::super::fixtures::{at, connection, connection_id};
-use super::super::start::LINK_SESSION_TTL;
+use super::super::start::CONSENT_SESSION_TTL;
 use super::*;
 
 const APPROVED: Result<(), NoConsent> = Ok(());
@@ -19,7 +19,7 @@ fn session() -> SessionFacts {
         phase: LinkPhase::CallbackReceived,
         confirmation: Confirmation::Confirmed,
         created_at: at(0),
-        expires_at: at(i64::try_from(LINK_SESSION_TTL.as_secs()).unwrap()),
+        expires_at: at(i64::try_from(CONSENT_SESSION_TTL.as_secs()).unwrap()),
         repairs: None,
         callback_result: APPROVED,
         is_only_session: true,

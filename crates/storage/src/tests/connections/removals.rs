@@ -12,7 +12,7 @@ use crate::tests::fixtures::{
 };
 use crate::tests::support::{TestDb, at, both, connect, credentials, masked, new_account, new_connection, on_postgres};
 use crate::{
-    ClaimedJob, FinishedSync, NewAccount, NewConnection, NewLink, NewLinkSession, NewWebhookEvent, StorageError,
+    ClaimedJob, FinishedSync, NewAccount, NewConnection, NewConsentSession, NewLink, NewWebhookEvent, StorageError,
 };
 
 /// Connections that are being removed and have no lease.
@@ -175,8 +175,8 @@ both! {
             db.links().insert(&link, at(13)).await.unwrap();
             let known_consents = &["consent_gone", "consent_before_gone"];
             let session =
-                NewLinkSession { connection_id: Some(connection), known_consents, ..new_session(user, &token) };
-            db.link_sessions().insert(&session, at(13)).await.unwrap();
+                NewConsentSession { connection_id: Some(connection), known_consents, ..new_session(user, &token) };
+            db.consent_sessions().insert(&session, at(13)).await.unwrap();
         }
         endpoint(db, user, EventType::SUBSCRIBABLE).await;
         db.syncs().fingerprint_key(user, made.id).await.unwrap().expect("made");
@@ -212,9 +212,9 @@ both! {
             "accounts.connection_id",
             "connection_audit.connection_id",
             "connections.id",
+            "consent_sessions.connection_id",
             "fingerprints.connection_id",
             "jobs.subject",
-            "link_sessions.connection_id",
             "links.connection_id",
             "secrets.subject",
             "syncs.connection_id",
@@ -230,7 +230,7 @@ both! {
             );
         }
         assert_eq!(
-            db.texts("SELECT COALESCE(connection_id, '') FROM link_sessions ORDER BY 1").await,
+            db.texts("SELECT COALESCE(connection_id, '') FROM consent_sessions ORDER BY 1").await,
             [String::new(), kept.id.to_string()]
         );
         assert_eq!(db.texts("SELECT connection_id FROM links").await, [kept.id.to_string()]);
@@ -253,15 +253,15 @@ fn postgres_transactions_do_not_deadlock() {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         session_with_callback(db, user, "with a secret").await;
         let id = db.connection(other, "c", &[]).await.id;
-        let session = NewLinkSession { connection_id: Some(id), ..new_session(other, "of the connection") };
-        db.link_sessions().insert(&session, at(0)).await.unwrap();
+        let session = NewConsentSession { connection_id: Some(id), ..new_session(other, "of the connection") };
+        db.consent_sessions().insert(&session, at(0)).await.unwrap();
         let claim = db.removals().begin(other, id, at(20), at(90)).await.unwrap().expect("hidden");
         let sealing = connect(&db.url).await;
         sealing
-            .batch_execute("BEGIN; UPDATE secrets SET sealed = sealed WHERE purpose = 'link_session'")
+            .batch_execute("BEGIN; UPDATE secrets SET sealed = sealed WHERE purpose = 'consent_session'")
             .await
             .unwrap();
-        let (deleted, removed) = tokio::join!(db.link_sessions().delete_outdated(at(7 * 24 * 60 * 60)), async {
+        let (deleted, removed) = tokio::join!(db.consent_sessions().delete_outdated(at(7 * 24 * 60 * 60)), async {
             wait_for_lock_waiters(db, 1).await;
             let removed = db.removals().finish(&claim, "deleted", at(30)).await;
             sealing

@@ -1,10 +1,10 @@
-//! Refreshes, syncs, removals and link sessions as the jobs that they are, in short.
+//! Refreshes, syncs, removals and consent sessions as the jobs that they are, in short.
 
 use bellbird_domain::{ConnectionId, UserId};
 use jiff::Timestamp;
 
 use crate::error::Result;
-use crate::{ClaimedJob, ClaimedLinkSession, JobKey, Storage, job_kinds};
+use crate::{ClaimedConsentSession, ClaimedJob, JobKey, Storage, job_kinds};
 
 impl ClaimedJob {
     pub(crate) fn connection_id(&self) -> ConnectionId {
@@ -33,19 +33,19 @@ impl Storage {
         Ok(claims)
     }
 
-    /// Claims up to `limit` due link sessions at any provider.
-    pub(crate) async fn claim_due_link_sessions(
+    /// Claims up to `limit` due consent sessions at any provider.
+    pub(crate) async fn claim_due_consent_sessions(
         &self,
         now: Timestamp,
         lease_until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<ClaimedLinkSession>> {
+    ) -> Result<Vec<ClaimedConsentSession>> {
         let mut claims = Vec::new();
         for provider in ["akahu", "fiskil", "other"] {
             while claims.len() < limit {
-                let claim = self.jobs().claim_due(job_kinds::LINK_SESSION, provider, now, lease_until).await?;
+                let claim = self.jobs().claim_due(job_kinds::CONSENT_SESSION, provider, now, lease_until).await?;
                 let Some(claim) = claim else { break };
-                claims.extend(self.link_sessions().find_claimed(&claim).await?);
+                claims.extend(self.consent_sessions().find_claimed(&claim).await?);
             }
         }
         Ok(claims)

@@ -223,12 +223,12 @@ fn postgres_queue_plays_as_the_model() {
 const INCONSISTENT: &str = "SELECT 'no subject: ' || kind FROM jobs j WHERE NOT EXISTS (
         SELECT 1 FROM connections c WHERE c.user_id = j.user_id AND c.id = j.subject AND c.provider = j.provider
             AND (j.kind = 'removal') = (c.status = 'deleting') AND j.kind IN ('refresh', 'sync', 'removal'))
-        AND NOT EXISTS (SELECT 1 FROM link_sessions s WHERE s.user_id = j.user_id AND s.id = j.subject
-            AND s.provider = j.provider AND s.phase <> 'ended' AND j.kind = 'link_session')
+        AND NOT EXISTS (SELECT 1 FROM consent_sessions s WHERE s.user_id = j.user_id AND s.id = j.subject
+            AND s.provider = j.provider AND s.phase <> 'ended' AND j.kind = 'consent_session')
         AND NOT EXISTS (SELECT 1 FROM provider_users p WHERE p.user_id = j.user_id AND p.provider = j.subject
             AND p.provider = j.provider AND j.kind = 'provider_user')
-    UNION ALL SELECT 'no job: session' FROM link_sessions s WHERE s.phase <> 'ended' AND NOT EXISTS (
-        SELECT 1 FROM jobs j WHERE j.user_id = s.user_id AND j.kind = 'link_session' AND j.subject = s.id)
+    UNION ALL SELECT 'no job: session' FROM consent_sessions s WHERE s.phase <> 'ended' AND NOT EXISTS (
+        SELECT 1 FROM jobs j WHERE j.user_id = s.user_id AND j.kind = 'consent_session' AND j.subject = s.id)
     UNION ALL SELECT 'no job: ' || c.status FROM connections c WHERE (
         SELECT COUNT(*) FROM jobs j WHERE j.user_id = c.user_id AND j.subject = c.id
     ) <> CASE WHEN c.status = 'deleting' THEN 1 ELSE 2 END";
@@ -255,20 +255,20 @@ both! {
         assert!(db.removals().finish(&removal, "deleted", at(50)).await.unwrap());
         assert!(!db.jobs().fail(&removal, "late", at(60)).await.unwrap());
         consistent().await;
-        db.link_sessions().insert(&new_session(user, "expires"), at(0)).await.unwrap();
+        db.consent_sessions().insert(&new_session(user, "expires"), at(0)).await.unwrap();
         let session = session_with_callback(db, user, "ends").await;
         let registration = claimed_registration(db, user, 0).await;
         consistent().await;
-        assert!(db.link_sessions().end(&session, "linked").await.unwrap());
+        assert!(db.consent_sessions().end(&session, "linked").await.unwrap());
         assert!(!db.jobs().postpone(&session.job, at(60)).await.unwrap());
         consistent().await;
-        assert_eq!(db.link_sessions().delete_outdated(at(9_999_999)).await.unwrap(), 2);
+        assert_eq!(db.consent_sessions().delete_outdated(at(9_999_999)).await.unwrap(), 2);
         consistent().await;
         assert!(db.provider_users().finish(&registration, None, &secret("credentials")).await.unwrap());
         assert!(!db.jobs().fail(&registration.job, "late", at(60)).await.unwrap());
         consistent().await;
         let leaving = db.user("b@x").await.id;
-        db.link_sessions().insert(&new_session(leaving, "open"), at(0)).await.unwrap();
+        db.consent_sessions().insert(&new_session(leaving, "open"), at(0)).await.unwrap();
         db.users().delete(leaving).await.unwrap();
         consistent().await;
         let other = db.connections().list(user).await.unwrap()[0].id;

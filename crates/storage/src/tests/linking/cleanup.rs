@@ -8,29 +8,29 @@ both! {
         let user = db.user("a@x").await.id;
         db.links().insert(&new_link(user, "old", at(60)), at(0)).await.unwrap();
         db.links().insert(&new_link(user, "new", at(61)), at(0)).await.unwrap();
-        db.link_sessions().insert(&new_session(user, "started"), at(0)).await.unwrap();
+        db.consent_sessions().insert(&new_session(user, "started"), at(0)).await.unwrap();
         let claim = session_with_callback(db, user, "ended").await;
-        assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
+        assert!(db.consent_sessions().end(&claim, "linked").await.unwrap());
         session_with_callback(db, user, "callback_received").await;
         let with_credentials = session_with_callback(db, user, "credentials_obtained").await;
         assert!(
-            db.link_sessions()
+            db.consent_sessions()
                 .store_credentials(&with_credentials, &secret("credentials"), at(20), at(40))
                 .await
                 .unwrap(),
         );
         db.provider_events().insert("fiskil", "old", at(60 - 29 * DAY)).await.unwrap();
         db.provider_events().insert("fiskil", "new", at(61 - 29 * DAY)).await.unwrap();
-        assert_eq!(db.link_sessions().delete_outdated(at(59 + DAY)).await.unwrap(), 0);
-        assert_eq!(db.secrets_for("link_session").await, 2);
-        assert_eq!(db.link_sessions().delete_outdated(at(60 + DAY)).await.unwrap(), 5);
-        assert_eq!(db.link_sessions().delete_outdated(at(60 + DAY)).await.unwrap(), 0);
-        assert_eq!(db.secrets_for("link_session").await, 1, "secrets are deleted too");
+        assert_eq!(db.consent_sessions().delete_outdated(at(59 + DAY)).await.unwrap(), 0);
+        assert_eq!(db.secrets_for("consent_session").await, 2);
+        assert_eq!(db.consent_sessions().delete_outdated(at(60 + DAY)).await.unwrap(), 5);
+        assert_eq!(db.consent_sessions().delete_outdated(at(60 + DAY)).await.unwrap(), 0);
+        assert_eq!(db.secrets_for("consent_session").await, 1, "secrets are deleted too");
         for state in ["started", "ended", "callback_received"] {
-            assert_eq!(db.link_sessions().find(state).await.unwrap(), None, "{state}");
+            assert_eq!(db.consent_sessions().find(state).await.unwrap(), None, "{state}");
         }
         assert!(
-            db.link_sessions().find("credentials_obtained").await.unwrap().is_some(),
+            db.consent_sessions().find("credentials_obtained").await.unwrap().is_some(),
             "only its secret knows the consent"
         );
         assert!(!db.provider_events().has("fiskil", "old").await.unwrap());
@@ -40,12 +40,12 @@ both! {
 
     async fn claimed_session_is_kept(db) {
         let user = db.user("a@x").await.id;
-        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
         let now = at(60 + DAY);
-        let claim = db.claim_due_link_sessions(now, at(90 + DAY), 1).await.unwrap().remove(0);
-        assert_eq!(db.link_sessions().delete_outdated(now).await.unwrap(), 0);
+        let claim = db.claim_due_consent_sessions(now, at(90 + DAY), 1).await.unwrap().remove(0);
+        assert_eq!(db.consent_sessions().delete_outdated(now).await.unwrap(), 0);
         assert!(db.jobs().postpone(&claim.job, at(99 + DAY)).await.unwrap());
-        assert_eq!(db.link_sessions().delete_outdated(now).await.unwrap(), 1);
+        assert_eq!(db.consent_sessions().delete_outdated(now).await.unwrap(), 1);
     }
 
     async fn rows_are_deleted_in_batches(db) {
@@ -59,17 +59,17 @@ both! {
         let (links, sessions) = (links.join(", "), sessions.join(", "));
         db.raw(&format!("INSERT INTO links (user_id, id, token_hash, created_at, expires_at) VALUES {links}")).await;
         db.raw(&format!(
-            "INSERT INTO link_sessions
+            "INSERT INTO consent_sessions
                 (user_id, id, state_hash, provider, phase, phase_since, created_at, expires_at, browser_hash)
              VALUES {sessions}"
         ))
         .await;
         let handles = [db.reopen().await, db.reopen().await];
         let (one, other) = tokio::join!(
-            handles[0].link_sessions().delete_outdated(at(0)),
-            handles[1].link_sessions().delete_outdated(at(0)),
+            handles[0].consent_sessions().delete_outdated(at(0)),
+            handles[1].consent_sessions().delete_outdated(at(0)),
         );
-        let left = db.link_sessions().delete_outdated(at(0)).await.unwrap();
+        let left = db.consent_sessions().delete_outdated(at(0)).await.unwrap();
         assert_eq!(one.unwrap() + other.unwrap() + left, 900);
     }
 }

@@ -1,5 +1,5 @@
 mod cleanup;
-mod link_sessions;
+mod consent_sessions;
 mod links;
 mod provider_events;
 mod provider_users;

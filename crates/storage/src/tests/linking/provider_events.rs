@@ -2,7 +2,7 @@ use bellbird_domain::{ConnectionId, UserId};
 
 use crate::tests::fixtures::{new_session, register_provider_user};
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
-use crate::{AffectedRef, NewAccount, NewConnection, NewLinkSession};
+use crate::{AffectedRef, NewAccount, NewConnection, NewConsentSession};
 
 async fn connection_of_provider_user(
     db: &TestDb,
@@ -26,7 +26,7 @@ async fn affected_connections(
 
 /// The number of due sessions.
 async fn due(db: &TestDb, now: i64) -> usize {
-    let claims = db.claim_due_link_sessions(at(now), at(now + 1), 99).await.unwrap();
+    let claims = db.claim_due_consent_sessions(at(now), at(now + 1), 99).await.unwrap();
     for claim in &claims {
         // Due again, as if it had not been claimed.
         assert!(db.jobs().finish(&claim.job, Some(at(now))).await.unwrap());
@@ -91,15 +91,16 @@ both! {
         assert_eq!(affected_connections(db, "akahu", &[AffectedRef::ProviderUser("puser_2")]).await, [(user, id)]);
     }
 
-    async fn event_wakes_affected_link_sessions(db) {
+    async fn event_wakes_affected_consent_sessions(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         connection_of_provider_user(db, user, "c_1", "puser_1", &[new_account("acc_1", "One")]).await;
         register_provider_user(db, other, "puser_2", "credentials").await;
         for (user, state, provider) in [(user, "s1", "akahu"), (user, "s2", "fiskil"), (other, "s3", "fiskil")] {
-            db.link_sessions().insert(&NewLinkSession { provider, ..new_session(user, state) }, at(0)).await.unwrap();
+            let new = NewConsentSession { provider, ..new_session(user, state) };
+            db.consent_sessions().insert(&new, at(0)).await.unwrap();
         }
         let wake = async |provider, affected| {
-            db.provider_events().wake_link_sessions(provider, &[affected], at(5)).await.unwrap();
+            db.provider_events().wake_consent_sessions(provider, &[affected], at(5)).await.unwrap();
         };
         wake("akahu", AffectedRef::User(UserId::new())).await;
         wake("akahu", AffectedRef::User(other)).await;
@@ -114,7 +115,7 @@ both! {
             [AffectedRef::Connection("c_1"), AffectedRef::Account("acc_1"), AffectedRef::ProviderUser("puser_1")]
         {
             wake("akahu", affected).await;
-            let claims = db.claim_due_link_sessions(at(5), at(6), 9).await.unwrap();
+            let claims = db.claim_due_consent_sessions(at(5), at(6), 9).await.unwrap();
             let woken = claims.iter().find(|claim| claim.session.provider == "akahu").expect("due");
             for claim in &claims {
                 assert!(db.jobs().postpone(&claim.job, at(120)).await.unwrap());
@@ -125,14 +126,14 @@ both! {
 
     async fn claimed_session_is_due_after_release(db) {
         let user = db.user("a@x").await.id;
-        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
-        let claim = db.claim_due_link_sessions(at(120), at(150), 9).await.unwrap().remove(0);
-        db.provider_events().wake_link_sessions("akahu", &[AffectedRef::User(user)], at(125)).await.unwrap();
+        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        let claim = db.claim_due_consent_sessions(at(120), at(150), 9).await.unwrap().remove(0);
+        db.provider_events().wake_consent_sessions("akahu", &[AffectedRef::User(user)], at(125)).await.unwrap();
         assert_eq!(due(db, 126).await, 0, "leased");
         assert!(db.jobs().postpone(&claim.job, at(900)).await.unwrap());
-        let claim = db.claim_due_link_sessions(at(126), at(150), 9).await.unwrap().remove(0);
-        assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
-        db.provider_events().wake_link_sessions("akahu", &[AffectedRef::User(user)], at(130)).await.unwrap();
+        let claim = db.claim_due_consent_sessions(at(126), at(150), 9).await.unwrap().remove(0);
+        assert!(db.consent_sessions().end(&claim, "linked").await.unwrap());
+        db.provider_events().wake_consent_sessions("akahu", &[AffectedRef::User(user)], at(130)).await.unwrap();
         assert_eq!(due(db, 999).await, 0, "an ended session stays ended");
     }
 

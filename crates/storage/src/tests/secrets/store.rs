@@ -161,7 +161,7 @@ both! {
             let secrets = new.endpoints().secrets(user, endpoint, at(99)).await.unwrap().expect("there");
             assert_eq!((secrets.current.expose_secret(), secrets.old.unwrap().expose_secret()), ("second", SECRET));
         }
-        let claims = new.claim_due_link_sessions(at(99), at(100), 99).await.unwrap();
+        let claims = new.claim_due_consent_sessions(at(99), at(100), 99).await.unwrap();
         assert_eq!(claims.len(), 60);
         assert!(
             claims

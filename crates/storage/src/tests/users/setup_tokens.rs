@@ -146,8 +146,8 @@ both! {
             insert_setup_token(db, user, number, at(expires_at)).await;
         }
         claimed(db, 1, 8, 10).await;
-        assert_eq!(db.link_sessions().delete_outdated(at(59 + 30 * DAY)).await.unwrap(), 0);
-        assert_eq!(db.link_sessions().delete_outdated(at(60 + 30 * DAY)).await.unwrap(), 2);
+        assert_eq!(db.consent_sessions().delete_outdated(at(59 + 30 * DAY)).await.unwrap(), 0);
+        assert_eq!(db.consent_sessions().delete_outdated(at(60 + 30 * DAY)).await.unwrap(), 2);
         assert_eq!(db.texts("SELECT 'x' FROM setup_tokens").await.len(), 1);
         assert_eq!(db.texts("SELECT event FROM key_audit").await, ["claimed"], "kept with the key");
     }

@@ -102,15 +102,17 @@ both! {
         for user in [user, other] {
             db.links().insert(&new_link(user, &user.to_string(), at(60)), at(0)).await.unwrap();
             session_with_callback(db, user, &format!("callback {user}")).await;
-            db.link_sessions().insert(&new_session(user, &format!("started {user}")), at(0)).await.unwrap();
+            db.consent_sessions().insert(&new_session(user, &format!("started {user}")), at(0)).await.unwrap();
         }
         register_provider_user(db, user, "eu_1", "credentials").await;
         let error = db.users().delete(user).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(why) if why.contains("registered")), "{error:?}");
-        assert_eq!(db.secrets_for("link_session").await, 2, "nothing was deleted");
+        assert_eq!(db.secrets_for("consent_session").await, 2, "nothing was deleted");
         db.provider_users().delete(user, "fiskil").await.unwrap();
         db.users().delete(user).await.unwrap();
-        for (table, left) in [("users", 1), ("links", 1), ("link_sessions", 2), ("secrets", 1), ("provider_users", 0)] {
+        let left_rows =
+            [("users", 1), ("links", 1), ("consent_sessions", 2), ("secrets", 1), ("provider_users", 0)];
+        for (table, left) in left_rows {
             assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), left, "{table}");
         }
         db.users().delete(other).await.unwrap();

@@ -1,4 +1,4 @@
-//! Link sessions as jobs: claims, leases, due times and secrets.
+//! Consent sessions as jobs: claims, leases, due times and secrets.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,20 @@ use secrecy::ExposeSecret as _;
 use crate::digest::{hash, hex};
 use crate::tests::fixtures::{new_session, secret, session_with_callback};
 use crate::tests::support::{TestDb, at, both};
-use crate::{AffectedRef, ClaimedLinkSession, NewLinkSession, OtherLinkSession, Sealer, Storage, StorageError};
+use crate::{
+    AffectedRef, ClaimedConsentSession, NewConsentSession, OtherConsentSession, Sealer, Storage, StorageError,
+};
 
-fn secret_text(claim: &ClaimedLinkSession) -> Option<&str> {
+fn secret_text(claim: &ClaimedConsentSession) -> Option<&str> {
     claim.secret.as_ref().map(|secret| secret.expose_secret())
 }
 
-async fn due(db: &Storage, now: i64) -> Vec<ClaimedLinkSession> {
-    db.claim_due_link_sessions(at(now), at(now + 30), 8).await.unwrap()
+async fn due(db: &Storage, now: i64) -> Vec<ClaimedConsentSession> {
+    db.claim_due_consent_sessions(at(now), at(now + 30), 8).await.unwrap()
 }
 
 async fn phase(db: &TestDb, state: &str) -> (LinkPhase, Option<String>) {
-    let session = db.link_sessions().find(state).await.unwrap().expect("there");
+    let session = db.consent_sessions().find(state).await.unwrap().expect("there");
     (session.phase, session.outcome)
 }
 
@@ -32,27 +34,27 @@ fn phase_names_round_trip() {
 }
 
 /// A confirmed callback with this text, and a lease that ends at the second time.
-async fn receive(db: &Storage, state: &str, text: &str, (now, until): (i64, i64)) -> Option<ClaimedLinkSession> {
-    db.link_sessions()
+async fn receive(db: &Storage, state: &str, text: &str, (now, until): (i64, i64)) -> Option<ClaimedConsentSession> {
+    db.consent_sessions()
         .receive_callback(state, &secret(text), (Confirmation::Confirmed, None), at(now), at(until))
         .await
         .unwrap()
 }
 
 both! {
-    async fn link_session_from_start_to_end(db) {
+    async fn consent_session_from_start_to_end(db) {
         let user = db.user("a@x").await.id;
         let connection = db.connection(user, "c", &[]).await.id;
-        let new = NewLinkSession { connection_id: Some(connection), ..new_session(user, "state") };
-        db.link_sessions().insert(&new, at(0)).await.unwrap();
-        let started = db.link_sessions().find("state").await.unwrap().expect("there");
+        let new = NewConsentSession { connection_id: Some(connection), ..new_session(user, "state") };
+        db.consent_sessions().insert(&new, at(0)).await.unwrap();
+        let started = db.consent_sessions().find("state").await.unwrap().expect("there");
         assert_eq!(
             (started.user_id, started.provider.as_str(), started.connection_id),
             (user, "akahu", Some(connection))
         );
         assert_eq!((started.phase, started.outcome), (LinkPhase::Started, None));
         assert_eq!((started.created_at, started.phase_since, started.expires_at), (at(0), at(0), at(60)));
-        assert_eq!(db.link_sessions().find("stale").await.unwrap(), None);
+        assert_eq!(db.consent_sessions().find("stale").await.unwrap(), None);
         let claim =
             receive(db, "state", "code=answer", (10, 40)).await.expect("in time");
         assert_eq!(
@@ -61,69 +63,70 @@ both! {
         );
         assert_eq!((claim.session.connection_id, claim.session.phase_since), (Some(connection), at(10)));
         assert!(!format!("{claim:?}").contains("answer"));
-        assert!(db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(50)).await.unwrap());
+        assert!(db.consent_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(50)).await.unwrap());
         assert_eq!(phase(db, "state").await, (LinkPhase::CredentialsObtained, None));
-        assert_eq!(db.link_sessions().find("state").await.unwrap().unwrap().phase_since, at(20));
+        assert_eq!(db.consent_sessions().find("state").await.unwrap().unwrap().phase_since, at(20));
         assert_eq!(due(db, 49).await.len(), 0, "the lease was extended");
         assert!(
-            !db.link_sessions().store_credentials(&claim, &secret("again"), at(20), at(99)).await.unwrap(),
+            !db.consent_sessions().store_credentials(&claim, &secret("again"), at(20), at(99)).await.unwrap(),
             "stored already",
         );
-        assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
+        assert!(db.consent_sessions().end(&claim, "linked").await.unwrap());
         assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("linked".to_owned())));
-        assert_eq!((db.secrets_for("link_session").await, due(db, 999).await.len()), (0, 0));
-        assert!(!db.link_sessions().end(&claim, "failed").await.unwrap());
+        assert_eq!((db.secrets_for("consent_session").await, due(db, 999).await.len()), (0, 0));
+        assert!(!db.consent_sessions().end(&claim, "failed").await.unwrap());
         assert!(!db.jobs().postpone(&claim.job, at(70)).await.unwrap());
-        assert_eq!(db.revision(user).await, 1, "link sessions do not change it");
+        assert_eq!(db.revision(user).await, 1, "consent sessions do not change it");
     }
 
     async fn confirming_browser_and_reason_are_kept(db) {
         let user = db.user("a@x").await.id;
-        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
-        let started = db.link_sessions().find("state").await.unwrap().expect("there");
+        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        let started = db.consent_sessions().find("state").await.unwrap().expect("there");
         let answer = (Confirmation::Confirmed, Some("another browser"));
-        let claim = db.link_sessions().receive_callback("state", &secret("x"), answer, at(10), at(40)).await.unwrap();
+        let sessions = db.consent_sessions();
+        let claim = sessions.receive_callback("state", &secret("x"), answer, at(10), at(40)).await.unwrap();
         let mut claim = claim.expect("in time");
         assert!(claim.session.is_bound_to("another browser"));
         assert!(started.browser_hash != claim.session.browser_hash);
         claim.session.failure_reason = Some("The bank is down.".to_owned());
-        assert!(db.link_sessions().end(&claim, "failed").await.unwrap());
-        let ended = db.link_sessions().find("state").await.unwrap().expect("there");
+        assert!(db.consent_sessions().end(&claim, "failed").await.unwrap());
+        let ended = db.consent_sessions().find("state").await.unwrap().expect("there");
         assert!(ended.is_bound_to("another browser"));
         assert_eq!(ended.failure_reason.as_deref(), Some("The bank is down."));
     }
 
     async fn state_belongs_to_one_session(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
-        let error = db.link_sessions().insert(&new_session(other, "state"), at(0)).await.unwrap_err();
+        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        let error = db.consent_sessions().insert(&new_session(other, "state"), at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("this state")), "{error:?}");
-        let error = db.link_sessions().insert(&new_session(UserId::new(), "s2"), at(0)).await.unwrap_err();
+        let error = db.consent_sessions().insert(&new_session(UserId::new(), "s2"), at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
         let connection = db.connection(user, "c", &[]).await.id;
         for (user, connection) in [(other, connection), (user, ConnectionId::new())] {
-            let new = NewLinkSession { connection_id: Some(connection), ..new_session(user, "s3") };
-            let error = db.link_sessions().insert(&new, at(0)).await.unwrap_err();
+            let new = NewConsentSession { connection_id: Some(connection), ..new_session(user, "s3") };
+            let error = db.consent_sessions().insert(&new, at(0)).await.unwrap_err();
             assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
         }
-        assert_eq!(db.link_sessions().find("state").await.unwrap().unwrap().user_id, user);
+        assert_eq!(db.consent_sessions().find("state").await.unwrap().unwrap().user_id, user);
     }
 
     async fn only_the_browser_that_started_a_session_confirms_it(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
-        let session = db.link_sessions().find("state").await.unwrap().unwrap();
+        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        let session = db.consent_sessions().find("state").await.unwrap().unwrap();
         assert_eq!(session.confirmation, Confirmation::Open);
         assert!(session.is_bound_to("browser") && !session.is_bound_to("another"));
         let unfinished = async |user, browser, now| {
-            db.link_sessions().list_unfinished(user, browser, at(now)).await.unwrap().len()
+            db.consent_sessions().list_unfinished(user, browser, at(now)).await.unwrap().len()
         };
         assert_eq!(unfinished(user, "browser", 59).await, 1);
         assert_eq!(unfinished(user, "another", 59).await, 0);
         assert_eq!(unfinished(other, "browser", 59).await, 0);
         assert_eq!(unfinished(user, "browser", 60).await, 0, "expired");
         let confirm = async |user, browser, now| {
-            db.link_sessions().confirm(user, session.id(), browser, at(now)).await.unwrap().is_some()
+            db.consent_sessions().confirm(user, session.id(), browser, at(now)).await.unwrap().is_some()
         };
         assert!(!confirm(user, "another", 1).await);
         assert!(!confirm(other, "browser", 1).await);
@@ -131,7 +134,7 @@ both! {
         assert!(confirm(user, "browser", 1).await);
         assert!(!confirm(user, "browser", 1).await, "confirmed already");
         assert_eq!(due(db, 1).await.len(), 1, "the session is polled at once");
-        assert_eq!(db.link_sessions().find("state").await.unwrap().unwrap().confirmation, Confirmation::Confirmed);
+        assert_eq!(db.consent_sessions().find("state").await.unwrap().unwrap().confirmation, Confirmation::Confirmed);
         assert_eq!(unfinished(user, "browser", 1).await, 1, "waits for the provider");
     }
 
@@ -139,25 +142,25 @@ both! {
         let user = db.user("a@x").await.id;
         let claim = session_with_callback(db, user, "state").await;
         assert_eq!(claim.session.confirmation, Confirmation::Confirmed);
-        assert!(db.link_sessions().deny(&claim.session, at(20)).await.unwrap());
-        assert!(!db.link_sessions().deny(&claim.session, at(20)).await.unwrap(), "denied already");
-        assert!(!db.link_sessions().end(&claim, "linked").await.unwrap(), "the lease was lost");
+        assert!(db.consent_sessions().deny(&claim.session, at(20)).await.unwrap());
+        assert!(!db.consent_sessions().deny(&claim.session, at(20)).await.unwrap(), "denied already");
+        assert!(!db.consent_sessions().end(&claim, "linked").await.unwrap(), "the lease was lost");
         let mut denied = due(db, 20).await.remove(0);
         assert_eq!(denied.session.confirmation, Confirmation::Denied);
         let connection = ConnectionId::new();
         denied.session.connections = vec![connection];
-        assert!(db.link_sessions().end(&denied, "linked").await.unwrap());
-        let ended = db.link_sessions().find("state").await.unwrap().unwrap();
+        assert!(db.consent_sessions().end(&denied, "linked").await.unwrap());
+        let ended = db.consent_sessions().find("state").await.unwrap().unwrap();
         assert_eq!(ended.connections, [connection]);
-        assert!(!db.link_sessions().deny(&ended, at(30)).await.unwrap(), "ended");
-        db.link_sessions().deny_ended(&ended).await.unwrap();
+        assert!(!db.consent_sessions().deny(&ended, at(30)).await.unwrap(), "ended");
+        db.consent_sessions().deny_ended(&ended).await.unwrap();
         assert_eq!(phase(db, "state").await, (LinkPhase::Ended, Some("withdrawn".to_owned())));
         // A session that was denied before its callback stays denied.
-        db.link_sessions().insert(&new_session(user, "later"), at(0)).await.unwrap();
-        let later = db.link_sessions().find("later").await.unwrap().unwrap();
-        assert!(db.link_sessions().deny(&later, at(1)).await.unwrap());
+        db.consent_sessions().insert(&new_session(user, "later"), at(0)).await.unwrap();
+        let later = db.consent_sessions().find("later").await.unwrap().unwrap();
+        assert!(db.consent_sessions().deny(&later, at(1)).await.unwrap());
         let answer = (Confirmation::Confirmed, None);
-        let claim = db.link_sessions().receive_callback("later", &secret("x"), answer, at(10), at(40)).await;
+        let claim = db.consent_sessions().receive_callback("later", &secret("x"), answer, at(10), at(40)).await;
         assert_eq!(claim.unwrap().unwrap().session.confirmation, Confirmation::Denied);
     }
 
@@ -166,36 +169,36 @@ both! {
         let handles = [db.reopen().await, db.reopen().await];
         for round in 0..6 {
             let state = format!("state{round}");
-            db.link_sessions().insert(&new_session(user, &state), at(0)).await.unwrap();
+            db.consent_sessions().insert(&new_session(user, &state), at(0)).await.unwrap();
             let callbacks = [secret("one"), secret("other")];
             let answer = (Confirmation::Confirmed, None);
             let (one, other) = tokio::join!(
-                handles[0].link_sessions().receive_callback(&state, &callbacks[0], answer, at(10), at(40)),
-                handles[1].link_sessions().receive_callback(&state, &callbacks[1], answer, at(10), at(40)),
+                handles[0].consent_sessions().receive_callback(&state, &callbacks[0], answer, at(10), at(40)),
+                handles[1].consent_sessions().receive_callback(&state, &callbacks[1], answer, at(10), at(40)),
             );
             let claims: Vec<_> = [one.unwrap(), other.unwrap()].into_iter().flatten().collect();
             assert_eq!(claims.len(), 1);
             let stored = due(db, 40).await;
             assert_eq!((stored.len(), secret_text(&stored[0])), (1, secret_text(&claims[0])), "one callback");
-            assert!(db.link_sessions().end(&stored[0], "done").await.unwrap());
+            assert!(db.consent_sessions().end(&stored[0], "done").await.unwrap());
         }
     }
 
     async fn invalid_callbacks_change_nothing(db) {
         let user = db.user("a@x").await.id;
-        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
         let callback =
             async |state, now| receive(db, state, "forged", (now, 99)).await;
         assert!(callback("state", 60).await.is_none(), "too late");
         assert!(callback("stale", 10).await.is_none(), "unknown");
-        assert_eq!((db.secrets_for("link_session").await, phase(db, "state").await.0), (0, LinkPhase::Started));
+        assert_eq!((db.secrets_for("consent_session").await, phase(db, "state").await.0), (0, LinkPhase::Started));
         let claim = callback("state", 59).await.expect("in time");
         assert!(callback("state", 59).await.is_none(), "callback_received");
-        assert!(db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(99)).await.unwrap());
+        assert!(db.consent_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(99)).await.unwrap());
         assert!(callback("state", 59).await.is_none(), "credentials_obtained");
-        assert!(db.link_sessions().end(&claim, "linked").await.unwrap());
+        assert!(db.consent_sessions().end(&claim, "linked").await.unwrap());
         assert!(callback("state", 59).await.is_none(), "ended");
-        assert_eq!(db.secrets_for("link_session").await, 0);
+        assert_eq!(db.secrets_for("consent_session").await, 0);
     }
 
     async fn expired_lease_is_claimed_again(db) {
@@ -204,18 +207,18 @@ both! {
         assert_eq!(due(db, 39).await.len(), 0, "leased");
         let next = due(db, 40).await.remove(0);
         assert_eq!((next.session.phase, secret_text(&next)), (LinkPhase::CallbackReceived, Some("code=answer")));
-        assert!(!db.link_sessions().store_credentials(&killed, &secret("late"), at(20), at(99)).await.unwrap());
-        assert!(!db.link_sessions().end(&killed, "late").await.unwrap());
+        assert!(!db.consent_sessions().store_credentials(&killed, &secret("late"), at(20), at(99)).await.unwrap());
+        assert!(!db.consent_sessions().end(&killed, "late").await.unwrap());
         assert!(!db.jobs().postpone(&killed.job, at(999)).await.unwrap());
-        assert!(db.link_sessions().store_credentials(&next, &secret("credentials"), at(20), at(80)).await.unwrap());
+        assert!(db.consent_sessions().store_credentials(&next, &secret("credentials"), at(20), at(80)).await.unwrap());
         let last = due(db, 80).await.remove(0);
         assert_eq!(
             (last.session.phase, secret_text(&last)),
             (LinkPhase::CredentialsObtained, Some("credentials")),
             "the callback is not used twice"
         );
-        assert!(!db.link_sessions().end(&next, "late").await.unwrap());
-        assert!(db.link_sessions().end(&last, "linked").await.unwrap());
+        assert!(!db.consent_sessions().end(&next, "late").await.unwrap());
+        assert!(db.consent_sessions().end(&last, "linked").await.unwrap());
     }
 
     async fn postponed_session_is_due_again(db) {
@@ -226,52 +229,52 @@ both! {
         assert_eq!(due(db, 49).await.len(), 0);
         let claim = due(db, 50).await.remove(0);
         assert_eq!((claim.job.attempts, secret_text(&claim)), (1, Some("code=answer")));
-        assert!(db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(80)).await.unwrap());
+        assert!(db.consent_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(80)).await.unwrap());
         assert_eq!(due(db, 80).await[0].job.attempts, 2, "since the callback, with the run whose lease expired");
     }
 
     async fn session_without_callback_becomes_due(db) {
         let user = db.user("a@x").await.id;
-        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
         assert_eq!(due(db, 119).await.len(), 0);
         let claim = due(db, 120).await.remove(0);
         assert_eq!((claim.session.phase, secret_text(&claim)), (LinkPhase::Started, None));
         let stored =
-            db.link_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(200)).await.unwrap();
+            db.consent_sessions().store_credentials(&claim, &secret("credentials"), at(20), at(200)).await.unwrap();
         assert!(!stored, "no callback");
-        assert!(db.link_sessions().end(&claim, "expired").await.unwrap());
+        assert!(db.consent_sessions().end(&claim, "expired").await.unwrap());
     }
 
     async fn callback_ends_an_earlier_lease(db) {
         let user = db.user("a@x").await.id;
-        db.link_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
-        db.provider_events().wake_link_sessions("akahu", &[AffectedRef::User(user)], at(5)).await.unwrap();
+        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        db.provider_events().wake_consent_sessions("akahu", &[AffectedRef::User(user)], at(5)).await.unwrap();
         let earlier = due(db, 5).await.remove(0);
         let callback =
             receive(db, "state", "answer", (10, 40)).await.expect("in time");
-        assert!(!db.link_sessions().end(&earlier, "cancelled").await.unwrap());
+        assert!(!db.consent_sessions().end(&earlier, "cancelled").await.unwrap());
         assert!(!db.jobs().postpone(&earlier.job, at(999)).await.unwrap());
-        assert!(db.link_sessions().end(&callback, "linked").await.unwrap());
+        assert!(db.consent_sessions().end(&callback, "linked").await.unwrap());
     }
 
     async fn two_instances_share_due_jobs(db) {
         let user = db.user("a@x").await.id;
         let states: Vec<String> = (0..10).map(|number| format!("state{number}")).collect();
         for state in &states {
-            db.link_sessions().insert(&new_session(user, state), at(0)).await.unwrap();
+            db.consent_sessions().insert(&new_session(user, state), at(0)).await.unwrap();
         }
         let handles = [db.reopen().await, db.reopen().await];
         let mut count = 0;
         while count < states.len() {
             let (one, other) = tokio::join!(
-                handles[0].claim_due_link_sessions(at(200), at(300), 3),
-                handles[1].claim_due_link_sessions(at(200), at(300), 3),
+                handles[0].claim_due_consent_sessions(at(200), at(300), 3),
+                handles[1].claim_due_consent_sessions(at(200), at(300), 3),
             );
             let claims: Vec<_> = one.unwrap().into_iter().chain(other.unwrap()).collect();
             assert!(!claims.is_empty());
             count += claims.len();
             for claim in &claims {
-                assert!(db.link_sessions().end(claim, "expired").await.unwrap(), "its lease was not lost");
+                assert!(db.consent_sessions().end(claim, "expired").await.unwrap(), "its lease was not lost");
             }
         }
         assert_eq!(count, states.len(), "each is claimed once");
@@ -281,7 +284,7 @@ both! {
         let user = db.user("a@x").await.id;
         session_with_callback(db, user, "state").await;
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
-        other_key.link_sessions().insert(&new_session(user, "other"), at(0)).await.unwrap();
+        other_key.consent_sessions().insert(&new_session(user, "other"), at(0)).await.unwrap();
         receive(&other_key, "other", "answer", (11, 40)).await.expect("in time");
         let claims = due(db, 40).await;
         let mut opened: Vec<_> = claims.iter().map(secret_text).collect();
@@ -289,23 +292,23 @@ both! {
         assert_eq!(opened, [None, Some("code=answer")]);
         for claim in &claims {
             assert_eq!(claim.session.phase, LinkPhase::CallbackReceived);
-            assert!(db.link_sessions().end(claim, "failed").await.unwrap());
+            assert!(db.consent_sessions().end(claim, "failed").await.unwrap());
         }
-        assert_eq!((due(db, 999).await.len(), db.secrets_for("link_session").await), (0, 0));
+        assert_eq!((due(db, 999).await.len(), db.secrets_for("consent_session").await), (0, 0));
     }
 
     async fn session_remembers_existing_consents(db) {
         let user = db.user("a@x").await.id;
         let known_consents = ["conn_1", "con\0sent", "zwei Wörter", ""];
         for state in ["one", "other"] {
-            db.link_sessions().insert(
-                &NewLinkSession { known_consents: &known_consents, ..new_session(user, state) },
+            db.consent_sessions().insert(
+                &NewConsentSession { known_consents: &known_consents, ..new_session(user, state) },
                 at(0),
             )
             .await
             .unwrap();
         }
-        db.link_sessions().insert(&new_session(user, "empty"), at(0)).await.unwrap();
+        db.consent_sessions().insert(&new_session(user, "empty"), at(0)).await.unwrap();
         let callback = async |state| {
             receive(db, state, "answer", (10, 40)).await.expect("in time")
         };
@@ -316,7 +319,7 @@ both! {
         }
         assert!(known_consents.iter().all(|consent| !empty.had_consent(consent)));
         let kept = db
-            .texts("SELECT known_consents FROM link_sessions WHERE known_consents <> '' ORDER BY known_consents")
+            .texts("SELECT known_consents FROM consent_sessions WHERE known_consents <> '' ORDER BY known_consents")
             .await;
         let digests: BTreeSet<&str> = kept.iter().flat_map(|known_consents| known_consents.split(' ')).collect();
         assert_eq!(digests.len(), 8, "digests differ between sessions");
@@ -327,18 +330,18 @@ both! {
     async fn lists_other_sessions_of_the_user(db) {
         let (user, other_user) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let broken = db.connection(user, "consent", &[]).await.id;
-        let repair = NewLinkSession { connection_id: Some(broken), ..new_session(user, "repair") };
-        db.link_sessions().insert(&repair, at(5)).await.unwrap();
+        let repair = NewConsentSession { connection_id: Some(broken), ..new_session(user, "repair") };
+        db.consent_sessions().insert(&repair, at(5)).await.unwrap();
         for (user, state, now) in [(user, "early", 1), (user, "this", 10), (other_user, "theirs", 10)] {
-            db.link_sessions().insert(&new_session(user, state), at(now)).await.unwrap();
+            db.consent_sessions().insert(&new_session(user, state), at(now)).await.unwrap();
         }
-        db.link_sessions().insert(&NewLinkSession { provider: "other", ..new_session(user, "elsewhere") }, at(10))
+        db.consent_sessions().insert(&NewConsentSession { provider: "other", ..new_session(user, "elsewhere") }, at(10))
             .await
             .unwrap();
-        let this = db.link_sessions().find("this").await.unwrap().unwrap();
-        let others = db.link_sessions().list_other(&this, at(2)).await.unwrap();
+        let this = db.consent_sessions().find("this").await.unwrap().unwrap();
+        let others = db.consent_sessions().list_other(&this, at(2)).await.unwrap();
         let (connection_id, phase) = (Some(broken), LinkPhase::Started);
-        let other = OtherLinkSession { connection_id, phase, expires_at: at(60) };
+        let other = OtherConsentSession { connection_id, phase, expires_at: at(60) };
         assert_eq!(others, [other]);
     }
 }

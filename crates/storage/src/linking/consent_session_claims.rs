@@ -1,4 +1,5 @@
-//! Records the progress of link sessions: callback parameters become credentials, and credentials become a connection.
+//! Records the progress of consent sessions: callback parameters become credentials, and credentials become a
+//! connection.
 //!
 //! Each result is sealed and stored before the next step, so a killed program continues where it stopped. An open
 //! session has a job (see `jobs/mod.rs`), which ends with the session.
@@ -12,50 +13,50 @@ use crate::db::{Param, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob};
-use crate::linking::link_sessions::{LinkSession, columns, known_consent_digest, session};
+use crate::linking::consent_sessions::{ConsentSession, columns, known_consent_digest, session};
 use crate::locks::lock_user_if_exists;
 use crate::secrets::store::delete_secret;
-use crate::{LinkSessions, StorageError};
+use crate::{ConsentSessions, StorageError};
 
 statements! {
     FIND = concat!(
         "SELECT ",
         columns!(),
-        " FROM link_sessions WHERE user_id = $1 AND id = $2 AND phase <> 'ended'"
+        " FROM consent_sessions WHERE user_id = $1 AND id = $2 AND phase <> 'ended'"
     );
 
     RECEIVE_CALLBACK = concat!(
-        "UPDATE link_sessions SET phase = 'callback_received', phase_since = $2,
+        "UPDATE consent_sessions SET phase = 'callback_received', phase_since = $2,
             confirmation = CASE WHEN confirmation = 'denied' THEN confirmation ELSE $3 END, browser_hash = $4
         WHERE state_hash = $1 AND phase = 'started' AND expires_at > $2
         RETURNING ",
         columns!()
     );
 
-    STORE_CREDENTIALS = "UPDATE link_sessions SET phase = 'credentials_obtained', phase_since = $3
+    STORE_CREDENTIALS = "UPDATE consent_sessions SET phase = 'credentials_obtained', phase_since = $3
         WHERE user_id = $1 AND id = $2 AND phase = 'callback_received'";
 
-    END = "UPDATE link_sessions SET phase = 'ended', outcome = $3, connections = $4, failure_reason = $5
+    END = "UPDATE consent_sessions SET phase = 'ended', outcome = $3, connections = $4, failure_reason = $5
         WHERE user_id = $1 AND id = $2";
 }
 
 /// The right to work on one session, until the lease of its job ends and another instance claims it.
 #[derive(Debug)]
-pub struct ClaimedLinkSession {
-    pub session: LinkSession,
+pub struct ClaimedConsentSession {
+    pub session: ConsentSession,
     /// The callback parameters, or the credentials obtained for them. None also if the secret cannot be opened.
     pub secret: Option<SecretString>,
     pub job: ClaimedJob,
 }
 
-impl ClaimedLinkSession {
+impl ClaimedConsentSession {
     /// Whether the user already had the consent with this provider id when the session started.
     pub fn had_consent(&self, consent: &str) -> bool {
         self.session.known_consents.contains(&known_consent_digest(&self.session.state_hash, consent))
     }
 }
 
-impl LinkSessions<'_> {
+impl ConsentSessions<'_> {
     /// Seals the parameters of the first callback, records whether the user confirmed, and claims the session. Of
     /// several concurrent callers, exactly one gets the claim. None if the state is unknown, the session has expired,
     /// or a callback was received before.
@@ -69,7 +70,7 @@ impl LinkSessions<'_> {
         (confirmation, browser): (Confirmation, Option<&str>),
         now: Timestamp,
         lease_until: Timestamp,
-    ) -> Result<Option<ClaimedLinkSession>> {
+    ) -> Result<Option<ClaimedConsentSession>> {
         let found = self.find(state).await?;
         let Some(found) = found.filter(|found| found.phase == LinkPhase::Started && found.expires_at > now) else {
             return Ok(None);
@@ -95,36 +96,36 @@ impl LinkSessions<'_> {
         };
         self.0.secrets().store(&mut tx, &session.secret_slot(), callback_params).await?;
         tx.commit().await?;
-        Ok(Some(ClaimedLinkSession { session, secret: Some(callback_params.clone()), job }))
+        Ok(Some(ClaimedConsentSession { session, secret: Some(callback_params.clone()), job }))
     }
 
     /// The open session of a claimed job. If its secret cannot be opened, it has none, so that the caller can end the
     /// session.
-    pub async fn find_claimed(self, job: &ClaimedJob) -> Result<Option<ClaimedLinkSession>> {
+    pub async fn find_claimed(self, job: &ClaimedJob) -> Result<Option<ClaimedConsentSession>> {
         let id = job.subject_id::<Uuid>();
         let Some(session) = self.0.db.one(FIND, params![job.user_id(), Param::Id(id)], session).await? else {
             return Ok(None);
         };
         let secret = match self.0.secrets().find(&session.secret_slot()).await {
             Err(StorageError::Sealed(error)) => {
-                tracing::warn!(%error, "could not open link session secret");
+                tracing::warn!(%error, "could not open consent session secret");
                 None
             }
             found => found?,
         };
-        Ok(Some(ClaimedLinkSession { session, secret, job: job.clone() }))
+        Ok(Some(ClaimedConsentSession { session, secret, job: job.clone() }))
     }
 
     /// Seals the credentials in place of the callback parameters, and extends the lease. Returns false, and changes
     /// nothing, if the lease was lost.
     pub async fn store_credentials(
         self,
-        claim: &ClaimedLinkSession,
+        claim: &ClaimedConsentSession,
         credentials: &SecretString,
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<bool> {
-        let LinkSession { user_id, id, .. } = claim.session;
+        let ConsentSession { user_id, id, .. } = claim.session;
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user_id).await?
             || !jobs::renew(&mut tx, &claim.job, lease_until).await?
@@ -140,8 +141,8 @@ impl LinkSessions<'_> {
 
     /// Ends a session and deletes its secret. `outcome` is one word. The claim's session names the connections that it
     /// created, repaired or renewed, and why it failed. Returns false, and changes nothing, if the lease was lost.
-    pub async fn end(self, claim: &ClaimedLinkSession, outcome: &str) -> Result<bool> {
-        let LinkSession { user_id, id, .. } = claim.session;
+    pub async fn end(self, claim: &ClaimedConsentSession, outcome: &str) -> Result<bool> {
+        let ConsentSession { user_id, id, .. } = claim.session;
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user_id).await? || !jobs::delete(&mut tx, &claim.job).await? {
             tx.rollback().await;

@@ -1,12 +1,13 @@
-//! Stores link sessions: one visit of a user's browser to a provider's consent page, found by the SHA-256 of its OAuth
-//! `state`. `link_session_claims.rs` continues a session after its callback.
+//! Stores consent sessions: one visit of a user's browser to a provider's consent page, found by the SHA-256 of its
+//! OAuth
+//! `state`. `consent_session_claims.rs` continues a session after its callback.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bellbird_domain::{Confirmation, ConnectionId, LinkPhase, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::LinkSessions;
+use crate::ConsentSessions;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::{hash, hex};
 use crate::error::Result;
@@ -28,45 +29,45 @@ macro_rules! columns {
 pub(crate) use columns;
 
 statements! {
-    INSERT = "INSERT INTO link_sessions
+    INSERT = "INSERT INTO consent_sessions
             (user_id, id, state_hash, provider, connection_id, known_consents, phase, phase_since, created_at,
                 expires_at, browser_hash)
         VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $7, $8, $9)";
 
-    FIND = concat!("SELECT ", columns!(), " FROM link_sessions WHERE state_hash = $1");
+    FIND = concat!("SELECT ", columns!(), " FROM consent_sessions WHERE state_hash = $1");
 
     LIST_UNFINISHED = concat!(
         "SELECT ",
         columns!(),
-        " FROM link_sessions WHERE user_id = $1 AND browser_hash = $2 AND expires_at > $3
+        " FROM consent_sessions WHERE user_id = $1 AND browser_hash = $2 AND expires_at > $3
             AND (confirmation = 'open' AND phase = 'started' OR confirmation = 'confirmed' AND phase <> 'ended')
             ORDER BY created_at DESC, id"
     );
 
-    CONFIRM = "UPDATE link_sessions SET confirmation = 'confirmed'
+    CONFIRM = "UPDATE consent_sessions SET confirmation = 'confirmed'
         WHERE user_id = $1 AND id = $2 AND browser_hash = $3 AND confirmation = 'open' AND phase = 'started'
             AND expires_at > $4";
 
-    DENY = "UPDATE link_sessions SET confirmation = 'denied'
+    DENY = "UPDATE consent_sessions SET confirmation = 'denied'
         WHERE user_id = $1 AND id = $2 AND confirmation <> 'denied' AND phase <> 'ended'";
 
-    DENY_ENDED = "UPDATE link_sessions SET confirmation = 'denied', outcome = 'withdrawn'
+    DENY_ENDED = "UPDATE consent_sessions SET confirmation = 'denied', outcome = 'withdrawn'
         WHERE user_id = $1 AND id = $2 AND phase = 'ended'";
 
-    LIST_OTHERS = "SELECT connection_id, phase, expires_at FROM link_sessions
+    LIST_OTHERS = "SELECT connection_id, phase, expires_at FROM consent_sessions
         WHERE user_id = $1 AND provider = $2 AND id <> $3 AND created_at >= $4";
 
-    CLEAR_CONNECTION = "UPDATE link_sessions SET connection_id = NULL WHERE user_id = $1 AND connection_id = $2";
+    CLEAR_CONNECTION = "UPDATE consent_sessions SET connection_id = NULL WHERE user_id = $1 AND connection_id = $2";
 
-    CLEAR_RESULT = "UPDATE link_sessions SET connections = REPLACE(connections, $2, '')
+    CLEAR_RESULT = "UPDATE consent_sessions SET connections = REPLACE(connections, $2, '')
         WHERE user_id = $1 AND connections <> ''";
 
-    DELETE_OF_USER = "DELETE FROM link_sessions WHERE user_id = $1 RETURNING user_id, id";
+    DELETE_OF_USER = "DELETE FROM consent_sessions WHERE user_id = $1 RETURNING user_id, id";
 }
 
 /// Without `Debug`, because it holds the state.
 #[derive(Clone, Copy)]
-pub struct NewLinkSession<'a> {
+pub struct NewConsentSession<'a> {
     /// The user for whom an institution is linked.
     pub user_id: UserId,
     pub provider: &'a str,
@@ -85,7 +86,7 @@ pub struct NewLinkSession<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LinkSession {
+pub struct ConsentSession {
     /// The user for whom an institution is linked.
     pub user_id: UserId,
     pub provider: String,
@@ -111,18 +112,18 @@ pub struct LinkSession {
     pub(crate) known_consents: Vec<String>,
 }
 
-/// Another link session of the same user at the same provider.
+/// Another consent session of the same user at the same provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OtherLinkSession {
+pub struct OtherConsentSession {
     /// The connection to repair, if any.
     pub connection_id: Option<ConnectionId>,
     pub phase: LinkPhase,
     pub expires_at: Timestamp,
 }
 
-impl LinkSessions<'_> {
-    /// Lists other link sessions of the same user and provider that were created at `since` or later.
-    pub async fn list_other(self, session: &LinkSession, since: Timestamp) -> Result<Vec<OtherLinkSession>> {
+impl ConsentSessions<'_> {
+    /// Lists other consent sessions of the same user and provider that were created at `since` or later.
+    pub async fn list_other(self, session: &ConsentSession, since: Timestamp) -> Result<Vec<OtherConsentSession>> {
         let values = params![session.user_id, session.provider.as_str(), Param::Id(session.id), since];
         self.0.db.all(LIST_OTHERS, values, other_session).await
     }
@@ -132,7 +133,7 @@ impl LinkSessions<'_> {
     /// # Errors
     /// [`StorageError::NotFound`](crate::StorageError::NotFound) if the user or the connection to repair does not
     /// exist, [`StorageError::Conflict`](crate::StorageError::Conflict) if the state does.
-    pub async fn insert(self, new: &NewLinkSession<'_>, now: Timestamp) -> Result<()> {
+    pub async fn insert(self, new: &NewConsentSession<'_>, now: Timestamp) -> Result<()> {
         let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
         require_connection(&mut tx, new.user_id, new.connection_id).await?;
@@ -152,19 +153,19 @@ impl LinkSessions<'_> {
             browser.as_ref()
         ];
         tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this state"))?;
-        let job = JobKey::new(job_kinds::LINK_SESSION, new.user_id, id);
+        let job = JobKey::new(job_kinds::CONSENT_SESSION, new.user_id, id);
         jobs::insert(&mut tx, &job, new.provider, Some(new.next_attempt_at)).await?;
         tx.commit().await
     }
 
     /// Finds the session with this state, also an ended or expired one until cleanup deletes it.
-    pub async fn find(self, state: &str) -> Result<Option<LinkSession>> {
+    pub async fn find(self, state: &str) -> Result<Option<ConsentSession>> {
         self.0.db.one(FIND, params![hash(state).as_ref()], session).await
     }
 
     /// Lists the user's sessions that this browser started and that wait: for a callback or a confirmation, or, once
     /// confirmed, for the provider.
-    pub async fn list_unfinished(self, user: UserId, browser: &str, now: Timestamp) -> Result<Vec<LinkSession>> {
+    pub async fn list_unfinished(self, user: UserId, browser: &str, now: Timestamp) -> Result<Vec<ConsentSession>> {
         self.0.db.all(LIST_UNFINISHED, params![user, hash(browser).as_ref(), now], session).await
     }
 
@@ -179,7 +180,7 @@ impl LinkSessions<'_> {
             tx.rollback().await;
             return Ok(None);
         }
-        let job = JobKey::new(job_kinds::LINK_SESSION, user, id);
+        let job = JobKey::new(job_kinds::CONSENT_SESSION, user, id);
         jobs::restart(&mut tx, &job, Some(now)).await?;
         tx.commit().await?;
         Ok(Some(job))
@@ -187,7 +188,7 @@ impl LinkSessions<'_> {
 
     /// Denies an open session, and makes it due. The holder of its job loses the lease. Returns false if the session
     /// has ended or was denied before.
-    pub async fn deny(self, session: &LinkSession, now: Timestamp) -> Result<bool> {
+    pub async fn deny(self, session: &ConsentSession, now: Timestamp) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, session.user_id).await?
             || tx.run(DENY, params![session.user_id, Param::Id(session.id)]).await? == 0
@@ -201,12 +202,12 @@ impl LinkSessions<'_> {
     }
 
     /// Records that what an ended session connected is withdrawn.
-    pub async fn deny_ended(self, session: &LinkSession) -> Result<()> {
+    pub async fn deny_ended(self, session: &ConsentSession) -> Result<()> {
         self.0.db.run(DENY_ENDED, params![session.user_id, Param::Id(session.id)]).await.map(|_| ())
     }
 }
 
-impl LinkSession {
+impl ConsentSession {
     /// Whether the browser with this cookie started the session, or confirmed it on the callback page.
     pub fn is_bound_to(&self, browser: &str) -> bool {
         self.browser_hash == hash(browser).as_ref()
@@ -218,11 +219,11 @@ impl LinkSession {
 
     /// The slot of the callback parameters, and later of the credentials.
     pub(crate) fn secret_slot(&self) -> SecretSlot {
-        SecretSlot::link_session(self.user_id, self.id)
+        SecretSlot::consent_session(self.user_id, self.id)
     }
 
     pub fn job(&self) -> JobKey {
-        JobKey::new(job_kinds::LINK_SESSION, self.user_id, self.id)
+        JobKey::new(job_kinds::CONSENT_SESSION, self.user_id, self.id)
     }
 }
 
@@ -242,24 +243,24 @@ pub(crate) async fn delete_sessions(tx: &mut Tx, user: UserId) -> Result<()> {
 pub(crate) async fn delete_secrets(tx: &mut Tx, mut sessions: Vec<(UserId, Uuid)>) -> Result<()> {
     sessions.sort_unstable();
     for (user, session) in sessions {
-        delete_secret(tx, &SecretSlot::link_session(user, session)).await?;
+        delete_secret(tx, &SecretSlot::consent_session(user, session)).await?;
     }
     Ok(())
 }
 
-fn other_session(row: &Row<'_>) -> Result<OtherLinkSession> {
-    let phase = row.word(1, "the phase of a link session")?;
-    Ok(OtherLinkSession { connection_id: row.opt_id(0)?, phase, expires_at: row.time(2)? })
+fn other_session(row: &Row<'_>) -> Result<OtherConsentSession> {
+    let phase = row.word(1, "the phase of a consent session")?;
+    Ok(OtherConsentSession { connection_id: row.opt_id(0)?, phase, expires_at: row.time(2)? })
 }
 
 /// Reads a session from the first columns of a row.
-pub(crate) fn session(row: &Row<'_>) -> Result<LinkSession> {
-    Ok(LinkSession {
+pub(crate) fn session(row: &Row<'_>) -> Result<ConsentSession> {
+    Ok(ConsentSession {
         user_id: row.id(0)?,
         id: row.id(1)?,
         provider: row.text(2)?.to_owned(),
         connection_id: row.opt_id(3)?,
-        phase: row.word(4, "the phase of a link session")?,
+        phase: row.word(4, "the phase of a consent session")?,
         phase_since: row.time(5)?,
         outcome: row.opt_text(6)?.map(str::to_owned),
         failure_reason: row.opt_text(14)?.map(str::to_owned),
@@ -268,7 +269,7 @@ pub(crate) fn session(row: &Row<'_>) -> Result<LinkSession> {
         state_hash: row.blob(9)?.to_vec(),
         known_consents: row.text(10)?.split_whitespace().map(str::to_owned).collect(),
         browser_hash: row.blob(11)?.to_vec(),
-        confirmation: row.word(12, "the confirmation of a link session")?,
+        confirmation: row.word(12, "the confirmation of a consent session")?,
         connections: row.text(13)?.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
     })
 }
