@@ -150,6 +150,7 @@ pub(super) fn new_connection<'a>(user_id: UserId, consent: &'a str) -> NewConnec
         institution_logo: None,
         credentials: &CREDENTIALS,
         provider_user_id: None,
+        consent_expires_at: None,
         repairs: None,
         next_refresh_at: None,
         backfill_ends_at: None,

@@ -120,6 +120,13 @@ export type components = {
             category: "banking" | "brokerage";
             /**
              * Format: date-time
+             * @description When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null if the provider does
+             *     not say.
+             * @example 2027-08-01T02:10:00Z
+             */
+            consentExpiresAt: string | null;
+            /**
+             * Format: date-time
              * @description When the connection was linked, RFC 3339 in UTC.
              * @example 2026-08-01T02:10:00.25Z
              */

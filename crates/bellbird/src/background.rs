@@ -2,7 +2,7 @@
 //!
 //! Every instance runs them; leases in the database keep two instances from working on the same job.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _};
@@ -34,6 +34,8 @@ const METRICS_LEASE_LENGTH: SignedDuration = SignedDuration::from_secs(60);
 
 /// Gauge: connections by provider and status.
 pub const CONNECTION_STATUSES: &str = "bellbird_connections";
+/// Gauge: active connections whose consent ends soon, by provider.
+pub const CONSENTS_ENDING: &str = "bellbird_consents_ending";
 /// Gauge: jobs by kind and state.
 pub const JOB_STATES: &str = "bellbird_jobs";
 /// Gauge: unfinished webhook deliveries by state.
@@ -108,7 +110,7 @@ async fn hold_metrics_lease(
         if storage.jobs().renew(lease, until).await? {
             return Ok(Some(lease.clone()));
         }
-        set_connection_metrics(&[]);
+        set_connection_metrics(&[], &BTreeMap::new());
         set_queue_metrics(&[], &DeliveryOverview::default(), now);
         set_instances(0);
     }
@@ -118,7 +120,7 @@ async fn hold_metrics_lease(
 }
 
 async fn record_queue_metrics_once(storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
-    set_connection_metrics(&storage.connections().count().await?);
+    set_connection_metrics(&storage.connections().count().await?, &storage.connections().count_ending(now).await?);
     set_queue_metrics(&storage.jobs().count(now).await?, &storage.deliveries().overview(now).await?, now);
     set_instances(instances::running(storage).await?.len());
     Ok(())
@@ -129,13 +131,15 @@ fn set_instances(count: usize) {
 }
 
 /// Sets each status of each provider, so that one without connections falls to 0.
-fn set_connection_metrics(counts: &[ConnectionCount]) {
+fn set_connection_metrics(counts: &[ConnectionCount], ending: &BTreeMap<String, u64>) {
     for provider in bellbird_connections::provider_names() {
         for status in ConnectionStatus::ALL {
             let counted = counts.iter().find(|counted| counted.provider == provider && counted.status == *status);
             metrics::gauge!(CONNECTION_STATUSES, "provider" => provider, "status" => status.as_str())
                 .set(gauge_value(counted.map_or(0, |counted| counted.count)));
         }
+        let ending = ending.get(provider).copied().unwrap_or(0);
+        metrics::gauge!(CONSENTS_ENDING, "provider" => provider).set(gauge_value(ending));
     }
 }
 

@@ -162,6 +162,7 @@ fn new_connection<'a>(
         category: provider.kind().category(),
         provider_connection_id: &consent.provider_connection_id,
         provider_user_id: consent.provider_user_id.as_deref(),
+        consent_expires_at: consent.consent_expires_at,
         institution_id: &consent.institution_id,
         institution_name: &consent.institution_name,
         institution_logo: consent.institution_logo.as_deref(),

@@ -1,4 +1,4 @@
-//! Refreshes a connection: reads its status and its accounts from the provider.
+//! Refreshes a connection: reads its status, the end of its consent and its accounts from the provider.
 //!
 //! Failed reads and provider events request a refresh. Linking schedules several, because accounts may appear later
 //! than the consent; these also subscribe to provider events.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
-use bellbird_providers::{CallContext, ConsentStatus, Provider};
+use bellbird_providers::{CallContext, Consent, ConsentStatus, Provider};
 use bellbird_storage::{ClaimedJob, JobKey, job_kinds};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
@@ -125,7 +125,10 @@ impl Refreshes<'_> {
             self.0.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let provider = self.0.provider(&connection.provider)?;
         let context = self.0.call_context_within(REFRESH_DEADLINE).charged_to(user);
-        let mut consent_status = provider.consent_status(&context, &credentials).await?;
+        let Consent { status: mut consent_status, expires_at } = provider.consent(&context, &credentials).await?;
+        if expires_at != connection.consent_expires_at {
+            require_lease(self.0.storage.refreshes().set_consent_expiry(claim, expires_at).await?)?;
+        }
         if consent_status == ConsentStatus::Active {
             match self
                 .refresh_accounts(claim, (provider.as_ref(), &context), &connection, &credentials, backfill_ends_at)

@@ -118,6 +118,8 @@ pub struct Connection {
     /// URL of the institution's logo.
     pub institution_logo: Option<String>,
     pub status: ConnectionStatus,
+    /// When the consent ends unless the user renews it, or when it ended. None if the provider has not said.
+    pub consent_expires_at: Option<Timestamp>,
     /// When the provider last returned data.
     pub last_refreshed_at: Option<Timestamp>,
     pub created_at: Timestamp,

@@ -157,6 +157,8 @@ pub struct FoundConnection {
     /// The URL of the logo.
     pub institution_logo: Option<String>,
     pub consent_status: ConsentStatus,
+    /// As [`Consent::expires_at`].
+    pub consent_expires_at: Option<Timestamp>,
     /// The credentials of this connection alone, as JSON. The caller seals and stores them.
     pub credentials: SecretString,
 }
@@ -167,6 +169,22 @@ pub enum ConsentStatus {
     Active,
     /// The consent does not work. Holds the new status of the connection, which is never `active` or `deleting`.
     Broken(ConnectionStatus),
+}
+
+/// What the provider says about the consent of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Consent {
+    pub status: ConsentStatus,
+    /// When the consent ends unless it is renewed, or when it ended. None if the provider does not say, or says it in a
+    /// way that cannot be read.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl From<ConsentStatus> for Consent {
+    /// For a provider whose consents have no known end.
+    fn from(status: ConsentStatus) -> Self {
+        Self { status, expires_at: None }
+    }
 }
 
 /// An account of a connection, as the provider describes it. It never holds the full account number.
@@ -250,8 +268,8 @@ pub trait Provider: Send + Sync {
     /// docs/provider-setup.md#import-a-connection.
     async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error>;
 
-    /// Asks the provider whether the credentials of one connection still work.
-    async fn consent_status(&self, context: &CallContext, credentials: &SecretString) -> Result<ConsentStatus, Error>;
+    /// Asks the provider whether the credentials of one connection still work, and until when.
+    async fn consent(&self, context: &CallContext, credentials: &SecretString) -> Result<Consent, Error>;
 
     /// The accounts of one connection.
     async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error>;

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 
 use crate::{
-    BalancesQuery, Banking, Brokerage, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection,
-    HoldingSink, Kind, PageRequest, PageRowSink, Provider, TradePage, TradeQuery, TradeSink, TransactionQuery,
+    BalancesQuery, Banking, Brokerage, CallContext, Consent, Cursor, Error, FoundAccount, FoundConnection, HoldingSink,
+    Kind, PageRequest, PageRowSink, Provider, TradePage, TradeQuery, TradeSink, TransactionQuery,
 };
 
 pub const NOW: i64 = 1_800_000_000;
@@ -241,7 +241,7 @@ impl Provider for Simulated {
         unreachable!("not simulated")
     }
 
-    async fn consent_status(&self, _: &CallContext, _: &SecretString) -> Result<ConsentStatus, Error> {
+    async fn consent(&self, _: &CallContext, _: &SecretString) -> Result<Consent, Error> {
         unreachable!("not simulated")
     }
 

@@ -58,6 +58,7 @@ impl World {
             institution_name: "Bank".to_owned(),
             institution_logo: None,
             status: ConnectionStatus::Active,
+            consent_expires_at: None,
             last_refreshed_at: None,
             created_at: at(0),
         };

@@ -110,6 +110,8 @@ CREATE TABLE connections (
     -- When the provider last answered with data.
     last_refreshed_at INTEGER,
     created_at INTEGER NOT NULL,
+    -- When the consent ends, as the provider says. NULL: it has not said.
+    consent_expires_at INTEGER,
 
     -- Providers list accounts late. Until then, a refresh deletes no account.
     backfill_ends_at INTEGER,
@@ -121,6 +123,8 @@ CREATE UNIQUE INDEX connections_provider_connection ON connections (provider, pr
 CREATE INDEX connections_provider_user ON connections (provider, provider_user_digest);
 -- Counts them, and finds the few that must be reconnected.
 CREATE INDEX connections_status ON connections (status, provider);
+-- Finds the few whose consent ends soon.
+CREATE INDEX connections_consent_expiry ON connections (consent_expires_at);
 
 -- What is known of the syncs of a connection. It has a row from its import on.
 CREATE TABLE syncs (

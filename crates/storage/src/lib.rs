@@ -49,7 +49,7 @@ pub use backups::copy::{BackupContents, StagedBackup};
 pub use connections::accounts::NewAccount;
 pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
-pub use connections::overview::{BrokenConnection, ConnectionCount};
+pub use connections::overview::{BrokenConnection, ConnectionCount, EndingConsent};
 pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{DegradedConnection, FinishedSync, SyncState, UnreadRange, UnreadableRows};
 pub use db::service_lock::ServiceLock;

@@ -136,4 +136,10 @@ impl Store {
         }
         true
     }
+
+    pub(super) fn set_consent_expiry(&mut self, arrangement_id: &str, expires_at: Timestamp) {
+        for consent in self.consents.iter_mut().filter(|consent| consent.arrangement_id == arrangement_id) {
+            consent.expires_at = expires_at;
+        }
+    }
 }

@@ -70,9 +70,10 @@ async fn set_relink(State(fiskil): State<Arc<Fiskil>>, body: Bytes) -> Result<Re
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ConsentStateRequest {
     state: ConsentState,
+    expires_at: Option<Timestamp>,
 }
 
 async fn set_consent(
@@ -80,9 +81,13 @@ async fn set_consent(
     Path(id): Path<String>,
     body: Bytes,
 ) -> Result<StatusCode, BadRequest> {
-    let request: ConsentStateRequest = parse_body(&body, "{\"state\": \"active|expired|revoked\"}")?;
+    let request: ConsentStateRequest = parse_body(&body, "{\"state\": \"active|expired|revoked\", \"expiresAt\"}")?;
     let now = fiskil.controls.clock.now();
-    let found = fiskil.store.write().set_consent(&id, request.state, now);
+    let mut store = fiskil.store.write();
+    let found = store.set_consent(&id, request.state, now);
+    if let Some(expires_at) = request.expires_at {
+        store.set_consent_expiry(&id, expires_at);
+    }
     if found {
         Ok(StatusCode::NO_CONTENT)
     } else {

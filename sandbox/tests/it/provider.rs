@@ -185,7 +185,10 @@ async fn consents_end_by_expiry_and_revocation() {
     assert_eq!(revoked["active"], false);
     assert!(expires(&revoked) > now);
 
-    set("active").await;
+    let end = json!({"state": "active", "expiresAt": "2026-12-01T00:00:00Z"});
+    client.control(Method::POST, &format!("/consents/{arrangement}"), end).await;
+    let ending = consent().await;
+    assert_eq!((&ending["active"], &ending["expires_at"]), (&json!(true), &json!("2026-12-01T00:00:00Z")));
     for id in [arrangement.as_str(), "no-such-arrangement"] {
         let gone = client.call(Method::DELETE, &format!("/v1/consent/{id}")).send().await.unwrap();
         assert_eq!(gone.status(), 204);

@@ -89,6 +89,11 @@ class Connection(TypedDict):
 
     category: Literal["banking", "brokerage"]
     """The kind of institution."""
+    consentExpiresAt: str | None
+    """
+    When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null if the provider does
+    not say.
+    """
     createdAt: str
     """When the connection was linked, RFC 3339 in UTC."""
     id: str

@@ -65,6 +65,10 @@ pub struct ConnectionView<'a> {
     /// institution is waiting for the user. `revoked`: consent was withdrawn.
     #[schema(value_type = String, example = "active")]
     pub status: ConnectionStatus,
+    /// When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null if the provider does
+    /// not say.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-08-01T02:10:00Z")]
+    pub consent_expires_at: Option<Timestamp>,
     /// When the provider last returned data, RFC 3339 in UTC.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     pub last_refreshed_at: Option<Timestamp>,
@@ -83,6 +87,7 @@ impl<'a> From<&'a Connection> for ConnectionView<'a> {
             institution_name: &connection.institution_name,
             institution_logo: connection.institution_logo.as_deref(),
             status: connection.status,
+            consent_expires_at: connection.consent_expires_at,
             last_refreshed_at: connection.last_refreshed_at,
             created_at: connection.created_at,
         }

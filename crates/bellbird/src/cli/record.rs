@@ -102,7 +102,7 @@ async fn record(settings: &Settings, storage: &Storage, id: ConnectionId) -> any
     let words = PROVIDERS.iter().find(|declared| declared.name == provider.name()).map_or(&[][..], |found| found.words);
     let context = CallContext::new(Instant::now() + DEADLINE, Timestamp::now()).past_unreadable_rows().recorded(words);
 
-    let consent = provider.consent_status(&context, &credentials).await;
+    let consent = provider.consent(&context, &credentials).await;
     let found = provider.accounts(&context, &credentials).await;
     let queries = [BalancesQuery { credentials: &credentials, accounts: &accounts }];
     let balances = provider.balances(&context, &queries).await.into_iter().flatten().collect::<Result<Vec<_>, _>>();

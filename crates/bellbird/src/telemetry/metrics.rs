@@ -54,6 +54,7 @@ pub const METRICS: &[Metric] = &[
     metric(Counter, "bellbird_unknown_categories_total", &["provider"], "Provider categories outside the sixteen."),
     metric(Counter, "bellbird_provider_events_total", &["provider", "outcome"], "Webhooks received from providers."),
     metric(Gauge, "bellbird_connections", &["provider", "status"], "Connections, by status."),
+    metric(Gauge, "bellbird_consents_ending", &["provider"], "Active connections whose consent ends within 14 days."),
     metric(Gauge, "bellbird_jobs", &["kind", "state"], "Jobs that are due, running or failing."),
     metric(Counter, "bellbird_job_runs_total", &["kind", "outcome"], "Runs of jobs by this instance."),
     metric(Gauge, "bellbird_webhook_deliveries", &["state"], "Webhook deliveries that are not finished."),

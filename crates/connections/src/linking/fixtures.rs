@@ -27,6 +27,7 @@ pub(crate) fn connection(number: u8, institution: u8, status: ConnectionStatus, 
         institution_name: String::new(),
         institution_logo: None,
         status,
+        consent_expires_at: None,
         last_refreshed_at: None,
         created_at,
     }
@@ -41,6 +42,7 @@ pub(crate) fn found(number: u8, institution: u8, consent_status: ConsentStatus) 
         institution_name: String::new(),
         institution_logo: None,
         consent_status,
+        consent_expires_at: None,
         credentials: "{}".into(),
     }
 }

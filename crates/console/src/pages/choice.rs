@@ -36,6 +36,8 @@ struct ConnectionRow {
     since: String,
     is_active: bool,
     status_text: &'static str,
+    /// When the consent ends, in the forms of [`Choice::expires`]. None if it is unknown, or the consent is broken.
+    consent_end: Option<(String, String)>,
     /// The first account, if the others are folded behind it.
     folded_behind: Option<AccountRow>,
     accounts: Vec<AccountRow>,
@@ -76,6 +78,10 @@ impl<'a> Choice<'a> {
                 since: local_time.day(connection.created_at),
                 is_active,
                 status_text: status_text(connection.status),
+                consent_end: connection
+                    .consent_expires_at
+                    .filter(|_| is_active)
+                    .map(|at| (format!("{} at {}", local_time.day(at), local_time.time(at)), at.to_string())),
                 label,
                 folded_behind: is_folded.then(|| accounts.remove(0)),
                 can_reconnect: page.providers.iter().any(|provider| provider.name == connection.provider),
@@ -226,6 +232,25 @@ mod tests {
         let html = shown(&page(Vec::new(), vec![connection("A", ConnectionStatus::Revoked)]));
         assert!(!html.contains("name=\"connection\"") && html.contains("Ask the operator"), "{html}");
         assert!(!html.contains("bellbird connection"), "{html}");
+    }
+
+    #[test]
+    fn end_of_a_consent_is_shown_while_it_works() {
+        let mut page = page(vec![PROVIDER], vec![connection("A", ConnectionStatus::Active)]);
+        assert!(!shown(&page).contains("Your consent ends"), "unknown");
+        page.connections[0].connection.consent_expires_at = Some("2027-02-01T13:40:00Z".parse().unwrap());
+        let html = shown(&page);
+        let end = "<time datetime=\"2027-02-01T13:40:00Z\">2 February 2027 at 00:40 Sydney time</time>";
+        assert!(html.contains(&format!("Your consent ends on {end}.")), "{html}");
+        page.timezone = Some("Pacific/Auckland".to_owned());
+        assert!(shown(&page).contains(">2 February 2027 at 02:40 Auckland time<"));
+        for status in [ConnectionStatus::Invalidated, ConnectionStatus::Revoked] {
+            page.connections[0].connection.status = status;
+            assert!(!shown(&page).contains("Your consent ends"), "{status}");
+        }
+        page.connections[0].connection.status = ConnectionStatus::Active;
+        page.repair_target = page.connections.pop();
+        assert!(shown(&page).contains(">2 February 2027 at 02:40 Auckland time<"), "the link is for this connection");
     }
 
     #[test]

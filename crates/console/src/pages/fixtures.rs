@@ -17,6 +17,7 @@ pub(crate) fn connection(institution_name: &str, status: ConnectionStatus) -> Co
         institution_name: institution_name.to_owned(),
         institution_logo: Some("https://logos.example/logo.png".to_owned()),
         status,
+        consent_expires_at: None,
         last_refreshed_at: None,
         created_at: "2026-11-20T00:00:00Z".parse().unwrap(),
     }

@@ -26,8 +26,8 @@ use crate::rows::{assert_page_invariants, keep, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
-    BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
-    PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
+    BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind,
+    Linking, PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsParams};
 use keys::Keys;
@@ -190,14 +190,14 @@ impl Provider for Akahu {
         self.api.accounts(context, &credentials.user_token, |rows| found_connections(rows, &credentials)).await
     }
 
-    async fn consent_status(&self, context: &CallContext, credentials: &SecretString) -> Result<ConsentStatus, Error> {
+    async fn consent(&self, context: &CallContext, credentials: &SecretString) -> Result<Consent, Error> {
         let authorisation = Credentials::authorisation(credentials)?;
         let consent_status = match self.fetch_consent_status(context, &authorisation).await {
             Err(Error::ReconnectNeeded(status)) => ConsentStatus::Broken(status),
             outcome => outcome?,
         };
         self.consent_statuses.insert(&authorisation.id, context.wall_clock(), consent_status);
-        Ok(consent_status)
+        Ok(consent_status.into())
     }
 
     async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error> {
@@ -257,6 +257,7 @@ fn found_connections(rows: &[wire::Account<'_>], credentials: &Credentials) -> R
             institution_name: name.unwrap_or("Bank").to_owned(),
             institution_logo: logo.map(str::to_owned),
             consent_status: map::consent_status(rows, id),
+            consent_expires_at: None,
             credentials: credentials::write(&own)?,
         });
     }

@@ -310,9 +310,9 @@ async fn errors_by_status() {
         let credentials = credentials("user_token_1", ASB);
         assert_eq!(akahu.accounts(&context(), &credentials).await, Err(expected.clone()), "{status}");
         assert_eq!(akahu.discover(&context(), &credentials).await.err(), Some(expected.clone()), "{status}");
-        let consent_status = akahu.consent_status(&context(), &credentials).await;
-        let broken = Ok(ConsentStatus::Broken(ConnectionStatus::Revoked));
-        assert_eq!(consent_status, if status == 401 { broken } else { Err(expected) }, "{status}");
+        let consent = akahu.consent(&context(), &credentials).await;
+        let broken = Ok(ConsentStatus::Broken(ConnectionStatus::Revoked).into());
+        assert_eq!(consent, if status == 401 { broken } else { Err(expected) }, "{status}");
     }
 }
 
@@ -343,8 +343,8 @@ async fn accounts_of_one_login() {
     let found = akahu.accounts(&context(), &credentials("user_token_1", ASB)).await.unwrap();
     assert_eq!(found.len(), 3);
     assert_eq!(akahu.accounts(&context(), &credentials("user_token_1", "authorisation_gone")).await, Err(REVOKED));
-    let gone = akahu.consent_status(&context(), &credentials("user_token_1", "authorisation_gone")).await;
-    assert_eq!(gone, Ok(ConsentStatus::Broken(ConnectionStatus::Revoked)));
+    let gone = akahu.consent(&context(), &credentials("user_token_1", "authorisation_gone")).await;
+    assert_eq!(gone, Ok(ConsentStatus::Broken(ConnectionStatus::Revoked).into()));
 }
 
 #[tokio::test]

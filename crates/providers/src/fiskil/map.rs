@@ -4,13 +4,14 @@ use bellbird_domain::{
     Account, AccountType, Balance, Category, ConnectionStatus, Currency, Decimal, MaskedNumber, Transaction,
 };
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::wire;
 use crate::exact::{self, ExactNumber};
 use crate::rows::{MalformedRow, Skipped, parse_instant};
 use crate::text::{Text, non_blank};
 use crate::unreadable::UnreadableReason;
-use crate::{ConsentStatus, Error, FoundAccount, UnreadableRow, json};
+use crate::{Consent, ConsentStatus, Error, FoundAccount, UnreadableRow, json};
 
 /// Maps a posted row of one of `accounts` in the consent `arrangement_id`.
 pub(super) fn transaction<'a>(
@@ -140,16 +141,16 @@ fn has_word_for_savings(name: &str) -> bool {
         .any(|word| word.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("sav")))
 }
 
-/// The status of a consent, from `active` and `expires_at`. The other members are not documented well enough. A consent
+/// The state of a consent, from `active` and `expires_at`. The other members are not documented well enough. A consent
 /// that ended before it expired counts as withdrawn (docs/providers/fiskil.md#consents).
-pub(super) fn consent_status(consent: &wire::Consent, now: Timestamp) -> ConsentStatus {
-    let expired =
-        consent.expires_at.as_deref().and_then(|text| text.parse::<Timestamp>().ok()).is_some_and(|at| at <= now);
-    match (consent.active, expired) {
+pub(super) fn consent(consent: &wire::Consent, now: Timestamp) -> Consent {
+    let expires_at = consent.expires_at.as_ref().and_then(Value::as_str).and_then(parse_instant);
+    let status = match (consent.active, expires_at.is_some_and(|at| at <= now)) {
         (_, true) => ConsentStatus::Broken(ConnectionStatus::Invalidated),
         (true, false) => ConsentStatus::Active,
         (false, false) => ConsentStatus::Broken(ConnectionStatus::Revoked),
-    }
+    };
+    Consent { status, expires_at }
 }
 
 #[cfg(test)]
@@ -213,6 +214,31 @@ mod tests {
     }
 
     #[test]
+    fn end_of_a_consent_is_read_or_unknown() {
+        let now: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
+        let end = |sent: &str| {
+            let body = format!(r#"[{{"arrangement_id": "a", "active": true, "institution_id": "1"{sent}}}]"#);
+            let wire::Consents::Bare(consents) = json::from_str(&body).unwrap() else { panic!("an array") };
+            let found = consent(&consents[0], now);
+            assert_eq!(found.status, ConsentStatus::Active, "{sent}");
+            found.expires_at.map(|at| at.to_string())
+        };
+        for (sent, expected) in [
+            (r#", "expires_at": "2027-01-01T10:42:40Z""#, Some("2027-01-01T10:42:40Z")),
+            (r#", "expires_at": "2027-01-01T10:42:40.5+11:00""#, Some("2026-12-31T23:42:40.5Z")),
+            ("", None),
+            (r#", "expires_at": null"#, None),
+            (r#", "expires_at": """#, None),
+            (r#", "expires_at": "next year""#, None),
+            (r#", "expires_at": "2027-02-30T00:00:00Z""#, None),
+            (r#", "expires_at": 1800000000"#, None),
+            (r#", "expires_at": {"at": []}"#, None),
+        ] {
+            assert_eq!(end(sent).as_deref(), expected, "{sent}");
+        }
+    }
+
+    #[test]
     fn consent_status_by_activity_and_expiry() {
         let now: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
         let consent = |active, expires_at: Option<&str>| wire::Consent {
@@ -221,8 +247,9 @@ mod tests {
             institution_id: "1".into(),
             institution_name: None,
             institution_logo: None,
-            expires_at: expires_at.map(str::to_owned),
+            expires_at: expires_at.map(Value::from),
         };
+        let consent_status = |wire: &wire::Consent, now| super::consent(wire, now).status;
         let future = Some("2027-01-01T00:00:00Z");
         let past = Some("2026-01-01T00:00:00Z");
         assert_eq!(consent_status(&consent(true, future), now), ConsentStatus::Active);

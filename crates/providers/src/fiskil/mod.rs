@@ -23,8 +23,8 @@ use crate::rows::{Skipped, assert_page_invariants, keep, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
-    BalancesQuery, Banking, CallContext, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind, Linking,
-    PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
+    BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind,
+    Linking, PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsParams};
 use webhook::Webhooks;
@@ -105,26 +105,18 @@ impl Credentials {
 }
 
 impl Fiskil {
-    async fn fetch_consent_status(
-        &self,
-        context: &CallContext,
-        arrangement: &Arrangement,
-    ) -> Result<ConsentStatus, Error> {
+    async fn fetch_consent(&self, context: &CallContext, arrangement: &Arrangement) -> Result<Consent, Error> {
         let consents = self.api.consents(context, &arrangement.end_user_id).await?;
         let consent = consents.iter().find(|consent| consent.arrangement_id == arrangement.id);
-        Ok(consent.map_or(ConsentStatus::Broken(ConnectionStatus::Revoked), |consent| {
-            map::consent_status(consent, context.now)
-        }))
+        let gone = ConsentStatus::Broken(ConnectionStatus::Revoked);
+        Ok(consent.map_or(gone.into(), |consent| map::consent(consent, context.now)))
     }
 
     /// Checks the consent after an empty response. The provider returns 200 with an empty list if the consent is gone
     /// (docs/providers/fiskil.md#end-users). The status is cached for a minute.
     async fn check_consent_is_active(&self, context: &CallContext, arrangement: &Arrangement) -> Result<(), Error> {
-        match self
-            .consent_statuses
-            .get_or_fetch(&arrangement.id, context.wall_clock(), self.fetch_consent_status(context, arrangement))
-            .await?
-        {
+        let status = async { Ok(self.fetch_consent(context, arrangement).await?.status) };
+        match self.consent_statuses.get_or_fetch(&arrangement.id, context.wall_clock(), status).await? {
             ConsentStatus::Active => Ok(()),
             ConsentStatus::Broken(status) => Err(Error::ReconnectNeeded(status)),
         }
@@ -136,7 +128,7 @@ impl Fiskil {
         end_user_id: &str,
         consent: wire::Consent,
     ) -> Result<FoundConnection, Error> {
-        let consent_status = map::consent_status(&consent, context.now);
+        let Consent { status: consent_status, expires_at: consent_expires_at } = map::consent(&consent, context.now);
         let (name, logo) = match consent.institution_name.filter(|name| !name.is_empty()) {
             Some(name) => (name, consent.institution_logo),
             None => {
@@ -153,6 +145,7 @@ impl Fiskil {
             institution_name: name,
             institution_logo: logo.filter(|logo| !logo.is_empty()),
             consent_status,
+            consent_expires_at,
             credentials: credentials::write(&credentials)?,
         })
     }
@@ -249,11 +242,11 @@ impl Provider for Fiskil {
         Ok(found)
     }
 
-    async fn consent_status(&self, context: &CallContext, credentials: &SecretString) -> Result<ConsentStatus, Error> {
+    async fn consent(&self, context: &CallContext, credentials: &SecretString) -> Result<Consent, Error> {
         let arrangement = Credentials::arrangement(credentials)?;
-        let consent_status = self.fetch_consent_status(context, &arrangement).await?;
-        self.consent_statuses.insert(&arrangement.id, context.wall_clock(), consent_status);
-        Ok(consent_status)
+        let consent = self.fetch_consent(context, &arrangement).await?;
+        self.consent_statuses.insert(&arrangement.id, context.wall_clock(), consent.status);
+        Ok(consent)
     }
 
     async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error> {

@@ -97,7 +97,8 @@ pub(super) struct Consent {
     pub(super) institution_id: String,
     pub(super) institution_name: Option<String>,
     pub(super) institution_logo: Option<String>,
-    pub(super) expires_at: Option<String>,
+    /// Any JSON, so that an odd value does not fail the list.
+    pub(super) expires_at: Option<Value>,
 }
 
 /// `GET /v1/institutions/{id}`.

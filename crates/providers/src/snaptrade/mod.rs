@@ -24,8 +24,8 @@ use crate::http::{Client, Response, parse_json};
 use crate::rows::{MalformedRow, count_dropped, count_unreadable, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::{
-    BalancesQuery, Brokerage, CallContext, ConsentStatus, Error, FoundAccount, FoundConnection, HoldingSink, Kind,
-    Linking, Provider, TradePage, TradeQuery, TradeSink, UnreadableRow, WebhookVerifier, credentials, json,
+    BalancesQuery, Brokerage, CallContext, Consent, ConsentStatus, Error, FoundAccount, FoundConnection, HoldingSink,
+    Kind, Linking, Provider, TradePage, TradeQuery, TradeSink, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, User};
 use map::SkippedTrade;
@@ -253,17 +253,18 @@ impl Provider for SnapTrade {
                 institution_name,
                 institution_logo,
                 consent_status,
+                consent_expires_at: None,
                 credentials,
             })
         };
         connections.into_iter().filter(requested).map(found).collect()
     }
 
-    async fn consent_status(&self, context: &CallContext, credentials: &SecretString) -> Result<ConsentStatus, Error> {
+    async fn consent(&self, context: &CallContext, credentials: &SecretString) -> Result<Consent, Error> {
         let stored = ConnectionCredentials::read(credentials)?;
         let consent_status = self.fetch_consent_status(context, &stored).await?;
         self.consent_statuses.insert(&stored.id, context.wall_clock(), consent_status);
-        Ok(consent_status)
+        Ok(consent_status.into())
     }
 
     async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error> {

@@ -228,7 +228,7 @@ async fn consent_status_by_answer() {
         ((401, "", r#"{"code": "1076"}"#), Err(Error::Rejected { status: 401 })),
     ] {
         let peer = Peer::new(move |_, _| answer).await;
-        assert_eq!(peer.adapter.consent_status(&context(), &credentials()).await, expected, "{answer:?}");
+        assert_eq!(peer.adapter.consent(&context(), &credentials()).await, expected.map(Consent::from), "{answer:?}");
         assert_eq!(peer.recorded(), [format!("GET /authorizations/{CONNECTION}")]);
     }
 }

@@ -17,7 +17,7 @@ macro_rules! select_connections {
     ($rest:literal) => {
         concat!(
             "SELECT id, user_id, provider, category, institution_id, institution_name, institution_logo, status,
-                last_refreshed_at, created_at
+                last_refreshed_at, created_at, consent_expires_at
             FROM connections ",
             $rest
         )
@@ -87,5 +87,6 @@ pub(crate) fn connection(row: &Row<'_>) -> Result<Connection> {
         status: row.word(7, "a connection status")?,
         last_refreshed_at: row.opt_time(8)?,
         created_at: row.time(9)?,
+        consent_expires_at: row.opt_time(10)?,
     })
 }

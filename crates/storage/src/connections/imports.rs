@@ -29,14 +29,15 @@ statements! {
         WHERE user_id = $1 AND id = $2";
 
     INSERT = "INSERT INTO connections (user_id, id, provider, category, provider_connection_id, institution_id,
-            institution_name, institution_logo, status, created_at, provider_user_digest, backfill_ends_at)
+            institution_name, institution_logo, status, created_at, provider_user_digest, consent_expires_at,
+            backfill_ends_at)
         VALUES (:user, :connection, :provider, :category, :consent, :institution, :name, :logo, :status, :now,
-            :provider_user, :backfill_ends_at)";
+            :provider_user, :consent_expires_at, :backfill_ends_at)";
 
     UPDATE = "UPDATE connections SET category = :category, institution_id = :institution, institution_name = :name,
             institution_logo = :logo, status = 'active', provider_connection_id = :consent,
             provider_user_digest = COALESCE(:provider_user, provider_user_digest),
-            backfill_ends_at = :backfill_ends_at
+            consent_expires_at = :consent_expires_at, backfill_ends_at = :backfill_ends_at
         WHERE user_id = :user AND id = :connection";
 }
 
@@ -58,6 +59,8 @@ pub struct NewConnection<'a> {
     pub credentials: &'a SecretString,
     /// The provider's id of the user who gave the consent. None keeps a known one.
     pub provider_user_id: Option<&'a str>,
+    /// When the consent ends. None forgets a known time.
+    pub consent_expires_at: Option<Timestamp>,
     /// The connection of the same user that this consent repairs. It keeps its id, and this consent replaces its own.
     pub repairs: Option<ConnectionId>,
     /// The next refresh. An earlier one that is planned stays. None: only on request.
@@ -136,6 +139,7 @@ impl Connections<'_> {
             status = ConnectionStatus::Deleting.as_str(),
             now = now,
             provider_user = provider_user.as_deref(),
+            consent_expires_at = Param::Null,
             backfill_ends_at = Param::Null,
         ]);
         tx.batch(&[insert]).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
@@ -192,6 +196,7 @@ impl Connections<'_> {
             status = ConnectionStatus::Deleting.as_str(),
             now = now,
             provider_user = provider_user_digest.as_deref(),
+            consent_expires_at = Param::Null,
             backfill_ends_at = Param::Null,
         ]);
         tx.batch(&[insert]).await?;
@@ -222,6 +227,7 @@ async fn insert<'a>(tx: &mut Tx, consent: &str, new: &NewConnection<'a>, now: Ti
         status = ConnectionStatus::Active.as_str(),
         now = now,
         provider_user = provider_user.as_deref(),
+        consent_expires_at = new.consent_expires_at,
         backfill_ends_at = new.backfill_ends_at,
     ]);
     // Another user may have imported the consent since [`FIND_BY_CONSENT`].
@@ -259,6 +265,7 @@ async fn renew(
         logo = logo.as_deref(),
         consent = consent,
         provider_user = provider_user.as_deref(),
+        consent_expires_at = new.consent_expires_at,
         backfill_ends_at = new.backfill_ends_at,
     ]);
     tx.batch(&[update]).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;

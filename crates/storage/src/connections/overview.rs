@@ -1,7 +1,9 @@
 //! Sums up the connections of all users for the operator.
 
-use bellbird_domain::{ConnectionId, ConnectionStatus};
-use jiff::Timestamp;
+use std::collections::BTreeMap;
+
+use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::Connections;
 use crate::db::{Row, params, statements};
@@ -15,7 +17,17 @@ statements! {
             (SELECT MAX(a.changed_at) FROM connection_audit a WHERE a.connection_id = c.id)
         FROM connections c JOIN users u ON u.id = c.user_id
         WHERE c.status IN ('invalidated', 'pending_mfa', 'revoked') ORDER BY 6 DESC, c.id LIMIT $1";
+
+    COUNT_ENDING = "SELECT provider, COUNT(*) FROM connections
+        WHERE consent_expires_at <= $1 AND status = 'active' GROUP BY provider";
+
+    LIST_ENDING = "SELECT c.id, u.email, c.institution_name, c.consent_expires_at
+        FROM connections c JOIN users u ON u.id = c.user_id
+        WHERE c.consent_expires_at <= $1 AND c.status = 'active' ORDER BY c.consent_expires_at, c.id LIMIT $2";
 }
+
+/// The operator is told of a consent that ends within this time: long enough for users to renew it.
+const ENDING_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// The connections of one provider with one status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +49,15 @@ pub struct BrokenConnection {
     pub since: Option<Timestamp>,
 }
 
+/// An active connection whose consent ends soon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndingConsent {
+    pub id: ConnectionId,
+    pub user_email: String,
+    pub institution_name: String,
+    pub expires_at: Timestamp,
+}
+
 impl Connections<'_> {
     /// Counts the connections of each provider by status. Reads one index.
     pub async fn count(self) -> Result<Vec<ConnectionCount>> {
@@ -47,6 +68,26 @@ impl Connections<'_> {
     pub async fn list_broken(self, limit: u32) -> Result<Vec<BrokenConnection>> {
         self.0.db.all(LIST_BROKEN, params![i64::from(limit)], broken).await
     }
+
+    /// Counts, by provider, the active connections whose consent ends within 14 days.
+    pub async fn count_ending(self, now: Timestamp) -> Result<BTreeMap<String, u64>> {
+        let counted = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.number(1, "a count")?));
+        Ok(self.0.db.all(COUNT_ENDING, params![now.plus(ENDING_WITHIN)], counted).await?.into_iter().collect())
+    }
+
+    /// Lists the connections that [`Self::count_ending`] counts, those that end first before others.
+    pub async fn list_ending(self, now: Timestamp, limit: u32) -> Result<Vec<EndingConsent>> {
+        self.0.db.all(LIST_ENDING, params![now.plus(ENDING_WITHIN), i64::from(limit)], ending).await
+    }
+}
+
+fn ending(row: &Row<'_>) -> Result<EndingConsent> {
+    Ok(EndingConsent {
+        id: row.id(0)?,
+        user_email: row.text(1)?.to_owned(),
+        institution_name: row.text(2)?.to_owned(),
+        expires_at: row.time(3)?,
+    })
 }
 
 fn counted(row: &Row<'_>) -> Result<ConnectionCount> {

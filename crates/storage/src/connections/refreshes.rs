@@ -1,4 +1,4 @@
-//! Stores what a refresh found: the accounts and the status of a connection.
+//! Stores what a refresh found: the accounts and the status of a connection, and when its consent ends.
 //!
 //! A refresh is a job (see `jobs/mod.rs`). `last_refreshed_at`, which users see, is when the provider last returned
 //! data.
@@ -21,6 +21,9 @@ statements! {
     FIND_BACKFILL_END = "SELECT backfill_ends_at FROM connections WHERE user_id = $1 AND id = $2";
 
     END_BACKFILL = "UPDATE connections SET backfill_ends_at = NULL WHERE user_id = $1 AND id = $2";
+
+    SET_CONSENT_EXPIRY = "UPDATE connections SET consent_expires_at = $3
+        WHERE user_id = $1 AND id = $2 AND consent_expires_at IS DISTINCT FROM $3";
 
     SET_STATUS = "UPDATE connections SET status = $4 WHERE user_id = $1 AND id = $2 AND status = $3";
 }
@@ -52,6 +55,23 @@ impl Refreshes<'_> {
         }
         write_last_refreshed_at(&mut tx, user, id, now).await?;
         if account_merge::merge_accounts(&mut tx, user, id, accounts, is_complete.then_some(now)).await? {
+            bump_revision(&mut tx, user).await?;
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Stores when the consent of a connection ends. The revision grows if that is new.
+    ///
+    /// Returns false, and changes nothing, if the lease was lost as with [`Self::apply`].
+    pub async fn set_consent_expiry(self, claim: &ClaimedJob, expires_at: Option<Timestamp>) -> Result<bool> {
+        let (user, id) = (claim.user_id(), claim.subject_id::<ConnectionId>());
+        let mut tx = self.0.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, user).await? || !jobs::hold(&mut tx, claim).await? {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        if tx.run(SET_CONSENT_EXPIRY, params![user, id, expires_at]).await? > 0 {
             bump_revision(&mut tx, user).await?;
         }
         tx.commit().await?;

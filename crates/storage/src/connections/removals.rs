@@ -24,7 +24,8 @@ statements! {
     DELETE = "DELETE FROM connections WHERE user_id = $1 AND id = $2 AND status = 'deleting'";
 
     LIST = "SELECT c.id, c.user_id, c.provider, c.category, c.institution_id, c.institution_name, c.institution_logo,
-            c.status, c.last_refreshed_at, c.created_at, j.run_at, j.attempts, j.last_error
+            c.status, c.last_refreshed_at, c.created_at, c.consent_expires_at, j.run_at, j.attempts,
+            j.last_error
         FROM connections c JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'removal' AND j.subject = c.id
         ORDER BY c.created_at DESC, c.id";
 }
@@ -151,8 +152,8 @@ impl Removals<'_> {
 fn pending(row: &Row<'_>) -> Result<PendingRemoval> {
     Ok(PendingRemoval {
         connection: connection(row)?,
-        next_attempt_at: row.time(10)?,
-        attempts: row.attempts(11)?,
-        last_error: row.opt_text(12)?.map(str::to_owned),
+        next_attempt_at: row.time(11)?,
+        attempts: row.attempts(12)?,
+        last_error: row.opt_text(13)?.map(str::to_owned),
     })
 }

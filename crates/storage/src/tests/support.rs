@@ -286,6 +286,7 @@ pub(crate) fn new_connection<'a>(
         institution_logo: Some("https://example.com/logo.png"),
         credentials,
         provider_user_id: None,
+        consent_expires_at: None,
         repairs: None,
         next_refresh_at: None,
         backfill_ends_at: None,

@@ -214,9 +214,9 @@ async fn import(storage: &Storage, connections: &Connections, args: &ImportArgs)
 }
 
 impl ListedConnection<'_> {
-    fn row(&self) -> [String; 7] {
-        let [institution, provider, status, refreshed, id] = row(&self.connection);
-        [self.user.to_owned(), institution, provider, self.accounts.to_string(), status, refreshed, id]
+    fn row(&self) -> [String; 8] {
+        let [institution, provider, status, ends, refreshed, id] = row(&self.connection);
+        [self.user.to_owned(), institution, provider, self.accounts.to_string(), status, ends, refreshed, id]
     }
 }
 
@@ -249,7 +249,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
                 .to_owned();
         }
         let mut text = output::table(
-            ["user", "institution", "provider", "accounts", "status", "refreshed", "id"],
+            ["user", "institution", "provider", "accounts", "status", "consent ends", "refreshed", "id"],
             views.iter().map(ListedConnection::row),
         );
         for removal in &removals {
@@ -289,6 +289,7 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         ("provider", connection.provider.clone()),
         ("institution", connection.institution_name.clone()),
         ("status", connection.status.to_string()),
+        ("consent ends", output::format_instant(connection.consent_expires_at)),
         ("refreshed", output::format_instant(connection.last_refreshed_at)),
         ("synced", output::format_instant(sync.as_ref().and_then(|sync| sync.synced_at))),
         ("next sync", output::format_instant(sync.as_ref().and_then(|sync| sync.next_at))),
@@ -333,14 +334,15 @@ async fn email_of(storage: &Storage, user: UserId) -> anyhow::Result<String> {
 }
 
 fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
-    output::table(["institution", "provider", "status", "refreshed", "id"], views.map(row))
+    output::table(["institution", "provider", "status", "consent ends", "refreshed", "id"], views.map(row))
 }
 
-fn row(view: &ConnectionView<'_>) -> [String; 5] {
+fn row(view: &ConnectionView<'_>) -> [String; 6] {
     [
         view.institution_name.to_owned(),
         view.provider.to_owned(),
         view.status.to_string(),
+        output::format_instant(view.consent_expires_at),
         output::format_instant(view.last_refreshed_at),
         view.id.to_string(),
     ]

@@ -1,18 +1,41 @@
-//! Checks of the doctor for connections that users must reconnect.
+//! Checks of the doctor for connections that users must reconnect, and consents that they should renew.
 
 use bellbird_domain::ConnectionStatus;
-use bellbird_storage::{BrokenConnection, Storage, StorageError};
+use bellbird_storage::{BrokenConnection, EndingConsent, Storage, StorageError};
+use jiff::Timestamp;
 
 use super::super::output;
 use super::{Checks, Verdict};
 
 const NAME: &str = "connections";
-/// Broken connections that are listed individually.
+/// Broken connections, and ending consents, that are listed individually.
 const SHOWN_MAX: u32 = 5;
 
 pub(super) async fn check(checks: &mut Checks, storage: &Storage) {
     let checked = check_statuses(checks, storage).await;
     checks.value(NAME, checked);
+    let checked = check_ending(checks, storage).await;
+    checks.value(NAME, checked);
+}
+
+async fn check_ending(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {
+    let now = Timestamp::now();
+    let count: u64 = storage.connections().count_ending(now).await?.values().sum();
+    for EndingConsent { id, user_email, institution_name, expires_at } in
+        storage.connections().list_ending(now, SHOWN_MAX).await?
+    {
+        let detail = format!(
+            "the consent of {user_email} for {institution_name} ends at {}; to renew it, send the user the link of \
+             `bellbird connection link --reconnect {id}`",
+            output::format_instant(Some(expires_at))
+        );
+        checks.add(NAME, Verdict::Note, detail);
+    }
+    if count > u64::from(SHOWN_MAX) {
+        let more = output::count(count - u64::from(SHOWN_MAX), "more consent ends", "more consents end");
+        checks.add(NAME, Verdict::Note, format!("{more} within 14 days; see `bellbird connection list`"));
+    }
+    Ok(())
 }
 
 async fn check_statuses(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {

@@ -30,8 +30,8 @@ promise! {
                     "{operation:?}"
                 );
             }
-            let consent_status = fixture.provider.consent_status(&call_context(), &link.credentials).await;
-            assert_eq!(consent_status, Ok(ConsentStatus::Broken(ConnectionStatus::Revoked)));
+            let consent = fixture.provider.consent(&call_context(), &link.credentials).await;
+            assert_eq!(consent.map(|consent| consent.status), Ok(ConsentStatus::Broken(ConnectionStatus::Revoked)));
         }
     }
 }
@@ -40,8 +40,9 @@ promise! {
     async fn expired_consent_is_reported_as_expired(fixture) {
         let links = fixture.links().await;
         fixture.control((fixture.spec.expire)(&links[0].members)).await;
-        let consent_status =
-            async |at: usize| fixture.provider.consent_status(&call_context(), &links[at].credentials).await;
+        let consent_status = async |at: usize| {
+            fixture.provider.consent(&call_context(), &links[at].credentials).await.map(|consent| consent.status)
+        };
         assert_eq!(consent_status(0).await, Ok(ConsentStatus::Broken(ConnectionStatus::Invalidated)));
         assert_eq!(consent_status(1).await, Ok(ConsentStatus::Active), "the other consent of the user stays active");
     }
@@ -56,8 +57,9 @@ promise! {
         }
         assert_eq!(fixture.provider.withdraw(&call_context(), &links[0].credentials).await, Ok(()));
         fixture.advance_clock().await;
-        let consent_status =
-            async |at: usize| fixture.provider.consent_status(&call_context(), &links[at].credentials).await;
+        let consent_status = async |at: usize| {
+            fixture.provider.consent(&call_context(), &links[at].credentials).await.map(|consent| consent.status)
+        };
         assert_eq!(consent_status(0).await, Ok(ConsentStatus::Broken(ConnectionStatus::Revoked)));
         let rows = async |at: usize| {
             walk(&*fixture.provider, &ReadRequest::all(&links[at].credentials, &accounts[at], 100)).await

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bellbird_providers::Error;
+use bellbird_providers::{Consent, Error};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -115,8 +115,8 @@ promise! {
         for link in &links {
             assert_eq!(link.members[fixture.spec.connection], link.id, "the credentials name their connection");
             assert_eq!(
-                fixture.provider.consent_status(&call_context(), &link.credentials).await,
-                Ok(link.consent_status)
+                fixture.provider.consent(&call_context(), &link.credentials).await,
+                Ok(Consent { status: link.consent_status, expires_at: link.consent_expires_at })
             );
             let accounts = fixture.provider.accounts(&call_context(), &link.credentials).await.expect("accounts");
             assert!(!accounts.is_empty());

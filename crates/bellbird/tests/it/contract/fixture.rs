@@ -38,6 +38,7 @@ pub(super) struct Fixture {
 pub(super) struct Link {
     pub(super) id: String,
     pub(super) consent_status: ConsentStatus,
+    pub(super) consent_expires_at: Option<Timestamp>,
     pub(super) credentials: SecretString,
     /// The members of the credentials.
     pub(super) members: Value,
@@ -220,6 +221,7 @@ impl Fixture {
         let link = |found: bellbird_providers::FoundConnection| Link {
             id: found.provider_connection_id,
             consent_status: found.consent_status,
+            consent_expires_at: found.consent_expires_at,
             members: serde_json::from_str(found.credentials.expose_secret()).expect("JSON"),
             credentials: found.credentials,
         };
@@ -366,7 +368,7 @@ pub(super) async fn read(
 ) -> Result<(), Error> {
     match operation {
         Operation::Discover => provider.discover(call, request.credentials).await.map(|_| ()),
-        Operation::ConsentStatus => provider.consent_status(call, request.credentials).await.map(|_| ()),
+        Operation::ConsentStatus => provider.consent(call, request.credentials).await.map(|_| ()),
         Operation::Accounts => provider.accounts(call, request.credentials).await.map(|_| ()),
         Operation::Balances => {
             let query = BalancesQuery { credentials: request.credentials, accounts: request.accounts };

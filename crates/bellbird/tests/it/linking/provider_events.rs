@@ -48,6 +48,12 @@ impl App {
             .collect()
     }
 
+    /// What decides whether a cached response is valid.
+    async fn revision(&self, person: &Person) -> i64 {
+        let key = bellbird_domain::ApiKey::parse(&person.key).unwrap();
+        self.storage.keys().find_caller(&key, self.clock.now()).await.unwrap().unwrap().caller.revision
+    }
+
     async fn status_of(&self, connection: &Connection) -> Option<ConnectionStatus> {
         let found = self.storage.connections().find(connection.user_id, connection.id).await.unwrap();
         found.map(|connection| connection.status)
@@ -85,6 +91,37 @@ on_both_databases! {
             }
             let statuses = app.delivered(provider).await;
             assert!(statuses.iter().all(|status| *status == 200), "{provider}: {statuses:?}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn end_of_the_consent_is_known_and_followed(app: App) {
+        for provider in simulated_providers() {
+            let (person, connection) = app.subscribed(provider).await;
+            let shown = async || app.get_as(&person.key, "/v1/connections").await.data()[0]["consentExpiresAt"].clone();
+            let first = shown().await;
+            assert_eq!(first.is_string(), provider == "fiskil", "{provider}: {first}");
+            if first.is_null() {
+                continue;
+            }
+            let new = "2027-02-03T04:05:06Z";
+            app.change_consent(&connection, json!({"state": "active", "expiresAt": new})).await;
+            eventually(async || {
+                app.advance_clock(SignedDuration::from_secs(1)).await;
+                app.run_due_jobs().await;
+                shown().await == new
+            })
+            .await;
+            let stored = app.storage.connections().find(connection.user_id, connection.id).await.unwrap().unwrap();
+            assert_eq!(stored.consent_expires_at, Some(new.parse().unwrap()));
+            let revision = app.revision(&person).await;
+            app.connections.refreshes().run(connection.user_id, connection.id).await.unwrap();
+            assert_eq!(app.revision(&person).await, revision, "nothing has changed");
+            app.set_consent(&connection, "expired").await;
+            app.wait_for_status(&connection, ConnectionStatus::Invalidated).await;
+            let ended = shown().await.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+            assert!(ended < app.clock.now(), "{ended}");
         }
     }
 }

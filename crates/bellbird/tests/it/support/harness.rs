@@ -406,11 +406,15 @@ impl App {
     }
 
     pub(crate) async fn set_consent(&self, connection: &Connection, state: &str) {
+        self.change_consent(connection, json!({ "state": state })).await;
+    }
+
+    pub(crate) async fn change_consent(&self, connection: &Connection, change: Value) {
         let credentials =
             self.storage.secrets().find_credentials(connection.user_id, connection.id).await.unwrap().unwrap();
         let credentials: Value = serde_json::from_str(credentials.expose_secret()).unwrap();
         let path = format!("/consents/{}", spec(&connection.provider).connection_in(&credentials));
-        self.control_of(&connection.provider, Method::POST, &path, json!({ "state": state })).await;
+        self.control_of(&connection.provider, Method::POST, &path, change).await;
     }
 
     /// The API of a new instance without a socket, on the same database and with the same caches.

@@ -38,6 +38,7 @@ async fn scrape_matches_the_list() {
     for sample in [r#"status="active"} 1"#, r#"status="revoked"} 0"#] {
         assert!(page.contains(&format!(r#"bellbird_connections{{provider="fiskil",{sample}"#)), "{page}");
     }
+    assert!(page.lines().any(|line| line == r#"bellbird_consents_ending{provider="fiskil"} 0"#), "{page}");
     let build = format!(r#"bellbird_build_info{{version="{}",commit="{COMMIT}"}} 1"#, env!("CARGO_PKG_VERSION"));
     assert!(page.lines().any(|line| line == build), "{page}");
     let (kinds, helps) = (comments(&page, "# TYPE "), comments(&page, "# HELP "));

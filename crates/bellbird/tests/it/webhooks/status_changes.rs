@@ -199,12 +199,16 @@ async fn deployment_with_connection() -> (Workdir, RunningCommand, String, Value
     (workdir, sandbox, id, credentials)
 }
 
-/// Revokes the consent at the provider, and lets a command notice it.
-async fn revoke(workdir: &Workdir, sandbox: &RunningCommand, connection: &str, credentials: &Value) {
+async fn change_consent(sandbox: &RunningCommand, credentials: &Value, change: Value) {
     let (base, consent) = (text(&sandbox.json()["fiskil"], "baseUrl").to_owned(), text(credentials, "arrangementId"));
     let url = format!("{base}/__control/consents/{consent}");
-    let request = reqwest::Client::new().request(Method::POST, url).json(&json!({"state": "revoked"}));
+    let request = reqwest::Client::new().request(Method::POST, url).json(&change);
     assert!(request.send().await.unwrap().status().is_success());
+}
+
+/// Revokes the consent at the provider, and lets a command notice it.
+async fn revoke(workdir: &Workdir, sandbox: &RunningCommand, connection: &str, credentials: &Value) {
+    change_consent(sandbox, credentials, json!({"state": "revoked"})).await;
     assert_eq!(workdir.run(&format!("connection sync {connection}")).status.code(), Some(1), "nothing was read");
 }
 
@@ -251,6 +255,26 @@ async fn doctor_names_connections_to_reconnect() {
     };
     let ok = |detail: &str| json!({"name": "connections", "verdict": "ok", "detail": detail});
     assert_eq!(checks(), [ok("1 active")]);
+
+    let end = jiff::Timestamp::now() + 10 * DAY;
+    let change = json!({"state": "active", "expiresAt": end});
+    change_consent(&sandbox, &credentials, change).await;
+    workdir.json(&format!("connection sync {connection}"));
+    let listed = workdir.json("connection list")[0]["consentExpiresAt"].clone();
+    assert!(end.duration_since(listed.as_str().unwrap().parse().unwrap()).abs() < jiff::SignedDuration::from_secs(1));
+    let shown = text(&workdir.json(&format!("connection show {connection}")), "consentExpiresAt").to_owned();
+    assert_eq!(shown, listed);
+    for command in ["connection list".to_owned(), format!("connection show {connection}")] {
+        let printed = workdir.text(&command);
+        assert!(printed.to_lowercase().contains("consent ends") && printed.contains(&shown), "{printed}");
+    }
+    let detail = format!(
+        "the consent of me@example.com for Ironbark Example Bank ends at {shown}; to renew it, send the user the link \
+         of `bellbird connection link --reconnect {connection}`"
+    );
+    let note = json!({"name": "connections", "verdict": "note", "detail": detail});
+    assert_eq!(checks(), [ok("1 active"), note]);
+
     revoke(&workdir, &sandbox, &connection, &credentials).await;
     let history = workdir.json(&format!("connection show {connection}"))["history"].clone();
     let since = text(history.as_array().unwrap().last().unwrap(), "at").parse::<jiff::Timestamp>().unwrap();

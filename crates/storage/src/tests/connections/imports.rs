@@ -159,17 +159,21 @@ both! {
         let new = NewConnection {
             next_refresh_at: Some(at(20)),
             backfill_ends_at: Some(at(90)),
+            consent_expires_at: Some(at(5_000)),
             ..new_connection(user, "c", &credentials)
         };
+        let end = async |id| db.connections().find(user, id).await.unwrap().unwrap().consent_expires_at;
         let id = db.connections().import(&new, &[new_account("acc_1", "One")], at(10)).await.unwrap().id;
+        assert_eq!(end(id).await, Some(at(5_000)));
         let refresh = db.claim(REFRESH, user, id, at(20), at(999)).await.unwrap().expect("claimed");
-        let again = NewConnection { next_refresh_at: None, backfill_ends_at: None, ..new };
+        let again = NewConnection { next_refresh_at: None, backfill_ends_at: None, consent_expires_at: None, ..new };
         db.connections().import(&again, &[], at(25)).await.unwrap();
-        assert_eq!(db.column(id, "backfill_ends_at").await, "");
+        assert_eq!((db.column(id, "backfill_ends_at").await, end(id).await), (String::new(), None));
         let stale = async |refresh| {
             let found = [new_account("acc_9", "Nine")];
             assert!(!db.refreshes().apply(refresh, &found, true, at(36)).await.unwrap());
             assert!(!db.refreshes().set_status(refresh, Active, Revoked, "refreshed", at(36), at(36)).await.unwrap());
+            assert!(!db.refreshes().set_consent_expiry(refresh, Some(at(9_000))).await.unwrap());
             assert!(!db.refreshes().finish_backfill(refresh, None).await.unwrap());
         };
         stale(&refresh).await;
@@ -179,6 +183,7 @@ both! {
             NewConnection { repairs: Some(id), provider_connection_id: "after", next_refresh_at: Some(at(40)), ..new };
         db.connections().import(&repaired, &[new_account("acc_1", "One")], at(35)).await.unwrap();
         stale(&refresh).await;
+        assert_eq!(end(id).await, Some(at(5_000)), "that of the new consent");
         assert_eq!(ids(db, user).await.len(), 1);
         assert_eq!(db.connections().find(user, id).await.unwrap().unwrap().status, Active);
         let refresh = db.claim_due(REFRESH, at(40), at(99), 8).await.unwrap().remove(0);

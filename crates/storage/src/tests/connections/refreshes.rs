@@ -180,6 +180,34 @@ both! {
         assert_eq!(db.connections().find_any(id).await.unwrap().unwrap().status, ConnectionStatus::Deleting);
     }
 
+    async fn refresh_stores_the_end_of_the_consent(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_refresh(db, user, "c", Some(at(20))).await;
+        let killed = due(db, 20).await.remove(0);
+        let claim = due(db, 50).await.remove(0);
+        let set = async |claim, end| db.refreshes().set_consent_expiry(claim, end).await.unwrap();
+        let stored = async || {
+            let found = db.connections().find(user, id).await.unwrap().unwrap();
+            (found.consent_expires_at, db.revision(user).await)
+        };
+        assert!(!set(&killed, Some(at(900))).await, "lease lost");
+        assert_eq!(stored().await, (None, 1));
+        let half_a_microsecond_later = at(900) + SignedDuration::from_nanos(500);
+        for (end, expected) in [
+            (None, (None, 1)),
+            (Some(at(900)), (Some(at(900)), 2)),
+            (Some(at(900)), (Some(at(900)), 2)),
+            (Some(half_a_microsecond_later), (Some(at(900)), 2)),
+            (Some(at(-5)), (Some(at(-5)), 3)),
+            (None, (None, 4)),
+        ] {
+            assert!(set(&claim, end).await);
+            assert_eq!(stored().await, expected, "{end:?}");
+        }
+        assert!(db.jobs().finish(&claim, None).await.unwrap());
+        assert!(!set(&claim, Some(at(900))).await, "released");
+    }
+
     async fn connection_being_deleted_is_not_refreshed(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_refresh(db, user, "c", Some(at(20))).await;

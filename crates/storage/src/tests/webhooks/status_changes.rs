@@ -6,7 +6,7 @@ use bellbird_domain::{ConnectionId, ConnectionStatus, DeliveryState, EndpointId,
 use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{claimed_endpoint, endpoint, states};
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
-use crate::{BrokenConnection, ConnectionCount, ConnectionStatusChange, NewConnection, WebhookEvent};
+use crate::{BrokenConnection, ConnectionCount, ConnectionStatusChange, EndingConsent, NewConnection, WebhookEvent};
 
 const SUBSCRIBED: &[EventType] = &[EventType::ConnectionUpdated];
 
@@ -190,5 +190,35 @@ both! {
         let all = [broken(2, "b@x", Revoked, 40), broken(3, "b@x", PendingMfa, 35), broken(1, "a@x", Revoked, 20)];
         assert_eq!(db.connections().list_broken(9).await.unwrap(), all);
         assert_eq!(db.connections().list_broken(2).await.unwrap(), all[..2]);
+    }
+
+    async fn consents_that_end_soon_are_found(db) {
+        const DAY: i64 = 86_400;
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let credentials = credentials();
+        let mut ids = Vec::new();
+        for (user, consent, end) in [
+            (user, "later", Some(14 * DAY + 1)),
+            (user, "last", Some(14 * DAY)),
+            (other, "unknown", None),
+            (other, "over", Some(-DAY)),
+            (other, "revoked", Some(DAY)),
+            (other, "soon", Some(3 * DAY)),
+        ] {
+            let new = NewConnection { consent_expires_at: end.map(at), ..new_connection(user, consent, &credentials) };
+            ids.push((user, db.connections().import(&new, &[], at(0)).await.unwrap().id));
+        }
+        change(db, ids[4], Active, Revoked, 20).await;
+        assert_eq!(db.connections().count_ending(at(0)).await.unwrap(), [("akahu".to_owned(), 3)].into());
+        let ending = |at_index: usize, user_email: &str, end| EndingConsent {
+            id: ids[at_index].1,
+            user_email: user_email.to_owned(),
+            institution_name: "First Bank".to_owned(),
+            expires_at: at(end),
+        };
+        let all = [ending(3, "b@x", -DAY), ending(5, "b@x", 3 * DAY), ending(1, "a@x", 14 * DAY)];
+        assert_eq!(db.connections().list_ending(at(0), 9).await.unwrap(), all);
+        assert_eq!(db.connections().list_ending(at(0), 2).await.unwrap(), all[..2]);
+        assert_eq!(db.connections().count_ending(at(-16 * DAY)).await.unwrap(), [].into());
     }
 }

@@ -333,7 +333,7 @@ impl RowSource {
 
     /// A provider may return an empty list after consent has ended. That must not count as an event without rows.
     async fn check_consent(&self, context: &CallContext) -> Result<(), RebuildError> {
-        match self.provider.consent_status(context, &self.credentials).await? {
+        match self.provider.consent(context, &self.credentials).await?.status {
             ConsentStatus::Active => Ok(()),
             ConsentStatus::Broken(_) => Err(RebuildError::Reconnect),
         }
