@@ -234,7 +234,8 @@ impl<'a> Wiring<'a> {
     #[must_use]
     pub fn connections(&self, console_url: Option<&str>) -> Connections {
         let connections = Connections::new(self.storage.clone(), self.providers.clone(), self.clock.clone())
-            .with_syncs(self.settings.sync, self.event_buffer.clone());
+            .with_syncs(self.settings.sync, self.event_buffer.clone())
+            .with_return_origins(self.settings.return_origins.clone());
         match console_url.and_then(|url| url.parse().ok()) {
             Some(url) => connections.with_console_url(url),
             None => connections,

@@ -5,6 +5,7 @@
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::StorageError;
 
+use crate::return_url::ReturnUrlError;
 use crate::schedule::Failure;
 
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,10 @@ pub enum ConnectionsError {
     /// No link has this token, it has expired or was used too often, or it is restricted to something else.
     #[error("this link URL has expired, was used up, or is incomplete: ask for a new one")]
     LinkExpired,
+    #[error("the return URL {0}")]
+    ReturnUrl(ReturnUrlError),
+    #[error("the state is longer than 500 characters, or has a control character")]
+    InvalidState,
     /// Another process holds the lease of this job, or claimed it after the lease of this process had expired.
     #[error("another process is already working on this: try again in a minute")]
     Busy,

@@ -13,6 +13,7 @@ mod linking;
 mod provider_events;
 mod refresh;
 mod removal;
+mod return_url;
 mod runner;
 pub mod schedule;
 mod state;
@@ -29,9 +30,10 @@ use bellbird_storage::Storage;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use tokio_util::task::TaskTracker;
 
-pub use bellbird_domain::LinkOutcome;
+pub use bellbird_domain::{LinkOutcome, LinkStatus};
 pub use bellbird_providers::linking::Url;
 pub use bellbird_providers::webhook_verifier::Rejection;
+pub use bellbird_storage::NewLinkSession;
 pub use bellbird_webhooks::event::digest::RowHasher;
 pub use error::ConnectionsError;
 pub use import::{Imported, Imports, SkippedConsent};
@@ -39,10 +41,12 @@ pub use jobs::JOB_RUNS_METRIC;
 pub use linking::Links;
 pub use linking::callback::{CallbackAnswer, CallbackOutcome, HandledCallback, LinkResult, ReturnLink};
 pub use linking::link_page::{FoundLink, LinkPage, LinkableProvider, LinkedConnection, RemovalPage, UnfinishedSession};
+pub use linking::link_session::{LinkSession, NoConnection};
 pub use linking::start::{CreatedLink, LinkTarget, new_browser_cookie};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ProviderEvents, ReceiveError};
 pub use refresh::Refreshes;
 pub use removal::{Removal, Removals};
+pub use return_url::{AppReturn, ReturnOrigin, ReturnUrl, ReturnUrlError};
 pub use runner::{Jobs, job_kinds};
 pub use sync::{DuplicateIds, SyncReport, Syncs, following};
 pub use sync_settings::SyncSettings;
@@ -66,6 +70,13 @@ impl Connections {
         self
     }
 
+    /// Sets the origins to which a browser may return from a link session. None by default.
+    #[must_use]
+    pub fn with_return_origins(mut self, origins: Vec<ReturnOrigin>) -> Self {
+        Arc::make_mut(&mut self.0).return_origins = origins;
+        self
+    }
+
     /// Sets how syncs run, and the buffer that holds their webhook events for delivery.
     #[must_use]
     pub fn with_syncs(mut self, sync_settings: SyncSettings, event_buffer: WebhookEventBuffer) -> Self {
@@ -74,7 +85,7 @@ impl Connections {
         self
     }
 
-    /// Link URLs, consent sessions, and what the page of a link URL does.
+    /// Link URLs, link sessions, consent sessions, and what the page of a link URL does.
     pub fn links(&self) -> Links<'_> {
         Links(&self.0)
     }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::ConnectionsError;
+use crate::return_url::ReturnOrigin;
 use crate::sync_settings::SyncSettings;
 
 /// Database reads at the same time that anyone can cause with a made-up link token or `state`. They must leave database
@@ -32,6 +33,7 @@ pub(crate) struct State {
     pub(crate) subscribe_lock: Arc<tokio::sync::Mutex<()>>,
     pub(crate) signals: Arc<Signals>,
     pub(crate) console_url: Option<Url>,
+    pub(crate) return_origins: Vec<ReturnOrigin>,
     pub(crate) sync_settings: SyncSettings,
     pub(crate) event_buffer: WebhookEventBuffer,
 }
@@ -61,6 +63,7 @@ impl State {
             subscribe_lock: Arc::default(),
             signals: Arc::new(signals),
             console_url: None,
+            return_origins: Vec::new(),
             sync_settings: SyncSettings::default(),
             event_buffer: WebhookEventBuffer::default(),
         }

@@ -5,7 +5,9 @@ use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_connections::{CallbackAnswer, CallbackOutcome, ConnectionsError, HandledCallback, ReturnLink};
+use bellbird_connections::{
+    CallbackAnswer, CallbackOutcome, ConnectionsError, HandledCallback, LinkOutcome, ReturnLink,
+};
 use http::header::{ALLOW, REFRESH, SET_COOKIE};
 use http::{HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
@@ -87,7 +89,7 @@ async fn go_back_to_link(console: &Console, headers: &HeaderMap, parameters: &[(
         (Ok(Some(_)), Some(token)) => {
             Redirect::to(&format!("{}/link/{token}", console.inner.frame.root)).into_response()
         }
-        (Ok(_), _) => error_page::link_expired(console),
+        (Ok(_), _) => error_page::link_expired(console, None),
         (Err(error), _) => error_page::connections_error(console, &error),
     }
 }
@@ -118,7 +120,17 @@ fn parameters(query: &str) -> Option<Vec<(String, String)>> {
     (parameters.len() <= PARAMETERS_MAX).then_some(parameters)
 }
 
+/// Whether a link session leads back without a page: there is nothing to read, because the person has just done what
+/// the outcome says.
+fn returns_at_once(outcome: &CallbackOutcome) -> bool {
+    use LinkOutcome::{Declined, Linked, Reconnected};
+    matches!(outcome, CallbackOutcome::Finished(result) if matches!(result.outcome, Linked | Reconnected | Declined))
+}
+
 fn callback_response(console: &Console, callback: &HandledCallback, return_link: Option<ReturnLink>) -> Response {
+    if let Some(back) = callback.app_return.as_ref().filter(|_| returns_at_once(&callback.outcome)) {
+        return Redirect::to(&back.url).into_response();
+    }
     let frame = &console.inner.frame;
     let links = console.inner.connections.links();
     let title_of = |provider: &str| links.provider_title(provider).to_owned();
@@ -142,7 +154,8 @@ fn callback_response(console: &Console, callback: &HandledCallback, return_link:
 
 #[cfg(test)]
 mod tests {
-    use bellbird_connections::{LinkOutcome, LinkResult};
+    use bellbird_connections::{AppReturn, LinkResult};
+    use http::header::LOCATION;
 
     use super::*;
     use crate::test_support::console;
@@ -163,11 +176,50 @@ mod tests {
             (finished(LinkOutcome::Linked, true), 200, true),
         ] {
             let (email, provider) = ("emma@example.com".to_owned(), "somebank".to_owned());
-            let callback = HandledCallback { email, provider, can_deny: true, outcome };
+            let callback = HandledCallback { email, provider, can_deny: true, outcome, app_return: None };
             let response = callback_response(&console, &callback, None);
             assert_eq!(response.status(), status, "{callback:?}");
             assert_eq!(response.headers().get(REFRESH), refreshes.then_some(&REFRESH_AFTER), "{callback:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn link_session_leads_back_unless_there_is_something_to_read() {
+        let console = console().await;
+        let back = AppReturn { url: "https://app.example/?session=1".to_owned(), host: "app.example".to_owned() };
+        let finished = |outcome| {
+            CallbackOutcome::Finished(LinkResult {
+                outcome,
+                connections: Vec::new(),
+                reason: None,
+                awaits_accounts: true,
+            })
+        };
+        let mut outcomes: Vec<_> = LinkOutcome::ALL.iter().copied().map(finished).collect();
+        outcomes.extend([
+            CallbackOutcome::Pending,
+            CallbackOutcome::NeedsAnswer { is_urgent: false },
+            CallbackOutcome::RemovedSince,
+        ]);
+        let mut redirected = Vec::new();
+        for outcome in outcomes {
+            let (email, provider) = ("emma@example.com".to_owned(), "somebank".to_owned());
+            let app_return = Some(back.clone());
+            let callback = HandledCallback { email, provider, can_deny: true, outcome, app_return };
+            let response = callback_response(&console, &callback, None);
+            if response.status() == StatusCode::SEE_OTHER {
+                assert_eq!(response.headers()[LOCATION], back.url.as_str());
+                let CallbackOutcome::Finished(result) = callback.outcome else { panic!("{callback:?}") };
+                redirected.push(result.outcome);
+                continue;
+            }
+            let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            let page = String::from_utf8(body.to_vec()).unwrap();
+            let leads_back = page.contains("href=\"https://app.example/?session=1\"");
+            let asks = matches!(callback.outcome, CallbackOutcome::NeedsAnswer { .. });
+            assert_eq!(leads_back, !asks, "{callback:?}");
+        }
+        assert_eq!(redirected, [LinkOutcome::Linked, LinkOutcome::Reconnected, LinkOutcome::Declined]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::response::{IntoResponse, Response};
-use bellbird_connections::ConnectionsError;
+use bellbird_connections::{AppReturn, ConnectionsError};
 use bellbird_storage::{Chain, StorageError};
 use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -58,14 +58,14 @@ pub(crate) fn link_not_found(console: &Console) -> Response {
     page(console, StatusCode::NOT_FOUND, &invalid_link("This link does not work", why))
 }
 
-pub(crate) fn link_expired(console: &Console) -> Response {
+pub(crate) fn link_expired(console: &Console, back: Option<AppReturn>) -> Response {
     let why = "A link works for half an hour.";
-    page(console, StatusCode::GONE, &invalid_link("This link has expired", why))
+    page(console, StatusCode::GONE, &invalid_link("This link has expired", why).with_app_return(back))
 }
 
-pub(crate) fn link_used_up(console: &Console) -> Response {
+pub(crate) fn link_used_up(console: &Console, back: Option<AppReturn>) -> Response {
     let why = "It has led to a provider as often as a link can.";
-    page(console, StatusCode::GONE, &invalid_link("This link is used up", why))
+    page(console, StatusCode::GONE, &invalid_link("This link is used up", why).with_app_return(back))
 }
 
 fn invalid_link(title: &str, why: &str) -> Notice {

@@ -41,8 +41,12 @@ pub(crate) async fn open_link(
     match console.inner.connections.links().find_page(&token, console.inner.cookie.value(&headers)).await {
         Err(error) => error_page::connections_error(&console, &error),
         Ok(FoundLink::Unknown) => error_page::link_not_found(&console),
-        Ok(FoundLink::Expired) => error_page::link_expired(&console),
-        Ok(FoundLink::UsedUp) => error_page::link_used_up(&console),
+        Ok(FoundLink::Expired(back)) => error_page::link_expired(&console, back),
+        Ok(FoundLink::UsedUp(back)) => error_page::link_used_up(&console, back),
+        Ok(FoundLink::Connected(back)) => {
+            let notice = Notice::for_connected_link(back);
+            page_response(StatusCode::OK, &notice.page(&console.inner.frame))
+        }
         Ok(FoundLink::Page(page)) => {
             let title_of = |provider: &str| title(&console, provider);
             let choice = Choice::new(&console.inner.frame, &page, title_of);

@@ -43,7 +43,7 @@ impl TestConsole {
         let user_id = storage.users().insert(&user, now).await.unwrap().id;
         let expires_at = "2026-11-20T09:54:00Z".parse().unwrap();
         for (token, provider) in [("choice-token", None), ("provider-token", Some("somebank"))] {
-            let link = NewLink { user_id, token, provider, connection_id: None, expires_at };
+            let link = NewLink { user_id, token, provider, connection_id: None, expires_at, session: None };
             storage.links().insert(&link, now).await.unwrap();
         }
         let connections = Connections::new(storage, Default::default(), Clock::manual(now));

@@ -39,7 +39,7 @@ pub use fingerprint::{AccountTag, ContentDigest, Fingerprint, Fingerprints, Remo
 pub use holding::Holding;
 pub use id::{AccountId, ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId};
 pub use key::{ApiKey, OperatorKey};
-pub use linking::{Confirmation, LinkOutcome, LinkPhase};
+pub use linking::{Confirmation, LinkOutcome, LinkPhase, LinkStatus};
 pub use minor_units::MinorUnits;
 pub use page::{Page, PageLimits};
 pub use setup_token::SetupToken;

@@ -1,4 +1,4 @@
-//! The phases and outcomes of consent sessions.
+//! The phases and outcomes of consent sessions, and the status of link sessions.
 
 use crate::connection::string_enum;
 
@@ -51,6 +51,22 @@ string_enum! {
         Withdrawn "withdrawn",
         /// As `Withdrawn`, but the provider did not let this service withdraw the consent.
         NotWithdrawn "not_withdrawn",
+    }
+}
+
+string_enum! {
+    /// What an app is told about its link session.
+    LinkStatus {
+        /// Nobody has returned from a provider yet.
+        Open "open",
+        /// The provider has not confirmed the consent yet.
+        Waiting "waiting",
+        Connected "connected",
+        /// The person gave no consent, and can try again until the link session expires.
+        Declined "declined",
+        /// As `Declined`, for any other reason.
+        Failed "failed",
+        Expired "expired",
     }
 }
 

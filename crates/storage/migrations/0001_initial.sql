@@ -281,11 +281,20 @@ CREATE TABLE links (
     -- The connection to repair. NULL: a new connection.
     connection_id TEXT,
     open_count INTEGER NOT NULL DEFAULT 0,
+    -- 1: a link session of an app, which connects once and has a result. 0: a link.
+    is_session INTEGER NOT NULL DEFAULT 0,
+    -- 1: the link session has connected, and starts no further consent session. Always 0 of a link.
+    has_connected INTEGER NOT NULL DEFAULT 0,
+    -- Where the browser returns from a link session. NULL: nowhere.
+    return_url TEXT,
+    -- The app's own text, which the return has as `state`. NULL: none.
+    app_state TEXT,
     created_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
 
+CREATE UNIQUE INDEX links_id ON links (id);
 CREATE UNIQUE INDEX links_token ON links (token_hash);
 CREATE INDEX links_expiry ON links (expires_at);
 
@@ -293,6 +302,8 @@ CREATE INDEX links_expiry ON links (expires_at);
 CREATE TABLE consent_sessions (
     user_id TEXT NOT NULL REFERENCES users (id),
     id TEXT NOT NULL,
+    -- The link that started it, which is deleted earlier.
+    link_id TEXT NOT NULL,
     -- SHA-256 of the OAuth state. The state itself is not stored.
     state_hash BLOB NOT NULL,
     provider TEXT NOT NULL,

@@ -59,7 +59,7 @@ pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
 pub use linking::consent_session_claims::ClaimedConsentSession;
 pub use linking::consent_sessions::{ConsentSession, NewConsentSession, OtherConsentSession};
-pub use linking::links::{Link, NewLink};
+pub use linking::links::{Link, NewLink, NewLinkSession};
 pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
 pub use operators::keys::{FoundOperatorKey, OperatorKeyRecord};

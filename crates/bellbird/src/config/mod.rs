@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bellbird_api::ApiSettings;
 use bellbird_api::front::AccessSettings;
-use bellbird_connections::SyncSettings;
+use bellbird_connections::{ReturnOrigin, SyncSettings};
 use bellbird_console::ConsoleSettings;
 use bellbird_interop::InteropSettings;
 use bellbird_providers::registry::ProviderSettings;
@@ -45,6 +45,8 @@ pub struct Settings {
     pub api: Address,
     pub console: Address,
     pub ops_listen: SocketAddr,
+    /// The origins to which a browser may return from a link session.
+    pub return_origins: Vec<ReturnOrigin>,
     /// The master keys, as `secrets.key` has them.
     pub master_keys: Option<SecretString>,
     pub providers: ProviderSettings,
@@ -147,6 +149,8 @@ impl Settings {
     fn read(from: &mut Values) -> Self {
         const NETWORKS: &str = "a list of IP addresses and CIDR blocks, such as 10.0.0.0/8";
         const ORIGINS: &str = "a list of web origins such as https://app.example.com, without a path";
+        const RETURN_ORIGINS: &str = "a list of web origins such as https://app.example.com, as browsers write them: \
+            in lower case, without a path or default port, and http only for this machine";
         let database = Database {
             url: from.database_url("database.url", "sqlite:bellbird.db"),
             pool_size: from.number("database.pool_size", POOL_SIZE, 2..=1_000),
@@ -160,6 +164,7 @@ impl Settings {
         };
         let operator_name = from.name("console.operator_name", 60);
         let ops_listen = from.listen("ops.listen", 9090);
+        let return_origins = from.list("admin.return_origins", RETURN_ORIGINS, ReturnOrigin::parse);
         let master_keys = from.secret("secrets.key");
         let providers = from.providers();
         let reads = Limits {
@@ -213,6 +218,7 @@ impl Settings {
             api,
             console,
             ops_listen,
+            return_origins,
             master_keys,
             providers,
             provider_timeout,

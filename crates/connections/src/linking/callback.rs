@@ -17,6 +17,7 @@ use super::poll::{self, LEASE, seal_params};
 use crate::ConnectionsError;
 use crate::linking::Links;
 use crate::removal::Removals;
+use crate::return_url::AppReturn;
 
 /// Lease while a code is exchanged. It is short because the code is valid for a minute
 /// (docs/providers/akahu.md#redirects): after a crash, another instance must still be in time to exchange it.
@@ -38,6 +39,17 @@ pub enum CallbackAnswer<'a> {
     No,
 }
 
+impl<'a> CallbackAnswer<'a> {
+    /// The cookie of the browser. None after a denial, which binds no browser.
+    fn browser(self) -> Option<&'a str> {
+        match self {
+            Self::Browser(browser) => browser,
+            Self::Yes(browser) => Some(browser),
+            Self::No => None,
+        }
+    }
+}
+
 /// What the callback page shows, and for whom.
 #[derive(Debug)]
 pub struct HandledCallback {
@@ -48,6 +60,8 @@ pub struct HandledCallback {
     /// Whether the user who gave the consent can still deny the session.
     pub can_deny: bool,
     pub outcome: CallbackOutcome,
+    /// Where a link session leads back. None for a browser that the session is not bound to.
+    pub app_return: Option<AppReturn>,
 }
 
 #[derive(Debug)]
@@ -125,6 +139,7 @@ impl Links<'_> {
             provider: String::new(),
             can_deny: false,
             outcome: CallbackOutcome::UnknownState,
+            app_return: None,
         };
         let (state, params) = split_state(params);
         let Some(state) = state else { return Ok(unknown) };
@@ -146,8 +161,12 @@ impl Links<'_> {
             outcome => outcome,
         };
         let can_deny = outcome.is_deniable() && session.as_ref().is_some_and(is_open);
+        let app_return = match &session {
+            Some(session) => self.app_return_of(session, answer.browser()).await?,
+            None => None,
+        };
         let provider = session.map(|session| session.provider).unwrap_or_default();
-        Ok(HandledCallback { email: user.email, provider, can_deny, outcome })
+        Ok(HandledCallback { email: user.email, provider, can_deny, outcome, app_return })
     }
 
     async fn answer_callback(
@@ -182,11 +201,8 @@ impl Links<'_> {
         let exchanges_code = linking.is_ok_and(|linking| !linking.registers_users());
         let (now, lease) = self.0.lease(if exchanges_code { EXCHANGE_LEASE } else { LEASE });
         let sealed = seal_params(params);
-        let (browser, confirming) = match answer {
-            CallbackAnswer::Browser(browser) => (browser, None),
-            CallbackAnswer::Yes(browser) => (Some(browser), Some(browser)),
-            CallbackAnswer::No => (None, None),
-        };
+        let browser = answer.browser();
+        let confirming = browser.filter(|_| matches!(answer, CallbackAnswer::Yes(_)));
         let received = self
             .0
             .storage
@@ -312,7 +328,7 @@ impl Links<'_> {
     }
 }
 
-fn outcome_of(session: &ConsentSession) -> Option<LinkOutcome> {
+pub(crate) fn outcome_of(session: &ConsentSession) -> Option<LinkOutcome> {
     session.outcome.as_ref().map(|outcome| outcome.parse().unwrap_or(LinkOutcome::Failed))
 }
 

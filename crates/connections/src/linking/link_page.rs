@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::ConnectionsError;
 use crate::linking::Links;
 use crate::removal::Removals;
+use crate::return_url::AppReturn;
 
 /// Consent sessions that one link URL can start.
 pub(crate) const SESSIONS_PER_LINK_MAX: u32 = 20;
@@ -35,8 +36,10 @@ pub struct LinkedConnection {
 pub enum FoundLink {
     Page(Box<LinkPage>),
     /// It has started as many sessions as it can, and none of them waits for this browser.
-    UsedUp,
-    Expired,
+    UsedUp(Option<AppReturn>),
+    /// It is a link session that has connected.
+    Connected(Option<AppReturn>),
+    Expired(Option<AppReturn>),
     /// The token is incomplete or made up, or its user or connection has been removed.
     Unknown,
 }
@@ -60,6 +63,8 @@ pub struct LinkPage {
     /// Whether the link starts no further session.
     pub is_used_up: bool,
     pub expires_at: Timestamp,
+    /// Where a link session leads back.
+    pub app_return: Option<AppReturn>,
 }
 
 /// A consent session without a result.
@@ -77,19 +82,23 @@ pub struct UnfinishedSession {
 pub struct RemovalPage {
     pub email: String,
     pub linked: LinkedConnection,
+    /// Where a link session leads back.
+    pub app_return: Option<AppReturn>,
 }
 
 impl Links<'_> {
     /// Returns what a link URL leads to, for the browser with this cookie.
     pub async fn find_page(self, token: &str, browser: Option<&str>) -> Result<FoundLink, ConnectionsError> {
         let Some((link, user)) = self.find_link(token).await? else { return Ok(FoundLink::Unknown) };
-        if !self.is_open(&link) {
-            return Ok(FoundLink::Expired);
-        }
-        let unfinished = self.unfinished_sessions(&user, browser).await?;
-        let is_used_up = is_used_up(&link);
-        if is_used_up && unfinished.is_empty() {
-            return Ok(FoundLink::UsedUp);
+        let (is_open, is_used_up) = (self.is_open(&link), is_used_up(&link));
+        let unfinished = if is_open { self.unfinished_sessions(&user, browser).await? } else { Vec::new() };
+        if !is_open || is_used_up && unfinished.is_empty() {
+            let ended = match (link.has_connected, is_open) {
+                (true, _) => FoundLink::Connected,
+                (false, true) => FoundLink::UsedUp,
+                (false, false) => FoundLink::Expired,
+            };
+            return Ok(ended(self.app_return(&link)));
         }
         let repair_target = match link.connection_id {
             Some(id) => self.0.storage.connections().find(user.id, id).await?,
@@ -108,6 +117,7 @@ impl Links<'_> {
             Some(connection) => Some(self.with_accounts(connection).await?),
             None => None,
         };
+        let app_return = self.app_return(&link);
         Ok(FoundLink::Page(Box::new(LinkPage {
             email: user.email,
             timezone: user.timezone,
@@ -118,6 +128,7 @@ impl Links<'_> {
             unfinished,
             is_used_up,
             expires_at: link.expires_at,
+            app_return,
         })))
     }
 
@@ -183,7 +194,8 @@ impl Links<'_> {
             return Err(ConnectionsError::LinkExpired);
         }
         let connection = self.0.storage.connections().find(user.id, id).await?.ok_or(ConnectionsError::NotFound)?;
-        Ok(RemovalPage { email: user.email, linked: self.with_accounts(connection).await? })
+        let app_return = self.app_return(&link);
+        Ok(RemovalPage { email: user.email, linked: self.with_accounts(connection).await?, app_return })
     }
 
     /// Removes a connection for the holder of this link, with the limits of [`Self::find_removal_page`]. It is hidden
@@ -213,7 +225,7 @@ impl Links<'_> {
 }
 
 /// Whether a session has probably created or repaired this connection. Ids of later rows are greater.
-fn is_result(connection: &Connection, session: &ConsentSession) -> bool {
+pub(crate) fn is_result(connection: &Connection, session: &ConsentSession) -> bool {
     match session.connection_id {
         Some(repaired) => connection.id == repaired && connection.status == ConnectionStatus::Active,
         None => connection.provider == session.provider && connection.id.uuid() > session.id(),
@@ -221,5 +233,5 @@ fn is_result(connection: &Connection, session: &ConsentSession) -> bool {
 }
 
 pub(crate) fn is_used_up(link: &Link) -> bool {
-    link.open_count >= i64::from(SESSIONS_PER_LINK_MAX)
+    link.has_connected || link.open_count >= i64::from(SESSIONS_PER_LINK_MAX)
 }

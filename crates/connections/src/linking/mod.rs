@@ -1,4 +1,5 @@
-//! Links accounts in the browser: link URLs, consent sessions, callbacks, and the connections that result.
+//! Links accounts in the browser: link URLs, link sessions, consent sessions, callbacks, and the connections that
+//! result.
 
 mod apply;
 pub(crate) mod callback;
@@ -6,6 +7,7 @@ mod decide;
 #[cfg(test)]
 mod fixtures;
 pub(crate) mod link_page;
+pub(crate) mod link_session;
 pub(crate) mod outcome;
 pub(crate) mod poll;
 pub(crate) mod provider_user;

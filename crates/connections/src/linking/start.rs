@@ -12,9 +12,10 @@ use bellbird_domain::{Connection, ConnectionId, TimestampExt as _, User, UserId}
 use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{ConsentStatus, Linking};
-use bellbird_storage::{NewConsentSession, NewLink, random_bytes};
+use bellbird_storage::{NewConsentSession, NewLink, NewLinkSession, random_bytes};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
+use uuid::Uuid;
 
 use super::link_page::{LinkableProvider, SESSIONS_PER_LINK_MAX};
 use crate::ConnectionsError;
@@ -40,6 +41,8 @@ pub enum LinkTarget<'a> {
 }
 
 pub struct CreatedLink {
+    /// No secret: the id of a link session in its result.
+    pub id: Uuid,
     /// Secret, because it contains the token.
     pub url: SecretString,
     pub expires_at: Timestamp,
@@ -47,6 +50,7 @@ pub struct CreatedLink {
 
 struct StartRequest<'a> {
     user: &'a User,
+    link_id: Uuid,
     provider: &'a str,
     linking: &'a dyn Linking,
     repair_target: Option<&'a Connection>,
@@ -62,6 +66,15 @@ impl<'c> Links<'c> {
     /// Creates a link URL for a user. Checks provider and connection now, so that the caller gets the error and not the
     /// user in the browser.
     pub async fn create_link(self, user: UserId, to: LinkTarget<'_>) -> Result<CreatedLink, ConnectionsError> {
+        self.insert_link(user, to, None).await
+    }
+
+    pub(crate) async fn insert_link(
+        self,
+        user: UserId,
+        to: LinkTarget<'_>,
+        session: Option<NewLinkSession<'_>>,
+    ) -> Result<CreatedLink, ConnectionsError> {
         let mut url = self.console_page_url("link")?;
         let (provider, connection_id) = match to {
             LinkTarget::UserChoice if self.providers().is_empty() => {
@@ -83,12 +96,13 @@ impl<'c> Links<'c> {
         // Whole seconds, for people to read.
         let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
         let provider = provider.as_deref();
-        let link = NewLink { user_id: user, token: token.expose_secret(), provider, connection_id, expires_at };
-        self.0.storage.links().insert(&link, now).await?;
+        let token_text = token.expose_secret();
+        let link = NewLink { user_id: user, token: token_text, provider, connection_id, expires_at, session };
+        let id = self.0.storage.links().insert(&link, now).await?;
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.push(token.expose_secret());
+            segments.push(token_text);
         }
-        Ok(CreatedLink { url: String::from(url).into(), expires_at })
+        Ok(CreatedLink { id, url: String::from(url).into(), expires_at })
     }
 
     /// Starts a consent session for the browser with this cookie, and returns the provider's consent page.
@@ -128,7 +142,8 @@ impl<'c> Links<'c> {
         if !self.0.storage.links().open(token, SESSIONS_PER_LINK_MAX, self.0.clock.now()).await? {
             return Err(ConnectionsError::LinkExpired);
         }
-        let request = StartRequest { user: &user, provider, linking, repair_target: repair_target.as_ref(), browser };
+        let (link_id, repair_target) = (link.id, repair_target.as_ref());
+        let request = StartRequest { user: &user, link_id, provider, linking, repair_target, browser };
         if let Some(connection) = request.repair_target {
             let credentials = self
                 .0
@@ -163,7 +178,7 @@ impl<'c> Links<'c> {
 
     /// Stores the consent session, then requests the provider's page. So every consent given there has a session here.
     async fn create_session(self, request: &StartRequest<'_>, purpose: Purpose<'_>) -> Result<Url, ConnectionsError> {
-        let StartRequest { user, provider, linking, repair_target, browser } = request;
+        let StartRequest { user, link_id, provider, linking, repair_target, browser } = request;
         let redirect_uri = self.console_page_url("link/callback")?;
         let context = self.0.call_context_within(START_DEADLINE);
         // Consents that exist already do not result from this session, whether or not they are connected here.
@@ -185,6 +200,7 @@ impl<'c> Links<'c> {
         let now = self.0.clock.now();
         let session = NewConsentSession {
             user_id: user.id,
+            link_id: *link_id,
             provider,
             connection_id: repair_target.map(|connection| connection.id),
             browser,

@@ -2,7 +2,7 @@
 //! confirm. A link for one provider or one connection offers nothing else.
 
 use askama::Template;
-use bellbird_connections::{LinkPage, LinkableProvider, LinkedConnection};
+use bellbird_connections::{AppReturn, LinkPage, LinkableProvider, LinkedConnection};
 use bellbird_domain::ConnectionStatus;
 
 use super::frame::Frame;
@@ -24,6 +24,7 @@ pub(crate) struct Choice<'a> {
     working: Vec<ConnectionRow>,
     unfinished: Vec<UnfinishedRow>,
     is_used_up: bool,
+    app_return: Option<&'a AppReturn>,
     /// As the page shows it, and in RFC 3339 for the `datetime` attribute.
     expires: (String, String),
 }
@@ -110,6 +111,7 @@ impl<'a> Choice<'a> {
             working,
             unfinished: unfinished.collect(),
             is_used_up: page.is_used_up,
+            app_return: page.app_return.as_ref(),
             expires: (local_time.time(page.expires_at), page.expires_at.to_string()),
         }
     }
@@ -164,6 +166,7 @@ mod tests {
             connections: connections.into_iter().map(linked).collect(),
             unfinished: vec![],
             is_used_up: false,
+            app_return: None,
             expires_at: "2026-11-20T09:54:00Z".parse().unwrap(),
         }
     }

@@ -1,7 +1,9 @@
 //! The pages with a message: the outcome of a consent session, removals, and errors.
 
 use askama::Template;
-use bellbird_connections::{CallbackOutcome, HandledCallback, LinkResult, LinkedConnection, RemovalPage, ReturnLink};
+use bellbird_connections::{
+    AppReturn, CallbackOutcome, HandledCallback, LinkResult, LinkedConnection, RemovalPage, ReturnLink,
+};
 use bellbird_domain::LinkOutcome;
 
 use super::frame::Frame;
@@ -48,6 +50,8 @@ pub(crate) struct Notice {
     buttons: Vec<Button>,
     /// The label of a link that opens the page's own URL.
     retry_link: Option<&'static str>,
+    /// Where a link session leads back.
+    app_return: Option<AppReturn>,
     /// Whether the user needs a new link URL, which the demo offers.
     needs_new_link: bool,
 }
@@ -106,6 +110,7 @@ impl Notice {
             paragraphs: Vec::new(),
             buttons: Vec::new(),
             retry_link: None,
+            app_return: None,
             needs_new_link: false,
         }
     }
@@ -123,6 +128,18 @@ impl Notice {
     /// Adds the demo's button for a new link URL.
     pub(crate) fn with_new_link(self) -> Self {
         Self { needs_new_link: true, ..self }
+    }
+
+    /// Adds a link to the app.
+    pub(crate) fn with_app_return(self, app_return: Option<AppReturn>) -> Self {
+        Self { app_return, ..self }
+    }
+
+    /// The page of a link session that has connected.
+    pub(crate) fn for_connected_link(app_return: Option<AppReturn>) -> Self {
+        Self::new(Tone::Good, "Your accounts are connected")
+            .with("This link has done its work, and connects nothing else. You can close this page.")
+            .with_app_return(app_return)
     }
 
     pub(crate) fn page<'a>(&'a self, frame: &'a Frame) -> NoticePage<'a> {
@@ -168,6 +185,7 @@ impl Notice {
         }
         .with("No application can read its accounts through Bellbird any more.")
         .with(&format!("Your consent is being withdrawn at {provider}, which can take a few minutes."))
+        .with_app_return(page.app_return.clone())
     }
 
     /// The page after consent. `consents` is where the person can end a consent without this service, and `title_of`
@@ -179,7 +197,7 @@ impl Notice {
         frame: &Frame,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
-        let HandledCallback { email, provider, can_deny, outcome } = callback;
+        let HandledCallback { email, provider, can_deny, outcome, app_return } = callback;
         let notice = match outcome {
             CallbackOutcome::NeedsAnswer { is_urgent } => Self::for_question(&title_of(provider), consents, *is_urgent),
             CallbackOutcome::UnknownState => Self::new(Tone::Attention, "This link does not work")
@@ -194,7 +212,11 @@ impl Notice {
                 Self::for_result(result, (&title_of(provider), consents), return_link, frame, title_of)
             }
         };
-        Self { email: (!email.is_empty()).then(|| sanitized(email)), can_deny: *can_deny, ..notice }
+        // A question is answered first.
+        let is_question = matches!(outcome, CallbackOutcome::NeedsAnswer { .. });
+        let app_return = app_return.clone().filter(|_| !is_question);
+        let email = (!email.is_empty()).then(|| sanitized(email));
+        Self { email, can_deny: *can_deny, app_return, ..notice }
     }
 
     fn for_question(provider: &str, consents: &str, is_urgent: bool) -> Self {
@@ -347,7 +369,7 @@ mod tests {
 
     fn notice_with(outcome: CallbackOutcome, return_link: Option<ReturnLink>) -> Notice {
         let (email, provider) = (HOSTILE.to_owned(), "somebank".to_owned());
-        let callback = HandledCallback { email, provider, can_deny: true, outcome };
+        let callback = HandledCallback { email, provider, can_deny: true, outcome, app_return: None };
         Notice::for_callback(&callback, "at your bank", return_link, &Frame::default(), str::to_uppercase)
     }
 
@@ -452,7 +474,7 @@ mod tests {
     fn removal_names_the_consequences() {
         let linked = result_of(LinkOutcome::Linked, &[HOSTILE], None).connections.remove(0);
         let id = linked.connection.id;
-        let page = RemovalPage { email: HOSTILE.to_owned(), linked };
+        let page = RemovalPage { email: HOSTILE.to_owned(), linked, app_return: None };
         let frame = Frame::default();
         let asked = html(&Notice::for_removal(&page, &frame, str::to_uppercase));
         assert_harmless(&asked);

@@ -14,6 +14,7 @@ use crate::digest::hash;
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob};
 use crate::linking::consent_sessions::{ConsentSession, columns, known_consent_digest, session};
+use crate::linking::links;
 use crate::locks::lock_user_if_exists;
 use crate::secrets::store::delete_secret;
 use crate::{ConsentSessions, StorageError};
@@ -140,7 +141,8 @@ impl ConsentSessions<'_> {
     }
 
     /// Ends a session and deletes its secret. `outcome` is one word. The claim's session names the connections that it
-    /// created, repaired or renewed, and why it failed. Returns false, and changes nothing, if the lease was lost.
+    /// created, repaired or renewed, after which its link session has connected, and why it failed. Returns false, and
+    /// changes nothing, if the lease was lost.
     pub async fn end(self, claim: &ClaimedConsentSession, outcome: &str) -> Result<bool> {
         let ConsentSession { user_id, id, .. } = claim.session;
         let mut tx = self.0.db.begin().await?;
@@ -151,6 +153,9 @@ impl ConsentSessions<'_> {
         let connections: Vec<String> = claim.session.connections.iter().map(ToString::to_string).collect();
         let (connections, reason) = (connections.join(" "), claim.session.failure_reason.as_deref());
         tx.run(END, params![user_id, Param::Id(id), outcome, connections.as_str(), reason]).await?;
+        if !connections.is_empty() {
+            links::set_connected(&mut tx, user_id, claim.session.link_id).await?;
+        }
         delete_secret(&mut tx, &claim.session.secret_slot()).await?;
         tx.commit().await?;
         Ok(true)

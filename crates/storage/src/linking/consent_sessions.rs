@@ -23,7 +23,8 @@ const KNOWN_DIGEST_BYTES: usize = 16;
 macro_rules! columns {
     () => {
         "user_id, id, provider, connection_id, phase, phase_since, outcome, created_at, expires_at, state_hash,
-            known_consents, browser_hash, confirmation, connections, failure_reason"
+            known_consents, browser_hash, confirmation, connections, failure_reason,
+            link_id"
     };
 }
 pub(crate) use columns;
@@ -31,8 +32,8 @@ pub(crate) use columns;
 statements! {
     INSERT = "INSERT INTO consent_sessions
             (user_id, id, state_hash, provider, connection_id, known_consents, phase, phase_since, created_at,
-                expires_at, browser_hash)
-        VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $7, $8, $9)";
+                expires_at, browser_hash, link_id)
+        VALUES ($1, $2, $3, $4, $5, $6, 'started', $7, $7, $8, $9, $10)";
 
     FIND = concat!("SELECT ", columns!(), " FROM consent_sessions WHERE state_hash = $1");
 
@@ -42,6 +43,12 @@ statements! {
         " FROM consent_sessions WHERE user_id = $1 AND browser_hash = $2 AND expires_at > $3
             AND (confirmation = 'open' AND phase = 'started' OR confirmation = 'confirmed' AND phase <> 'ended')
             ORDER BY created_at DESC, id"
+    );
+
+    LIST_OF_LINK = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM consent_sessions WHERE user_id = $1 AND link_id = $2 ORDER BY created_at DESC, id DESC"
     );
 
     CONFIRM = "UPDATE consent_sessions SET confirmation = 'confirmed'
@@ -70,6 +77,8 @@ statements! {
 pub struct NewConsentSession<'a> {
     /// The user for whom an institution is linked.
     pub user_id: UserId,
+    /// The link that starts it.
+    pub link_id: Uuid,
     pub provider: &'a str,
     /// The connection to repair. None: a new connection.
     pub connection_id: Option<ConnectionId>,
@@ -89,6 +98,8 @@ pub struct NewConsentSession<'a> {
 pub struct ConsentSession {
     /// The user for whom an institution is linked.
     pub user_id: UserId,
+    /// The link that started it, which may be gone.
+    pub link_id: Uuid,
     pub provider: String,
     /// The connection to repair. None: a new connection, or the one to repair was removed.
     pub connection_id: Option<ConnectionId>,
@@ -150,7 +161,8 @@ impl ConsentSessions<'_> {
             known_consents.as_str(),
             now,
             new.expires_at,
-            browser.as_ref()
+            browser.as_ref(),
+            Param::Id(new.link_id)
         ];
         tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this state"))?;
         let job = JobKey::new(job_kinds::CONSENT_SESSION, new.user_id, id);
@@ -167,6 +179,11 @@ impl ConsentSessions<'_> {
     /// confirmed, for the provider.
     pub async fn list_unfinished(self, user: UserId, browser: &str, now: Timestamp) -> Result<Vec<ConsentSession>> {
         self.0.db.all(LIST_UNFINISHED, params![user, hash(browser).as_ref(), now], session).await
+    }
+
+    /// Lists the sessions that a link has started, newest first.
+    pub async fn list_of_link(self, user: UserId, link: Uuid) -> Result<Vec<ConsentSession>> {
+        self.0.db.all(LIST_OF_LINK, params![user, Param::Id(link)], session).await
     }
 
     /// Confirms a session without a callback, and makes it due. Returns its job, or None unless this browser started
@@ -270,6 +287,7 @@ pub(crate) fn session(row: &Row<'_>) -> Result<ConsentSession> {
         known_consents: row.text(10)?.split_whitespace().map(str::to_owned).collect(),
         browser_hash: row.blob(11)?.to_vec(),
         confirmation: row.word(12, "the confirmation of a consent session")?,
+        link_id: row.id(15)?,
         connections: row.text(13)?.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
     })
 }

@@ -1,5 +1,6 @@
 //! Stores links: URLs with a token whose holder may link institutions for one user. Only the SHA-256 of the token is
-//! kept.
+//! kept. A link session is a link that an app created: it connects once, its browser returns to the app, and the app
+//! asks for its result.
 
 use bellbird_domain::{ConnectionId, UserId};
 use jiff::Timestamp;
@@ -11,15 +12,29 @@ use crate::error::Result;
 use crate::locks::lock_user;
 use crate::{Links, StorageError};
 
+/// The columns that [`link`] expects, in its order.
+macro_rules! columns {
+    () => {
+        "user_id, id, provider, connection_id, open_count, expires_at, has_connected, return_url, app_state"
+    };
+}
+
 statements! {
     CONNECTION_EXISTS = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
 
-    INSERT = "INSERT INTO links (user_id, id, token_hash, provider, connection_id, created_at, expires_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    INSERT = "INSERT INTO links
+            (user_id, id, token_hash, provider, connection_id, created_at, expires_at, is_session, return_url,
+                app_state)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
-    FIND = "SELECT user_id, provider, connection_id, open_count, expires_at FROM links WHERE token_hash = $1";
+    FIND = concat!("SELECT ", columns!(), " FROM links WHERE token_hash = $1");
 
-    OPEN = "UPDATE links SET open_count = open_count + 1 WHERE token_hash = $1 AND expires_at > $2 AND open_count < $3";
+    FIND_SESSION = concat!("SELECT ", columns!(), " FROM links WHERE id = $1 AND is_session = 1");
+
+    OPEN = "UPDATE links SET open_count = open_count + 1
+        WHERE token_hash = $1 AND expires_at > $2 AND open_count < $3 AND has_connected = 0";
+
+    SET_CONNECTED = "UPDATE links SET has_connected = 1 WHERE user_id = $1 AND id = $2 AND is_session = 1";
 
     DELETE_OF_USER = "DELETE FROM links WHERE user_id = $1";
 
@@ -39,11 +54,23 @@ pub struct NewLink<'a> {
     pub connection_id: Option<ConnectionId>,
     /// The link works before this time.
     pub expires_at: Timestamp,
+    /// None: a link, and not a link session.
+    pub session: Option<NewLinkSession<'a>>,
+}
+
+/// What an app gives for a link session. Without `Debug`, because the app may have put anything into it.
+#[derive(Clone, Copy, Default)]
+pub struct NewLinkSession<'a> {
+    /// Where the browser returns. None: nowhere.
+    pub return_url: Option<&'a str>,
+    /// The app's own text for the return.
+    pub state: Option<&'a str>,
 }
 
 /// A link, which may have expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
+    pub id: Uuid,
     /// The user for whom the holder may link.
     pub user_id: UserId,
     /// None: the user chooses.
@@ -54,22 +81,39 @@ pub struct Link {
     pub open_count: i64,
     /// The link works before this time.
     pub expires_at: Timestamp,
+    /// Whether the link session has connected. Always false of a link.
+    pub has_connected: bool,
+    pub return_url: Option<String>,
+    pub app_state: Option<String>,
 }
 
 impl Links<'_> {
-    /// Stores a link.
+    /// Stores a link, and returns its id.
     ///
     /// # Errors
     /// [`StorageError::NotFound`] if the user or the connection to repair does not exist, [`StorageError::Conflict`] if
     /// the token does.
-    pub async fn insert(self, link: &NewLink<'_>, now: Timestamp) -> Result<()> {
+    pub async fn insert(self, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
         let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, link.user_id).await?;
         require_connection(&mut tx, link.user_id, link.connection_id).await?;
-        let (id, token) = (Param::Id(Uuid::now_v7()), hash(link.token));
-        let values = params![link.user_id, id, token.as_ref(), link.provider, link.connection_id, now, link.expires_at];
+        let (id, token) = (Uuid::now_v7(), hash(link.token));
+        let NewLinkSession { return_url, state } = link.session.unwrap_or_default();
+        let values = params![
+            link.user_id,
+            Param::Id(id),
+            token.as_ref(),
+            link.provider,
+            link.connection_id,
+            now,
+            link.expires_at,
+            i64::from(link.session.is_some()),
+            return_url,
+            state
+        ];
         tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this link"))?;
-        tx.commit().await
+        tx.commit().await?;
+        Ok(id)
     }
 
     /// Finds the link with this token, also an expired one until cleanup deletes it.
@@ -77,8 +121,13 @@ impl Links<'_> {
         self.0.db.one(FIND, params![hash(token).as_ref()], link).await
     }
 
-    /// Counts one opening of a link. Returns false, and counts nothing, if the link is unknown, has expired, or was
-    /// opened `max_opens` times.
+    /// Finds a link session of any user, also an expired one until cleanup deletes it. For the operator.
+    pub async fn find_any_session(self, id: Uuid) -> Result<Option<Link>> {
+        self.0.db.one(FIND_SESSION, params![Param::Id(id)], link).await
+    }
+
+    /// Counts one opening of a link. Returns false, and counts nothing, if the link is unknown, has expired, was opened
+    /// `max_opens` times, or is a link session that has connected.
     pub async fn open(self, token: &str, max_opens: u32, now: Timestamp) -> Result<bool> {
         // A read first: made-up tokens must not take SQLite's one writer.
         if self.find(token).await?.is_none() {
@@ -97,6 +146,11 @@ pub(crate) async fn require_connection(tx: &mut Tx, user: UserId, connection: Op
     found.ok_or(StorageError::NotFound("connection"))
 }
 
+/// Records that a link session has connected. Does nothing if the link is gone, or is no link session.
+pub(crate) async fn set_connected(tx: &mut Tx, user: UserId, id: Uuid) -> Result<()> {
+    tx.run(SET_CONNECTED, params![user, Param::Id(id)]).await.map(|_| ())
+}
+
 /// The caller holds the lock on the user's row.
 pub(crate) async fn delete_links(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.run(DELETE_OF_USER, params![user]).await.map(|_| ())
@@ -110,9 +164,13 @@ pub(crate) async fn delete_links_to(tx: &mut Tx, user: UserId, connection: Conne
 fn link(row: &Row<'_>) -> Result<Link> {
     Ok(Link {
         user_id: row.id(0)?,
-        provider: row.opt_text(1)?.map(str::to_owned),
-        connection_id: row.opt_id(2)?,
-        open_count: row.int(3)?,
-        expires_at: row.time(4)?,
+        id: row.id(1)?,
+        provider: row.opt_text(2)?.map(str::to_owned),
+        connection_id: row.opt_id(3)?,
+        open_count: row.int(4)?,
+        expires_at: row.time(5)?,
+        has_connected: row.int(6)? != 0,
+        return_url: row.opt_text(7)?.map(str::to_owned),
+        app_state: row.opt_text(8)?.map(str::to_owned),
     })
 }

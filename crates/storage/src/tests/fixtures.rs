@@ -10,6 +10,7 @@ use bellbird_domain::{
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
+use uuid::Uuid;
 
 use crate::job_kinds::SYNC;
 use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
@@ -23,6 +24,7 @@ use crate::{
 pub(crate) fn new_session(user_id: UserId, state: &str) -> NewConsentSession<'_> {
     NewConsentSession {
         user_id,
+        link_id: Uuid::nil(),
         provider: "akahu",
         connection_id: None,
         known_consents: &[],
@@ -39,9 +41,14 @@ pub(crate) fn secret(text: &str) -> SecretString {
 
 /// A consent session whose callback was received, with a lease from 10 to 40.
 pub(crate) async fn session_with_callback(db: &Storage, user: UserId, state: &str) -> ClaimedConsentSession {
-    db.consent_sessions().insert(&new_session(user, state), at(0)).await.unwrap();
+    receive_callback(db, &new_session(user, state)).await
+}
+
+/// As [`session_with_callback`], of this session.
+pub(crate) async fn receive_callback(db: &Storage, new: &NewConsentSession<'_>) -> ClaimedConsentSession {
+    db.consent_sessions().insert(new, at(0)).await.unwrap();
     db.consent_sessions()
-        .receive_callback(state, &secret("code=answer"), (Confirmation::Confirmed, None), at(10), at(40))
+        .receive_callback(new.state, &secret("code=answer"), (Confirmation::Confirmed, None), at(10), at(40))
         .await
         .unwrap()
         .expect("in time")
@@ -49,7 +56,7 @@ pub(crate) async fn session_with_callback(db: &Storage, user: UserId, state: &st
 
 /// A link for any provider.
 pub(crate) fn new_link(user_id: UserId, token: &str, expires_at: Timestamp) -> NewLink<'_> {
-    NewLink { user_id, token, provider: None, connection_id: None, expires_at }
+    NewLink { user_id, token, provider: None, connection_id: None, expires_at, session: None }
 }
 
 /// A setup token of this number.

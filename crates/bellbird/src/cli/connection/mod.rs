@@ -1,22 +1,22 @@
 //! `bellbird connection`: links, imports, lists, shows, syncs and removes connections.
 
+mod link;
 mod remove;
 mod sync;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use bellbird_api::v1::{AccountView, ConnectionView};
-use bellbird_connections::{Connections, LinkTarget};
+use bellbird_connections::Connections;
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{AuditRow, PendingRemoval, Storage, SyncState, UnreadableRows};
 use clap::builder::PossibleValuesParser;
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{Args, Subcommand};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
-use serde_json::json;
 
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
@@ -25,6 +25,7 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::wiring::Wiring;
 use crate::{instances, service, wiring};
+use link::{LinkArgs, LinkStatusArgs};
 use remove::RemoveArgs;
 use sync::SyncArgs;
 
@@ -32,6 +33,7 @@ use sync::SyncArgs;
 #[derive(Debug, Subcommand)]
 pub(super) enum ConnectionCommand {
     Link(LinkArgs),
+    LinkStatus(LinkStatusArgs),
     Import(ImportArgs),
     /// List connections with their users, including those with a pending removal.
     ///
@@ -43,36 +45,6 @@ pub(super) enum ConnectionCommand {
     Show(ShowArgs),
     Sync(SyncArgs),
     Remove(RemoveArgs),
-}
-
-/// Print a link URL, at which a user links an institution in the browser.
-///
-/// The provider's consent page asks for the user's consent and redirects to the console of the running service. Keep
-/// the URL secret: anyone who opens it can link institutions for this user, and remove connections. It works for 30
-/// minutes, for up to 20 starts. Without --provider, the page offers all providers, and every connection to renew or
-/// remove.
-#[derive(Debug, Args)]
-#[command(override_usage = "bellbird connection link --user <USER> [--provider <PROVIDER>]
-       bellbird connection link --reconnect <ID>")]
-#[command(group(ArgGroup::new("target").args(["user", "reconnect"]).required(true)))]
-#[command(after_long_help = "Examples:
-  bellbird connection link --user me@example.com --provider fiskil
-  bellbird connection link --reconnect 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
-pub(super) struct LinkArgs {
-    /// E-mail address or id of the user
-    #[arg(long)]
-    user: Option<String>,
-
-    /// Provider to link; by default the user chooses on the page
-    #[arg(long, value_parser = PossibleValuesParser::new(PROVIDERS.iter().map(|provider| provider.name.as_str())))]
-    provider: Option<String>,
-
-    /// Id of a connection to repair; it keeps its own id and the ids of its accounts
-    #[arg(long, value_name = "ID", conflicts_with = "provider", value_parser = arguments::connection_id)]
-    reconnect: Option<ConnectionId>,
-
-    #[command(flatten)]
-    format: JsonFlag,
 }
 
 /// Import existing consents of a user from a provider.
@@ -147,14 +119,16 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
         ConnectionCommand::Import(_) | ConnectionCommand::Sync(_) | ConnectionCommand::Remove(_) => {
             wiring::open_sealed_storage(&settings).await?
         }
-        ConnectionCommand::Link(_) | ConnectionCommand::List(_) | ConnectionCommand::Show(_) => {
-            wiring::open_storage(&settings).await?
-        }
+        ConnectionCommand::Link(_)
+        | ConnectionCommand::LinkStatus(_)
+        | ConnectionCommand::List(_)
+        | ConnectionCommand::Show(_) => wiring::open_storage(&settings).await?,
     };
     let console = console_url(&settings, &storage).await?;
     let connections = Wiring::new(&settings, &storage)?.connections(console.as_deref());
     let result = match command {
-        ConnectionCommand::Link(args) => link(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
+        ConnectionCommand::Link(args) => link::run(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
+        ConnectionCommand::LinkStatus(args) => link::status(&connections, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Import(args) => import(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::List(args) => list(&storage, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Show(args) => show(&storage, &args).await.map(|()| ExitCode::SUCCESS),
@@ -173,32 +147,6 @@ async fn console_url(settings: &Settings, storage: &Storage) -> anyhow::Result<O
     }
     let here = instances::on_this_machine(storage).await?;
     Ok(here.map(|instance| instance.console_url).or_else(|| service::expected_url(&settings.console)))
-}
-
-async fn link(storage: &Storage, connections: &Connections, args: &LinkArgs) -> anyhow::Result<()> {
-    let (user, to) = match (args.reconnect, &args.user) {
-        (Some(id), _) => {
-            let user = find(storage, id).await?.user_id;
-            (
-                storage.users().find(user).await?.context("the connection's user was removed meanwhile")?,
-                LinkTarget::Connection(id),
-            )
-        }
-        (None, given) => {
-            let to = args.provider.as_deref().map_or(LinkTarget::UserChoice, LinkTarget::Provider);
-            (find_user(storage, given.as_deref().unwrap_or_default()).await?, to)
-        }
-    };
-    let new_link = connections.links().create_link(user.id, to).await?;
-    let url = new_link.url.expose_secret();
-    output::print(args.format, &json!({"url": url, "expiresAt": new_link.expires_at}), |_| url.to_owned())?;
-    if !args.format.json {
-        output::note(&format!(
-            "Open this URL in a browser within 30 minutes, while the service is running. It is for {}.",
-            user.email
-        ));
-    }
-    Ok(())
 }
 
 async fn import(storage: &Storage, connections: &Connections, args: &ImportArgs) -> anyhow::Result<()> {

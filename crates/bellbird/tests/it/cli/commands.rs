@@ -71,6 +71,7 @@ fn help_texts() {
         "simplefin token",
         "connection",
         "connection link",
+        "connection link-status",
         "connection import",
         "connection list",
         "connection show",

@@ -61,6 +61,7 @@ fn nothing_set_gives_the_documented_defaults() {
     assert_eq!((webhooks.rules.allow_loopback, webhooks.timeout, webhooks.chunk_rows), (false, seconds(15), 500));
     assert_eq!(webhooks.schedule, schedule(&[0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]));
     assert!(settings.access.trusted_proxies.is_empty() && settings.access.cors_origins.is_empty());
+    assert!(settings.return_origins.is_empty());
     assert!(settings.origins.is_empty());
 }
 
@@ -244,6 +245,12 @@ fn error_names_setting_value_expectation_and_source() {
             "api.cors_origins is `https://a.example/x` in FILE, line 2: it must be a list of web origins such as \
              https://app.example.com, without a path",
         ),
+        (
+            "[admin]\nreturn_origins = [\"https://app.example/\"]",
+            "admin.return_origins is `https://app.example/` in FILE, line 2: it must be a list of web origins such as \
+             https://app.example.com, as browsers write them: in lower case, without a path or default port, and http \
+             only for this machine",
+        ),
         ("[fiskil]\nclient_id = 12", "fiskil.client_id is `12` in FILE, line 2: it must be text, in quotes"),
         (
             "[akahu]\nbase_url = \"akahu\"",
@@ -274,8 +281,8 @@ fn error_names_setting_value_expectation_and_source() {
         [("[redis]\nurl = \"redis://x\"\nport = 1", "redis"), ("[redis]", "redis"), ("api = 1", "api")]
     {
         let message = format!(
-            "unknown section `{section}` in FILE, line 1: the sections are database, api, console, ops, secrets, \
-             {providers}, reads, cache, limits, sync, webhooks, log"
+            "unknown section `{section}` in FILE, line 1: the sections are database, api, console, ops, admin, \
+             secrets, {providers}, reads, cache, limits, sync, webhooks, log"
         );
         assert_eq!(error_of(&from_file(file)), message, "{file}");
     }
@@ -496,6 +503,7 @@ fn the_example_file_has_the_defaults() {
             "api.cors_origins",
             "console.public_url",
             "console.operator_name",
+            "admin.return_origins",
             "secrets.key"
         ]
     );

@@ -1,15 +1,17 @@
-//! The service crashes at every step of linking and reconnecting, starts again, and completes the consent session.
+//! The service crashes at every step of linking and reconnecting, starts again, and completes the consent session. The
+//! link session of an app has its one result.
 
-use bellbird_connections::{CallbackAnswer, Connections, LinkTarget};
+use bellbird_connections::{CallbackAnswer, Connections, LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::{Confirmation, Connection, ConnectionStatus, Plan, UserId};
 use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 use reqwest::{Method, Url};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::kill_factor;
-use crate::support::browser::open;
+use crate::support::browser::{open, start};
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
 use crate::support::harness::{AccountLabel, App, Person, Setup, on_both_databases};
 use crate::support::provider_spec::spec;
@@ -75,8 +77,9 @@ impl LinkFlow<'_> {
             None => None,
         };
         let repaired = broken.as_ref().map(|(connection, _)| connection.id);
-        let link_url =
-            app.link_url(user, repaired.map_or(LinkTarget::Provider(provider), LinkTarget::Connection)).await;
+        let to = repaired.map_or(LinkTarget::Provider(provider), LinkTarget::Connection);
+        let link = app.connections.links().create_link_session(user, to, NewLinkSession::default()).await.unwrap();
+        let link_url = link.url.expose_secret().to_owned();
         let mut outcome = None;
         if self.step == Step::Start {
             let token = link_url.rsplit('/').next().unwrap().to_owned();
@@ -92,6 +95,7 @@ impl LinkFlow<'_> {
         }
         self.reload(user, &link_url, &callback_url).await;
         self.assert_consistent(&person, broken).await;
+        self.assert_result(link.id, &link_url).await;
         self.remove_everything(&person).await;
         outcome.unwrap()
     }
@@ -218,6 +222,21 @@ impl LinkFlow<'_> {
         assert_eq!(read.status, 200, "{}", read.text);
         let users = usize::from(spec(provider).registration.is_some());
         assert_eq!(app.registered(provider, &person.user.email).await, users, "users registered at the provider");
+    }
+
+    /// Asserts that the app is told the connection.
+    async fn assert_result(&self, session: Uuid, link_url: &str) {
+        let result = self.app.connections.links().find_link_session(session).await.unwrap().expect("a link session");
+        let connections: Vec<_> =
+            self.app.connections_of(result.user_id).await.iter().map(|connection| connection.id).collect();
+        let audit = self.app.storage.connections().list_audit(connections[0]).await.unwrap();
+        if result.status == LinkStatus::Failed {
+            // The code was lost, but the former login works again, as a refresh has found.
+            assert_eq!((self.provider, audit.last().unwrap().cause.as_str()), ("akahu", "refreshed"), "{result:?}");
+            return;
+        }
+        assert_eq!((result.status, &result.connection_ids), (LinkStatus::Connected, &connections), "{result:?}");
+        assert_eq!(start(link_url).await.status, 200, "it has done its work");
     }
 
     /// Removes the user here and at the provider.

@@ -23,6 +23,7 @@ impl Deployment {
         let (mut workdir, sandbox, database) = new_deployment(database).await;
         let console = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         workdir.set("BELLBIRD_CONSOLE__LISTEN", &console);
+        workdir.set("BELLBIRD_ADMIN__RETURN_ORIGINS", "https://app.example");
         workdir.json(&format!("user add --email {}", spec("akahu").email));
         let key = text(&workdir.json(&format!("key create --user {}", spec("akahu").email)), "key").to_owned();
         Self { workdir, sandbox, database, key, console }
@@ -72,11 +73,21 @@ impl Deployment {
         self.serve()
     }
 
-    fn link_url(&self, provider: &str) -> String {
-        let line = format!("connection link --user {} --provider {provider}", spec("akahu").email);
-        let link_url = text(&self.workdir.json(&line), "url").to_owned();
+    /// The URL of a link session, and its id.
+    fn link_session(&self, provider: &str) -> (String, String) {
+        let user = spec("akahu").email;
+        let line = format!("connection link --user {user} --provider {provider} --return-url https://app.example/");
+        let link = self.workdir.json(&line);
+        let link_url = text(&link, "url").to_owned();
         assert!(link_url.starts_with(&format!("http://{}", self.console)), "{link_url}");
-        link_url
+        (link_url, text(&link, "id").to_owned())
+    }
+
+    /// Asserts that the app is told the only connection.
+    fn assert_connected(&self, session: &str) {
+        let result = self.workdir.json(&format!("connection link-status {session}"));
+        let listed = self.workdir.json("connection list");
+        assert_eq!((&result["status"], &result["connectionIds"]), (&json!("connected"), &json!([listed[0]["id"]])));
     }
 
     /// Opens the link URL, approves at the provider and returns the callback URL, which is not opened.
@@ -106,10 +117,10 @@ impl Deployment {
     }
 }
 
-/// Whether the callback page shows the result of its session.
+/// Whether the callback page shows the result of its session, or leads back to the app.
 async fn has_ended(callback_url: &str) -> bool {
     let page = open(callback_url).await;
-    page.status == 200 && !page.text.contains("Not confirmed yet")
+    page.status == 303 || page.status == 200 && !page.text.contains("Not confirmed yet")
 }
 
 async fn link_despite_kills(database: Database) {
@@ -117,7 +128,7 @@ async fn link_despite_kills(database: Database) {
     let (service, _) = deployment.serve();
 
     // Killed while a user is registered, and again while the consent is looked up.
-    let link_url = deployment.link_url("fiskil");
+    let (link_url, session) = deployment.link_session("fiskil");
     let (service, _) = deployment
         .kill_during_call("fiskil", service, start_request(&link_url).await, ("POST", "/v1/end-users"), "drip")
         .await;
@@ -131,21 +142,24 @@ async fn link_despite_kills(database: Database) {
     // The session ends right after the connection is stored.
     eventually(async || has_ended(&callback_url).await).await;
     assert_eq!(deployment.calls("fiskil", "POST", "/v1/end-users").await, 0, "no second registration");
+    deployment.assert_connected(&session);
     deployment.remove();
 
     // Killed while a code is exchanged: the code is lost, and the user starts again.
-    let link_url = deployment.link_url("akahu");
+    let (link_url, session) = deployment.link_session("akahu");
     let callback_url = deployment.answer_consent_page(&link_url).await;
     let (service, api) =
         deployment.kill_during_call("akahu", service, client().get(&callback_url), ("POST", "/v1/token"), "drip").await;
     eventually(async || has_ended(&callback_url).await).await;
     assert!(!deployment.works(&api, "akahu").await);
-    assert_eq!(open(&deployment.answer_consent_page(&link_url).await).await.status, 200);
+    assert_eq!(text(&deployment.workdir.json(&format!("connection link-status {session}")), "status"), "failed");
+    assert_eq!(open(&deployment.answer_consent_page(&link_url).await).await.status, 303);
     assert!(deployment.works(&api, "akahu").await);
+    deployment.assert_connected(&session);
     deployment.remove();
 
     // Killed while the browser is at the provider, and again during the callback, after the provider has confirmed.
-    let link_url = deployment.link_url("snaptrade");
+    let (link_url, session) = deployment.link_session("snaptrade");
     let callback_url = deployment.answer_consent_page(&link_url).await;
     assert_eq!(service.stop("-KILL").0, None);
     assert!(client().get(&callback_url).send().await.is_err());
@@ -155,6 +169,7 @@ async fn link_despite_kills(database: Database) {
         .await;
     eventually(async || deployment.works(&api, "snaptrade").await).await;
     assert!(has_ended(&callback_url).await);
+    deployment.assert_connected(&session);
     deployment.remove();
 
     deployment.workdir.json(&format!("user remove {}", spec("akahu").email));
@@ -167,7 +182,7 @@ async fn link_despite_kills(database: Database) {
 async fn stopping_service_completes_the_exchange_of_a_code() {
     let deployment = Deployment::start(Database::Sqlite).await;
     let (service, _) = deployment.serve();
-    let callback_url = deployment.answer_consent_page(&deployment.link_url("akahu")).await;
+    let callback_url = deployment.answer_consent_page(&deployment.link_session("akahu").0).await;
     deployment.control("akahu", Method::DELETE, "calls", json!({})).await;
     let fault = json!({"match": "/v1/token", "kind": "delay", "delayMs": 2_000});
     deployment.control("akahu", Method::POST, "faults", fault).await;

@@ -1,12 +1,22 @@
-//! Linking in a real browser: from the link URL through the provider's pages to the first transactions.
+//! Linking in a real browser: from the link URL, or an app, through the provider's pages to the first transactions, or
+//! back to the app.
 
-use bellbird_connections::LinkTarget;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Html;
+use bellbird::serve::{self, ServeOptions};
+use bellbird_connections::{LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::ConnectionStatus;
 use reqwest::Method;
+use secrecy::ExposeSecret as _;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
+use super::apps::origin;
 use crate::support::chromium::Browser;
-use crate::support::harness::{App, simulated_providers};
+use crate::support::harness::{App, Setup, simulated_providers};
 
 /// What the user does at the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,6 +34,12 @@ fn block<T>(work: impl Future<Output = T>) -> T {
 
 /// Goes through the provider's pages with one action, until the callback page.
 fn complete_consent_pages(browser: &mut Browser, app: &App, provider: &str, action: UserAction) {
+    leave_consent_pages(browser, provider, action);
+    assert!(browser.url().starts_with(&app.console_url), "{provider}: at {}", browser.url());
+}
+
+/// Goes through the provider's pages with one action, until the page to which the callback leads.
+fn leave_consent_pages(browser: &mut Browser, provider: &str, action: UserAction) {
     browser.assert_accessible(&format!("{provider}-1-ask"));
     browser.click("button[value=allow]");
     if action == UserAction::Cancel {
@@ -47,7 +63,99 @@ fn complete_consent_pages(browser: &mut Browser, app: &App, provider: &str, acti
     if browser.has("a.yes") {
         browser.click("a.yes");
     }
-    assert!(browser.url().starts_with(&app.console_url), "{provider}: at {}", browser.url());
+}
+
+/// The site of an app, on an origin of its own. Each of its pages has a link to the URL that a test sets.
+struct AppSite {
+    origin: String,
+    link_url: Arc<Mutex<String>>,
+    /// Path with query, and `Referer`, of each request.
+    requests: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    stop: CancellationToken,
+}
+
+impl AppSite {
+    async fn start() -> Self {
+        let (link_url, requests, stop) = (Arc::<Mutex<String>>::default(), Arc::default(), CancellationToken::new());
+        let (shown, seen): (_, Arc<Mutex<Vec<_>>>) = (Arc::clone(&link_url), Arc::clone(&requests));
+        let page = async move |request: Request| {
+            let referrer = request.headers().get("referer").map(|value| value.to_str().unwrap().to_owned());
+            seen.lock().unwrap().push((request.uri().to_string(), referrer));
+            let link_url = shown.lock().unwrap().clone();
+            Html(format!("<!doctype html><title>App</title><h1>The app</h1><a id=link href='{link_url}'>Connect</a>"))
+        };
+        let listener = serve::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        // Another site than the console at 127.0.0.1.
+        let origin = format!("http://localhost:{}", listener.address().port());
+        let router = Router::new().fallback(page);
+        tokio::spawn(serve::serve(listener, router, ServeOptions::default(), stop.clone()));
+        Self { origin, link_url, requests, stop }
+    }
+}
+
+impl Drop for AppSite {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// From a page of an app to the provider and back, with every end.
+#[tokio::test(flavor = "multi_thread")]
+async fn from_an_app_to_every_provider_and_back() {
+    let site = AppSite::start().await;
+    let app = App::start(Setup::with(|settings| settings.return_origins = vec![origin(&site.origin)])).await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    let (user, return_url) = (app.ben.user.id, format!("{}/linked", site.origin));
+    let host = site.origin.trim_start_matches("http://");
+    let mut secrets = Vec::new();
+    for provider in simulated_providers() {
+        for (action, status) in [
+            (UserAction::Cancel, LinkStatus::Declined),
+            (UserAction::Fail, LinkStatus::Failed),
+            (UserAction::Approve, LinkStatus::Connected),
+        ] {
+            let session = NewLinkSession { return_url: Some(&return_url), state: Some("a&b") };
+            let created = app.connections.links().create_link_session(user, LinkTarget::Provider(provider), session);
+            let link = block(created).unwrap();
+            let link_url = link.url.expose_secret();
+            secrets.push(link_url.rsplit('/').next().unwrap().to_owned());
+            site.link_url.lock().unwrap().replace_range(.., link_url);
+            browser.open(&format!("{}/settings", site.origin));
+            browser.click("#link");
+            browser.assert_accessible("app-1-link");
+            assert!(browser.text().contains(&format!("Back to {host}")), "{}", browser.text());
+            browser.click("button[name=provider]");
+            leave_consent_pages(&mut browser, provider, action);
+            if action == UserAction::Fail && !browser.url().starts_with(&site.origin) {
+                browser.assert_accessible(&format!("app-2-{provider}-failed"));
+                assert!(browser.text().contains("Nothing was connected"), "{provider}: {}", browser.text());
+                browser.click("a.button");
+            }
+            let returned = format!("{return_url}?session={}&state=a%26b", link.id);
+            assert_eq!(browser.url(), returned, "{provider}");
+            let result = block(app.connections.links().find_link_session(link.id)).unwrap().unwrap();
+            // A provider may report a failure as a refusal.
+            let is_refusal = action == UserAction::Fail && result.status == LinkStatus::Declined;
+            assert!(result.status == status || is_refusal, "{provider}: {result:?}");
+            assert_eq!(result.connection_ids.is_empty(), action != UserAction::Approve, "{provider}: {result:?}");
+            if action == UserAction::Approve {
+                browser.open(link_url);
+                browser.assert_accessible("app-3-done");
+                browser.click("a.button");
+                assert_eq!(browser.url(), returned, "{provider}");
+            }
+        }
+    }
+    let requests = site.requests.lock().unwrap().clone();
+    let returns: Vec<_> = requests.iter().filter(|(path, _)| path.starts_with("/linked")).collect();
+    assert_eq!(returns.len(), secrets.len() + simulated_providers().count(), "{returns:?}");
+    for (path, referrer) in returns {
+        assert_eq!(*referrer, None, "{path}");
+    }
+    for secret in secrets {
+        assert!(!format!("{requests:?}").contains(&secret));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

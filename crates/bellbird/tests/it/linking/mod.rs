@@ -1,5 +1,6 @@
 //! Tests of linking, reconnecting and removing connections.
 
+mod apps;
 mod chromium;
 mod confirmation;
 mod pages;

@@ -54,13 +54,14 @@ both! {
         for number in 0..450_u32 {
             let (id, hash) = (uuid::Uuid::now_v7(), db.bytes(&number.to_be_bytes()));
             links.push(format!("('{user}', '{id}', {hash}, 0, 0)"));
-            sessions.push(format!("('{user}', '{id}', {hash}, 'akahu', 'started', 0, 0, 0, {hash})"));
+            sessions.push(format!("('{user}', '{id}', {hash}, 'akahu', 'started', 0, 0, 0, {hash}, '{id}')"));
         }
         let (links, sessions) = (links.join(", "), sessions.join(", "));
         db.raw(&format!("INSERT INTO links (user_id, id, token_hash, created_at, expires_at) VALUES {links}")).await;
         db.raw(&format!(
             "INSERT INTO consent_sessions
-                (user_id, id, state_hash, provider, phase, phase_since, created_at, expires_at, browser_hash)
+                (user_id, id, state_hash, provider, phase, phase_since, created_at, expires_at, browser_hash,
+                    link_id)
              VALUES {sessions}"
         ))
         .await;

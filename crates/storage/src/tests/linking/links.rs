@@ -1,8 +1,9 @@
 use bellbird_domain::{ConnectionId, UserId};
+use uuid::Uuid;
 
-use crate::tests::fixtures::new_link;
+use crate::tests::fixtures::{new_link, new_session, receive_callback};
 use crate::tests::support::{at, both};
-use crate::{NewLink, StorageError};
+use crate::{NewConsentSession, NewLink, NewLinkSession, StorageError};
 
 both! {
     async fn link_works_until_it_expires(db) {
@@ -42,6 +43,43 @@ both! {
         let error = db.links().insert(&new_link(other, "token", at(60)), at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("this link")), "{error:?}");
         assert_eq!(db.links().find("token").await.unwrap().unwrap().user_id, user);
+    }
+
+    async fn link_session_connects_once(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let connection = db.connection(user, "c", &[]).await.id;
+        let app = NewLinkSession { return_url: Some("https://app.example/back"), state: Some("a b") };
+        let new = NewLink { session: Some(app), ..new_link(user, "session", at(60)) };
+        let session = db.links().insert(&new, at(0)).await.unwrap();
+        let link = db.links().insert(&new_link(user, "link", at(60)), at(0)).await.unwrap();
+        let found = db.links().find_any_session(session).await.unwrap().expect("a link session");
+        assert_eq!(Some(&found), db.links().find("session").await.unwrap().as_ref());
+        assert_eq!((found.id, found.user_id), (session, user));
+        assert_eq!(found.return_url.as_deref(), Some("https://app.example/back"));
+        assert_eq!(found.app_state.as_deref(), Some("a b"));
+        for id in [link, Uuid::nil()] {
+            assert_eq!(db.links().find_any_session(id).await.unwrap(), None);
+        }
+        // A consent session without connections leaves it open, and one of a link changes nothing.
+        for (state, link_id, connected) in
+            [("declined", session, vec![]), ("linked", link, vec![connection]), ("again", session, vec![connection])]
+        {
+            for token in ["session", "link"] {
+                assert!(db.links().open(token, 9, at(1)).await.unwrap(), "{state}");
+            }
+            let new = NewConsentSession { link_id, ..new_session(user, state) };
+            let mut claim = receive_callback(db, &new).await;
+            assert_eq!(claim.session.link_id, link_id);
+            claim.session.connections = connected;
+            assert!(db.consent_sessions().end(&claim, "outcome").await.unwrap());
+        }
+        assert!(db.links().find("session").await.unwrap().expect("there").has_connected);
+        assert!(!db.links().open("session", 9, at(1)).await.unwrap(), "it has connected");
+        assert!(!db.links().find("link").await.unwrap().expect("there").has_connected);
+        assert!(db.links().open("link", 9, at(1)).await.unwrap(), "a link connects again");
+        let started = db.consent_sessions().list_of_link(user, session).await.unwrap();
+        assert_eq!(started.iter().map(|session| session.connections.len()).collect::<Vec<_>>(), [1, 0], "newest first");
+        assert_eq!(db.consent_sessions().list_of_link(other, session).await.unwrap(), []);
     }
 
     async fn concurrent_openings_are_counted(db) {

@@ -1,0 +1,127 @@
+//! `bellbird connection link` and `link-status`: link URLs, and link sessions of apps.
+
+use anyhow::Context as _;
+use bellbird_connections::{Connections, LinkSession, LinkTarget, NewLinkSession};
+use bellbird_domain::ConnectionId;
+use bellbird_providers::registry::PROVIDERS;
+use bellbird_storage::Storage;
+use clap::builder::PossibleValuesParser;
+use clap::{ArgGroup, Args};
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::super::arguments;
+use super::super::output::{self, JsonFlag};
+use super::super::user::find_user;
+use super::find;
+use crate::failure::Failure;
+
+/// Print a link URL, at which a user links an institution in the browser.
+///
+/// The provider's consent page asks for the user's consent and redirects to the console of the running service. Keep
+/// the URL secret: anyone who opens it can link institutions for this user, and remove connections. It works for 30
+/// minutes, for up to 20 starts. Without --provider, the page offers all providers, and every connection to renew or
+/// remove.
+///
+/// With --return-url, it is a link session, as an app creates it: it connects once, then the browser goes to this URL
+/// with the session's id and the state. `bellbird connection link-status ID` shows its result.
+#[derive(Debug, Args)]
+#[command(override_usage = "bellbird connection link --user <USER> [--provider <PROVIDER>]
+       bellbird connection link --reconnect <ID>
+       bellbird connection link ... --return-url <URL> [--state <TEXT>]")]
+#[command(group(ArgGroup::new("target").args(["user", "reconnect"]).required(true)))]
+#[command(after_long_help = "Examples:
+  bellbird connection link --user me@example.com --provider fiskil
+  bellbird connection link --reconnect 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f
+  bellbird connection link --user me@example.com --return-url https://app.example.com/linked --state 42")]
+pub(in super::super) struct LinkArgs {
+    /// E-mail address or id of the user
+    #[arg(long)]
+    user: Option<String>,
+
+    /// Provider to link; by default the user chooses on the page
+    #[arg(long, value_parser = PossibleValuesParser::new(PROVIDERS.iter().map(|provider| provider.name.as_str())))]
+    provider: Option<String>,
+
+    /// Id of a connection to repair; it keeps its own id and the ids of its accounts
+    #[arg(long, value_name = "ID", conflicts_with = "provider", value_parser = arguments::connection_id)]
+    reconnect: Option<ConnectionId>,
+
+    /// URL to return to, of an origin in admin.return_origins
+    #[arg(long, value_name = "URL")]
+    return_url: Option<String>,
+
+    /// Text of up to 500 characters for the return; no secret, because it is in a URL
+    #[arg(long, value_name = "TEXT", requires = "return_url")]
+    state: Option<String>,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// Show the result of a link session, until a day after it has expired.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird connection link-status 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
+pub(in super::super) struct LinkStatusArgs {
+    /// Id of the link session, as `connection link --return-url` prints it
+    id: Uuid,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+pub(super) async fn run(storage: &Storage, connections: &Connections, args: &LinkArgs) -> anyhow::Result<()> {
+    let (user, to) = match (args.reconnect, &args.user) {
+        (Some(id), _) => {
+            let user = find(storage, id).await?.user_id;
+            (
+                storage.users().find(user).await?.context("the connection's user was removed meanwhile")?,
+                LinkTarget::Connection(id),
+            )
+        }
+        (None, given) => {
+            let to = args.provider.as_deref().map_or(LinkTarget::UserChoice, LinkTarget::Provider);
+            (find_user(storage, given.as_deref().unwrap_or_default()).await?, to)
+        }
+    };
+    let links = connections.links();
+    let (new_link, mut printed) = match args.return_url.as_deref() {
+        None => (links.create_link(user.id, to).await?, json!({})),
+        return_url => {
+            let session = NewLinkSession { return_url, state: args.state.as_deref() };
+            let new_link = links.create_link_session(user.id, to, session).await?;
+            let id = json!({"id": new_link.id});
+            (new_link, id)
+        }
+    };
+    let url = new_link.url.expose_secret();
+    (printed["url"], printed["expiresAt"]) = (json!(url), json!(new_link.expires_at));
+    output::print(args.format, &printed, |_| url.to_owned())?;
+    if !args.format.json {
+        output::note(&format!(
+            "Open this URL in a browser within 30 minutes, while the service is running. It is for {}.",
+            user.email
+        ));
+        if args.return_url.is_some() {
+            output::note(&format!("Its result: bellbird connection link-status {}", new_link.id));
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn status(connections: &Connections, args: &LinkStatusArgs) -> anyhow::Result<()> {
+    let found = connections.links().find_link_session(args.id).await?;
+    let session = found.ok_or_else(|| {
+        Failure::not_found(format!("there is no link session {}, or it expired more than a day ago", args.id))
+    })?;
+    output::print(args.format, &session, |session| {
+        let LinkSession { status, connection_ids, reason, expires_at, .. } = session;
+        let mut pairs = vec![("status", status.to_string())];
+        pairs.extend(connection_ids.iter().map(|id| ("connection", id.to_string())));
+        pairs.extend(reason.as_ref().map(|reason| ("reason", format!("{}: {}", reason.code, reason.message))));
+        pairs.push(("expires", output::format_instant(Some(*expires_at))));
+        output::details(&pairs)
+    })
+}

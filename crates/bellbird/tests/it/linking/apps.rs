@@ -1,0 +1,389 @@
+//! Link sessions of apps: the return to the app, the result for which it asks, and what is kept from both.
+
+use bellbird_connections::{
+    ConnectionsError, CreatedLink, LinkSession, LinkStatus, LinkTarget, NewLinkSession, ReturnOrigin, ReturnUrlError,
+};
+use bellbird_domain::{ConnectionId, ConnectionStatus, Plan, UserId};
+use bellbird_storage::NewLink;
+use jiff::SignedDuration;
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+
+use crate::support::browser::{BrowserPage, answer_elsewhere, browse, open, open_elsewhere, post, start};
+use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+use crate::support::process::{RunningCommand, new_deployment, text};
+use crate::support::provider_spec::spec;
+
+const RETURN_URL: &str = "https://app.example/linked?tab=banks";
+const STATE: &str = "user 42 & co";
+const APP: NewLinkSession<'_> = NewLinkSession { return_url: Some(RETURN_URL), state: Some(STATE) };
+const BACK: &str = "<bdi>app.example</bdi>";
+
+async fn app_with_origin(database: Database) -> App {
+    let mut setup = Setup::with(|settings| settings.return_origins = vec![origin("https://app.example")]);
+    setup.database = database;
+    App::start(setup).await
+}
+
+pub(super) fn origin(text: &str) -> ReturnOrigin {
+    ReturnOrigin::parse(text).expect("an origin")
+}
+
+impl App {
+    async fn link_session(&self, user: UserId, to: LinkTarget<'_>) -> CreatedLink {
+        self.connections.links().create_link_session(user, to, APP).await.unwrap()
+    }
+
+    async fn result(&self, link: &CreatedLink) -> LinkSession {
+        self.connections.links().find_link_session(link.id).await.unwrap().expect("a link session")
+    }
+
+    async fn assert_result(&self, link: &CreatedLink, status: LinkStatus, code: Option<&str>) -> Vec<ConnectionId> {
+        let result = self.result(link).await;
+        assert_eq!((result.status, result.reason.as_ref().map(|reason| reason.code)), (status, code), "{result:?}");
+        result.connection_ids
+    }
+}
+
+#[track_caller]
+fn assert_returns(page: &BrowserPage, link: &CreatedLink) {
+    let url = page.location();
+    let expected = format!("{RETURN_URL}&session={}&state=user+42+%26+co", link.id);
+    assert_eq!(url.as_str(), expected);
+    assert_eq!(page.headers["referrer-policy"], "no-referrer");
+    assert_eq!(page.headers["cache-control"], "no-store");
+}
+
+on_both_databases! {
+    async fn connected_browser_returns_and_the_link_is_used_up(database: Database) {
+        let app = app_with_origin(database).await;
+        for provider in simulated_providers() {
+            let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
+            let link = app.link_session(user, LinkTarget::Provider(provider)).await;
+            let url = link.url.expose_secret();
+            app.assert_result(&link, LinkStatus::Open, None).await;
+            open(url).await.assert_shows(200, BACK);
+            let callback_url = app.answer_consent_page(url, "accept").await;
+            app.assert_result(&link, LinkStatus::Open, None).await;
+            for _ in 0..2 {
+                assert_returns(&open(callback_url.as_str()).await, &link);
+            }
+            let mut new = app.connections_of(user).await;
+            new.retain(|connection| !before.contains(connection));
+            let mut ids = app.assert_result(&link, LinkStatus::Connected, None).await;
+            ids.sort_unstable();
+            let mut expected: Vec<_> = new.iter().map(|connection| connection.id).collect();
+            expected.sort_unstable();
+            assert_eq!(ids, expected, "{provider}");
+
+            let done = open(url).await;
+            done.assert_shows(200, "done its work");
+            done.assert_shows(200, BACK);
+            assert!(!done.text.contains("<button"), "{provider}: {}", done.text);
+            assert_eq!(browse(post(url, &format!("provider={provider}"))).await.status, 410, "{provider}");
+            // Another browser has the outcome, and no way to the app.
+            let elsewhere = open_elsewhere(callback_url.as_str()).await;
+            elsewhere.assert_shows(200, "Your accounts are connected");
+            assert!(!elsewhere.text.contains("app.example"), "{provider}: {}", elsewhere.text);
+
+            for connection in new {
+                app.connections.removals().remove(connection.id).await.unwrap();
+            }
+            assert!(app.assert_result(&link, LinkStatus::Connected, Some("removed")).await.is_empty());
+            open(callback_url.as_str()).await.assert_shows(200, BACK);
+        }
+    }
+}
+
+on_both_databases! {
+    async fn reconnected_browser_returns(database: Database) {
+        let app = app_with_origin(database).await;
+        for provider in simulated_providers() {
+            let person = app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]).await;
+            let user = person.user.id;
+            let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
+            let broken = &linked[0];
+            app.set_consent(broken, "expired").await;
+            let status = app.connections.refreshes().run(user, broken.id).await.unwrap();
+            assert_eq!(status, ConnectionStatus::Invalidated);
+            let link = app.link_session(user, LinkTarget::Connection(broken.id)).await;
+            let callback_url = app.answer_consent_page(link.url.expose_secret(), "accept").await;
+            assert_returns(&open(callback_url.as_str()).await, &link);
+            assert_eq!(app.assert_result(&link, LinkStatus::Connected, None).await, [broken.id], "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn browser_without_a_connection_returns_and_can_try_again(database: Database) {
+        let app = app_with_origin(database).await;
+        let user = app.ben.user.id;
+        for provider in simulated_providers() {
+            let link = app.link_session(user, LinkTarget::Provider(provider)).await;
+            let url = link.url.expose_secret();
+            let declined = app.answer_consent_page(url, "deny").await;
+            assert_returns(&open(declined.as_str()).await, &link);
+            app.assert_result(&link, LinkStatus::Declined, Some("declined")).await;
+            if provider != "akahu" {
+                // What went wrong is for the person to read.
+                let failed = open(app.answer_consent_page(url, "error").await.as_str()).await;
+                failed.assert_shows(200, "That did not work");
+                failed.assert_shows(200, "Try again");
+                failed.assert_shows(200, BACK);
+                app.assert_result(&link, LinkStatus::Failed, Some("failed")).await;
+                let reason = app.result(&link).await.reason.expect("a reason").message;
+                failed.assert_shows(200, &reason);
+            }
+            let started = start(url).await;
+            assert_eq!(started.status, 303);
+            app.assert_result(&link, LinkStatus::Open, None).await;
+            let accepted = app.answer_consent_page(url, "accept").await;
+            assert_returns(&open(accepted.as_str()).await, &link);
+            assert!(!app.assert_result(&link, LinkStatus::Connected, None).await.is_empty(), "{provider}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn another_browser_is_asked_before_it_returns(database: Database) {
+        let app = app_with_origin(database).await;
+        let user = app.ben.user.id;
+        for provider in simulated_providers() {
+            for answer in ["yes", "no"] {
+                let link = app.link_session(user, LinkTarget::Provider(provider)).await;
+                let callback_url = app.answer_consent_page(link.url.expose_secret(), "accept").await;
+                let asked = open_elsewhere(callback_url.as_str()).await;
+                asked.assert_shows(200, "Is that you?");
+                assert!(!asked.text.contains("app.example"), "{provider}: {}", asked.text);
+                app.assert_result(&link, LinkStatus::Open, None).await;
+                let answered = answer_elsewhere(callback_url.as_str(), answer).await;
+                if answer == "yes" {
+                    assert_returns(&answered, &link);
+                    assert!(answered.headers.contains_key("set-cookie"), "the browser is bound");
+                    assert!(!app.assert_result(&link, LinkStatus::Connected, None).await.is_empty());
+                    // A denial afterwards withdraws what the app was told.
+                    let denied = answer_elsewhere(callback_url.as_str(), "no").await;
+                    denied.assert_shows(200, "has no access to your accounts");
+                } else {
+                    answered.assert_shows(200, "has no access to your accounts");
+                    assert!(!answered.text.contains("app.example"), "{provider}: {}", answered.text);
+                }
+                app.run_due_jobs().await;
+                let code = app.result(&link).await.reason.expect("a reason").code;
+                assert!(["withdrawn", "not_withdrawn"].contains(&code), "{provider} {answer}: {code}");
+                assert!(app.assert_result(&link, LinkStatus::Failed, Some(code)).await.is_empty());
+            }
+        }
+    }
+}
+
+on_both_databases! {
+    async fn waiting_page_returns_once_the_provider_responds(database: Database) {
+        let app = app_with_origin(database).await;
+        let link = app.link_session(app.ben.user.id, LinkTarget::Provider("fiskil")).await;
+        let callback_url = app.answer_consent_page(link.url.expose_secret(), "accept").await;
+        app.fault(json!({"match": spec("fiskil").consent_route, "kind": "status", "status": 503})).await;
+        let waiting = open(callback_url.as_str()).await;
+        waiting.assert_shows(200, "Not confirmed yet");
+        waiting.assert_shows(200, BACK);
+        assert_eq!(waiting.headers["refresh"], "5");
+        app.assert_result(&link, LinkStatus::Waiting, None).await;
+        app.clear_faults().await;
+        app.advance_clock(SignedDuration::from_mins(2)).await;
+        app.run_due_jobs().await;
+        assert_returns(&open(callback_url.as_str()).await, &link);
+        app.assert_result(&link, LinkStatus::Connected, None).await;
+    }
+}
+
+on_both_databases! {
+    async fn browser_that_confirms_on_the_link_can_return(database: Database) {
+        let app = app_with_origin(database).await;
+        let link = app.link_session(app.ben.user.id, LinkTarget::Provider("fiskil")).await;
+        let url = link.url.expose_secret();
+        // The provider's page leads nowhere, so the browser opens the link again.
+        app.answer_consent_page(url, "accept").await;
+        let page = open(url).await;
+        let (_, rest) = page.text.split_once("name=\"session\"").expect("a session to confirm");
+        let form = format!("session={}", rest.split('"').nth(1).unwrap());
+        assert_eq!(browse(post(url, &form)).await.status, 303);
+        open(url).await.assert_shows(200, BACK);
+        let ids = app.assert_result(&link, LinkStatus::Connected, None).await;
+        assert_eq!(ids.len(), 1);
+        // More consents may follow until the consent session ends.
+        app.advance_clock(SignedDuration::from_mins(31)).await;
+        app.run_due_jobs().await;
+        assert_eq!(app.assert_result(&link, LinkStatus::Connected, None).await, ids);
+    }
+}
+
+on_both_databases! {
+    async fn expired_link_leads_back_and_is_forgotten_after_a_day(database: Database) {
+        let app = app_with_origin(database).await;
+        let link = app.link_session(app.ben.user.id, LinkTarget::UserChoice).await;
+        let url = link.url.expose_secret();
+        // A browser that leaves at the last moment may still return.
+        app.advance_clock(SignedDuration::from_mins(29)).await;
+        browse(post(url, "provider=fiskil")).await.location();
+        app.advance_clock(SignedDuration::from_mins(2)).await;
+        let expired = open(url).await;
+        expired.assert_shows(410, "This link has expired");
+        expired.assert_shows(410, BACK);
+        app.assert_result(&link, LinkStatus::Open, None).await;
+        app.advance_clock(SignedDuration::from_mins(30)).await;
+        app.run_due_jobs().await;
+        app.assert_result(&link, LinkStatus::Expired, Some("expired")).await;
+        app.advance_clock(SignedDuration::from_hours(23)).await;
+        app.storage.consent_sessions().delete_outdated(app.clock.now()).await.unwrap();
+        app.assert_result(&link, LinkStatus::Expired, Some("expired")).await;
+        app.advance_clock(SignedDuration::from_hours(1)).await;
+        app.storage.consent_sessions().delete_outdated(app.clock.now()).await.unwrap();
+        assert_eq!(app.connections.links().find_link_session(link.id).await.unwrap(), None);
+        open(url).await.assert_shows(404, "does not work");
+    }
+}
+
+on_both_databases! {
+    async fn result_goes_with_its_user_and_connection(database: Database) {
+        let app = app_with_origin(database).await;
+        let person = app.add_person("leaving@example.com", Plan::Professional, &[]).await;
+        let user = person.user.id;
+        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("akahu")).await;
+        let repair = app.link_session(user, LinkTarget::Connection(linked[0].id)).await;
+        let link = app.link_session(user, LinkTarget::UserChoice).await;
+        let url = link.url.expose_secret();
+        let removed = browse(post(url, &format!("confirm-removal={}", linked[0].id))).await;
+        removed.assert_shows(200, "is removed");
+        removed.assert_shows(200, BACK);
+        for connection in &linked[1..] {
+            app.connections.removals().remove(connection.id).await.unwrap();
+        }
+        app.run_due_jobs().await;
+        assert_eq!(app.connections.links().find_link_session(repair.id).await.unwrap(), None, "its connection is gone");
+        app.connections.links().unregister_provider_users(user, false).await.unwrap();
+        app.storage.users().delete(user).await.unwrap();
+        assert_eq!(app.connections.links().find_link_session(link.id).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn origin_is_checked_again_before_the_return() {
+    let app = app_with_origin(Database::Sqlite).await;
+    // As if the settings had allowed it when the link session was created.
+    for (token, provider, return_url) in
+        [("a", "akahu", "https://former.example/"), ("b", "fiskil", "https://app.example//evil.example")]
+    {
+        let token = token.repeat(64);
+        let session = Some(NewLinkSession { return_url: Some(return_url), state: None });
+        let expires_at = app.clock.now().saturating_add(SignedDuration::from_mins(30)).unwrap();
+        let new = NewLink {
+            user_id: app.ben.user.id,
+            token: &token,
+            provider: Some(provider),
+            connection_id: None,
+            expires_at,
+            session,
+        };
+        app.storage.links().insert(&new, app.clock.now()).await.unwrap();
+        let url = format!("{}/link/{token}", app.console_url);
+        let callback_url = app.answer_consent_page(&url, "accept").await;
+        for page in [open(callback_url.as_str()).await, open(&url).await] {
+            page.assert_shows(200, "connected");
+            assert!(!page.text.contains("former.example") && !page.text.contains("evil.example"), "{}", page.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection() {
+    let app = app_with_origin(Database::Sqlite).await;
+    let (user, links) = (app.ben.user.id, app.connections.links());
+    let create = async |return_url: Option<&str>, state: Option<&str>| {
+        let session = NewLinkSession { return_url, state };
+        links.create_link_session(user, LinkTarget::UserChoice, session).await
+    };
+    for (url, reason) in [
+        ("https://other.example/", ReturnUrlError::Origin),
+        ("https://app.example@evil.example/", ReturnUrlError::UserName),
+        ("javascript:alert(1)", ReturnUrlError::Scheme),
+    ] {
+        let Err(ConnectionsError::ReturnUrl(error)) = create(Some(url), None).await else { panic!("{url}") };
+        assert_eq!(error, reason, "{url}");
+    }
+    let long = "\u{fc}".repeat(500);
+    assert!(create(Some(RETURN_URL), Some(&long)).await.is_ok());
+    for state in [format!("{long}x"), "a\nb".to_owned()] {
+        assert!(matches!(create(None, Some(&state)).await, Err(ConnectionsError::InvalidState)), "{state}");
+    }
+    let other = LinkTarget::Connection(app.olivia.connections[0].id);
+    assert!(matches!(links.create_link_session(user, other, APP).await, Err(ConnectionsError::NotFound)));
+    // Without a return URL, pages are as for any link, and there is a result all the same.
+    let link = create(None, None).await.unwrap();
+    let page = open(link.url.expose_secret()).await;
+    assert!(!page.text.contains("Back to"), "{}", page.text);
+    app.assert_result(&link, LinkStatus::Open, None).await;
+    // A link has none.
+    let plain = links.create_link(user, LinkTarget::UserChoice).await.unwrap();
+    assert_eq!(links.find_link_session(plain.id).await.unwrap(), None);
+}
+
+/// The whole flow in processes: what a link session has of secrets is in no log and in no URL that the app sees.
+#[tokio::test]
+async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
+    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    workdir.set("BELLBIRD_LOG__LEVEL", "trace");
+    workdir.set("BELLBIRD_ADMIN__RETURN_ORIGINS", "https://app.example");
+    let console = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    workdir.set("BELLBIRD_CONSOLE__LISTEN", &console);
+    workdir.json("user add --email ben@example.com");
+    let wrong = "connection link --user ben@example.com --return-url https://evil.example/";
+    assert_eq!(workdir.error(wrong, 1), "error: the return URL is not of an origin in admin.return_origins");
+    let nobody = "connection link-status 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
+    assert!(workdir.error(nobody, 1).contains("there is no link session 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f"));
+
+    let log = workdir.path().join("log");
+    let line = "serve --json --api-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
+    let service = RunningCommand::start_with_log(&workdir, line, &log);
+    let mut secrets = vec!["state-of-the-app".to_owned()];
+    let mut seen_by_app = Vec::new();
+    for (provider, answer) in [("akahu", "deny"), ("akahu", "accept"), ("fiskil", "accept"), ("snaptrade", "accept")] {
+        let line = format!(
+            "connection link --user ben@example.com --provider {provider} --return-url {RETURN_URL} --state \
+             state-of-the-app"
+        );
+        let link = workdir.json(&line);
+        let url = text(&link, "url");
+        secrets.push(url.rsplit('/').next().unwrap().to_owned());
+        let started = start(url).await;
+        for cookie in started.headers.get_all("set-cookie") {
+            let (_, value) = cookie.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
+            secrets.push(value.to_owned());
+        }
+        let mut page = started.location();
+        page.query_pairs_mut().append_pair("sandbox_auto", answer);
+        let callback_url = open(page.as_str()).await.location();
+        let long = callback_url.query_pairs().map(|(_, value)| value.into_owned()).filter(|value| value.len() > 15);
+        secrets.extend(long);
+        let back = open(callback_url.as_str()).await;
+        seen_by_app.push(format!("{} {:?}", back.location(), back.headers));
+        let shown = workdir.json(&format!("connection link-status {}", text(&link, "id")));
+        assert_eq!(text(&shown, "status"), if answer == "deny" { "declined" } else { "connected" }, "{shown}");
+        assert_eq!(shown["connectionIds"].as_array().unwrap().is_empty(), answer == "deny", "{shown}");
+        let words = workdir.text(&format!("connection link-status {}", text(&link, "id")));
+        assert!(words.contains(if answer == "deny" { "The person gave no consent." } else { "connected" }), "{words}");
+    }
+    assert_eq!(service.stop("-TERM").0, Some(0));
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+
+    assert!(secrets.len() > 12, "{}", secrets.len());
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("consent session finished"), "{log}");
+    for secret in &secrets {
+        assert!(!log.contains(secret.as_str()), "the log has {secret}");
+    }
+    for seen in &seen_by_app {
+        for secret in &secrets[1..] {
+            assert!(!seen.contains(secret.as_str()), "the app sees {secret}: {seen}");
+        }
+    }
+}
