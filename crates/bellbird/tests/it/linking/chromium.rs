@@ -65,22 +65,28 @@ fn leave_consent_pages(browser: &mut Browser, provider: &str, action: UserAction
     }
 }
 
+/// A request of the browser to the site of an app.
+#[derive(Debug, Clone)]
+struct SeenRequest {
+    path_and_query: String,
+    referrer: Option<String>,
+}
+
 /// The site of an app, on an origin of its own. Each of its pages has a link to the URL that a test sets.
 struct AppSite {
     origin: String,
     link_url: Arc<Mutex<String>>,
-    /// Path with query, and `Referer`, of each request.
-    requests: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    requests: Arc<Mutex<Vec<SeenRequest>>>,
     stop: CancellationToken,
 }
 
 impl AppSite {
     async fn start() -> Self {
         let (link_url, requests, stop) = (Arc::<Mutex<String>>::default(), Arc::default(), CancellationToken::new());
-        let (shown, seen): (_, Arc<Mutex<Vec<_>>>) = (Arc::clone(&link_url), Arc::clone(&requests));
+        let (shown, seen): (_, Arc<Mutex<Vec<SeenRequest>>>) = (Arc::clone(&link_url), Arc::clone(&requests));
         let page = async move |request: Request| {
             let referrer = request.headers().get("referer").map(|value| value.to_str().unwrap().to_owned());
-            seen.lock().unwrap().push((request.uri().to_string(), referrer));
+            seen.lock().unwrap().push(SeenRequest { path_and_query: request.uri().to_string(), referrer });
             let link_url = shown.lock().unwrap().clone();
             Html(format!("<!doctype html><title>App</title><h1>The app</h1><a id=link href='{link_url}'>Connect</a>"))
         };
@@ -148,10 +154,10 @@ async fn from_an_app_to_every_provider_and_back() {
         }
     }
     let requests = site.requests.lock().unwrap().clone();
-    let returns: Vec<_> = requests.iter().filter(|(path, _)| path.starts_with("/linked")).collect();
+    let returns: Vec<_> = requests.iter().filter(|request| request.path_and_query.starts_with("/linked")).collect();
     assert_eq!(returns.len(), secrets.len() + simulated_providers().count(), "{returns:?}");
-    for (path, referrer) in returns {
-        assert_eq!(*referrer, None, "{path}");
+    for request in returns {
+        assert_eq!(request.referrer, None, "{request:?}");
     }
     for secret in secrets {
         assert!(!format!("{requests:?}").contains(&secret));
