@@ -12,7 +12,7 @@ pub use v1::{ApiSettings, V1State};
 
 /// The JSON API. `document` describes its paths, and those that other crates add to it.
 pub fn mount(state: &V1State, document: fn() -> &'static Document) -> Mount {
-    let docs = docs::paths(document, state.public_url());
+    let docs = docs::paths(document, state.public_url(), &docs::V1_PATHS);
     Mount::new("/v1").guarded().add(state, v1::paths()).add(&(), docs)
 }
 

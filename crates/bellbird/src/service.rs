@@ -1,4 +1,4 @@
-//! The running service: three listeners (API, console, ops), the background work, and the row of this instance.
+//! The running service: its listeners (API, console, ops, and perhaps admin), the background work, and the row of this instance.
 //! `serve`, `demo` and the tests start it in the same way.
 
 use std::io;
@@ -99,7 +99,7 @@ impl Service {
     /// If a backup has replaced the database meanwhile.
     pub async fn serve(self, demo: Option<Demo>) -> anyhow::Result<()> {
         let Self { urls, parts, stop_timeout, settings, start, listeners, presence, background, lock } = self;
-        let Parts { storage, connections, api, interop, .. } = parts;
+        let Parts { storage, connections, api, interop, admin, .. } = parts;
         let site = Site { api_url: urls.public_api, console_url: urls.public_console, demo };
         let options = ServeOptions {
             stop_timeout,
@@ -111,11 +111,21 @@ impl Service {
         let ops = tokio::spawn(serve::serve(listeners.ops, ops, options.clone(), stop_ops.clone()));
         let console = bellbird_console::router(connections.clone(), settings.pages, site);
         let console = tokio::spawn(serve::serve(listeners.console, console, options.clone(), stop.clone()));
-        serve::serve(listeners.api, wiring::api_router(&api, &interop), options, stop).await;
+        let is_shared = settings.admin_listen == Some(settings.api.listen);
+        let router = wiring::api_router(&api, &interop, is_shared.then_some(&admin));
+        let admin = listeners.admin.map(|listener| {
+            let router = bellbird_api::front::router(api.access().clone(), bellbird_admin::mount(&admin), Vec::new());
+            tokio::spawn(serve::serve(listener, router, options.clone(), stop.clone()))
+        });
+        serve::serve(listeners.api, router, options, stop).await;
         let console = console.await;
-        // It stops after the other two, so that the last requests are counted.
+        let admin = match admin {
+            Some(admin) => admin.await,
+            None => Ok(()),
+        };
+        // It stops after the others, so that the last requests are counted.
         stop_ops.cancel();
-        for result in [console, ops.await] {
+        for result in [console, admin, ops.await] {
             if let Err(error) = result {
                 tracing::error!(%error, "listener task panicked");
             }
@@ -135,18 +145,24 @@ struct Listeners {
     api: Listener,
     console: Listener,
     ops: Listener,
+    /// `None`: the operator's API is off, or on the listener of the API.
+    admin: Option<Listener>,
 }
 
 impl Listeners {
-    /// Binds all three addresses. An error has a line for each address that cannot be bound, and how to choose another.
+    /// Binds all addresses. An error has a line for each address that cannot be bound, and how to choose another.
     async fn open(settings: &Settings) -> anyhow::Result<Self> {
         let api = open(settings, "api", settings.api.listen).await;
         let console = open(settings, "console", settings.console.listen).await;
         let ops = open(settings, "ops", settings.ops_listen).await;
-        match (api, console, ops) {
-            (Ok(api), Ok(console), Ok(ops)) => Ok(Self { api, console, ops }),
-            (api, console, ops) => {
-                let errors = [api, console, ops].into_iter().filter_map(Result::err);
+        let admin = match settings.admin_listen.filter(|address| *address != settings.api.listen) {
+            Some(address) => open(settings, "admin", address).await.map(Some),
+            None => Ok(None),
+        };
+        match (api, console, ops, admin) {
+            (Ok(api), Ok(console), Ok(ops), Ok(admin)) => Ok(Self { api, console, ops, admin }),
+            (api, console, ops, admin) => {
+                let errors = [api.err(), console.err(), ops.err(), admin.err()].into_iter().flatten();
                 bail!(errors.map(|error| error.to_string()).collect::<Vec<_>>().join("\n"))
             }
         }
@@ -158,6 +174,10 @@ impl Listeners {
             public_api: settings.api.public_url.clone().unwrap_or_else(|| api_url.clone()),
             public_console: settings.console.public_url.clone().unwrap_or_else(|| console_url.clone()),
             ops_url: url(self.ops.address()),
+            admin_url: match &self.admin {
+                Some(listener) => Some(url(listener.address())),
+                None => settings.admin_listen.map(|_| api_url.clone()),
+            },
             api_url,
             console_url,
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
+use bellbird_admin::Admin;
 use bellbird_api::V1State;
 use bellbird_api::front::Access;
 use bellbird_connections::Connections;
@@ -262,6 +263,9 @@ pub struct Urls {
     pub api_url: String,
     pub console_url: String,
     pub ops_url: String,
+    /// Omitted if the operator's API is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_url: Option<String>,
     /// As others reach the API: `api.public_url`, or the listener's URL.
     #[serde(skip)]
     pub public_api: String,
@@ -281,6 +285,7 @@ pub struct Parts {
     pub api: V1State,
     /// The state of the interfaces beside `/v1`.
     pub interop: Interop,
+    pub admin: Admin,
 }
 
 impl Parts {
@@ -290,9 +295,10 @@ impl Parts {
         let access = settings.access.clone();
         let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access);
         let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
+        let admin = Admin::new(access.clone(), &urls.public_api, urls.admin_url.as_deref().unwrap_or(&urls.public_api));
         let api = V1State::new(access, &settings.caches, urls.public_api.clone());
         let (storage, clock, webhooks) = ((*storage).clone(), clock.clone(), wiring.webhooks()?);
-        Ok(Self { storage, clock, connections, webhooks, reads, api, interop })
+        Ok(Self { storage, clock, connections, webhooks, reads, api, interop, admin })
     }
 
     /// Evicts a removed connection from everything cached.
@@ -338,8 +344,10 @@ pub fn stop_on_signal(stop_timeout: Duration) -> anyhow::Result<CancellationToke
     Ok(stop)
 }
 
-/// The router of the API listener: the API with its files, and the other interfaces to the same reads.
-pub fn api_router(api: &V1State, interop: &Interop) -> Router {
+/// The router of the API listener: the API with its files, the other interfaces to the same reads, and the operator's
+/// API if it is served there. That one comes last, so that it delays no search of another path.
+pub fn api_router(api: &V1State, interop: &Interop, admin: Option<&Admin>) -> Router {
     let v1 = bellbird_api::mount(api, crate::openapi::document).add(interop, bellbird_interop::export::paths());
-    bellbird_api::front::router(api.access().clone(), v1, bellbird_interop::mounts(interop))
+    let mounts = bellbird_interop::mounts(interop).into_iter().chain(admin.map(bellbird_admin::mount));
+    bellbird_api::front::router(api.access().clone(), v1, mounts.collect())
 }

@@ -1,5 +1,5 @@
-//! Deletes what has expired: links, consent sessions, provider events, webhook events. One instance does it, every
-//! hour.
+//! Deletes what has expired: links, consent sessions, provider events, webhook events, and what is
+//! remembered of operators' requests. One instance does it, every hour.
 
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub(crate) static KIND: JobKind = JobKind {
 async fn clean_up(state: &State, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
     let now = state.clock.now();
     state.storage.consent_sessions().delete_outdated(now).await?;
+    state.storage.operator_audit().delete_outdated_requests(now).await?;
+    state.storage.operator_audit().delete_outdated(now).await?;
     cleanup::delete_outdated(&state.storage, now).await?;
     state.finish_job(claim, now.saturating_add(INTERVAL).ok()).await
 }

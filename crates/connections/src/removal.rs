@@ -109,6 +109,11 @@ impl Removals<'_> {
         }
     }
 
+    /// Starts a removal that was requested, if this process is a service.
+    pub fn wake(self, provider: &str) {
+        self.0.wake(&KIND, provider);
+    }
+
     /// Hides a connection and leaves the rest of its removal to a job. `cause` is one word for the audit trail.
     pub(crate) async fn remove_in_background(
         self,

@@ -39,7 +39,7 @@ impl TestConsole {
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
         storage.migrate().await.unwrap();
         let now: Timestamp = "2026-11-20T09:24:00Z".parse().unwrap();
-        let user = NewUser { email: "<emma>@example.com", plan: Plan::Developer, timezone: None };
+        let user = NewUser { email: "<emma>@example.com", plan: Plan::Developer, timezone: None, reference: None };
         let user_id = storage.users().insert(&user, now).await.unwrap().id;
         let expires_at = "2026-11-20T09:54:00Z".parse().unwrap();
         for (token, provider) in [("choice-token", None), ("provider-token", Some("somebank"))] {

@@ -31,6 +31,8 @@ pub struct User {
     pub plan: Plan,
     /// An IANA name. `None` means [`DEFAULT_TIMEZONE`].
     pub timezone: Option<String>,
+    /// The operator's own name of the user, unique within the installation.
+    pub reference: Option<String>,
     pub created_at: Timestamp,
 }
 

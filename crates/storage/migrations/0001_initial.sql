@@ -19,6 +19,8 @@ CREATE TABLE users (
     plan TEXT NOT NULL,
     -- IANA name. NULL: the default zone.
     timezone TEXT,
+    -- The operator's own name of the user.
+    reference TEXT,
     -- Each change of plan, timezone, connections, credentials or accounts raises it, which invalidates cached
     -- responses.
     revision INTEGER NOT NULL,
@@ -27,6 +29,7 @@ CREATE TABLE users (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX users_email ON users (email_folded);
+CREATE UNIQUE INDEX users_reference ON users (reference);
 
 CREATE TABLE api_keys (
     user_id TEXT NOT NULL REFERENCES users (id),
@@ -93,6 +96,41 @@ CREATE TABLE operator_keys (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX operator_keys_hash ON operator_keys (key_hash);
+
+-- Requests with an Idempotency-Key that succeeded, for 24 hours. The response is in secrets.
+CREATE TABLE operator_requests (
+    operator_key_id TEXT NOT NULL,
+    -- SHA-256 of the Idempotency-Key.
+    idempotency_hash BLOB NOT NULL,
+    id TEXT NOT NULL,
+    -- SHA-256 of method, path and body.
+    request_digest BLOB NOT NULL,
+    -- The user it is about, whose deletion deletes it too. NULL within its transaction only.
+    user_id TEXT,
+    -- HTTP status of the response. NULL within its transaction only.
+    status INTEGER,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (operator_key_id, idempotency_hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX operator_requests_user ON operator_requests (user_id);
+CREATE INDEX operator_requests_created ON operator_requests (created_at);
+
+-- What operators changed by API. Outlives the user and what the change was about, so it has no foreign key.
+CREATE TABLE operator_audit (
+    id TEXT NOT NULL,
+    operator_key_id TEXT NOT NULL,
+    -- Such as user.create.
+    action TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    -- The id of what the action was about, if that is not the user.
+    subject TEXT,
+    recorded_at INTEGER NOT NULL,
+    PRIMARY KEY (id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX operator_audit_user ON operator_audit (user_id, id);
+CREATE INDEX operator_audit_recorded ON operator_audit (recorded_at);
 
 CREATE TABLE connections (
     user_id TEXT NOT NULL REFERENCES users (id),
@@ -262,6 +300,7 @@ CREATE TABLE fingerprints (
 -- fingerprints     connection id     the key of the digests in fingerprints
 -- webhook          endpoint id       the signing secret
 -- old_webhook      endpoint id       the previous signing secret
+-- operator_request its id            the response, which may hold a new key
 CREATE TABLE secrets (
     user_id TEXT NOT NULL REFERENCES users (id),
     purpose TEXT NOT NULL,

@@ -62,13 +62,16 @@ pub use linking::consent_sessions::{ConsentSession, NewConsentSession, OtherCons
 pub use linking::links::{Link, NewLink, NewLinkSession};
 pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
+pub use operators::audit::{OperatorAction, OperatorAuditRow};
+pub use operators::changes::{BegunChange, OperatorChange};
 pub use operators::keys::{FoundOperatorKey, OperatorKeyRecord};
+pub use operators::requests::{Idempotency, StoredResponse};
 pub use secrets::random::{random_base62, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
 pub use users::keys::{FoundCaller, KeyRecord};
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
-pub use users::user::{NewUser, UserChange};
+pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange};
 pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt};
 pub use webhooks::delivery_log::{AttemptRecord, DeliveryOverview, DeliveryRecord};
 pub use webhooks::endpoints::{Endpoint, EndpointSecrets, NewEndpoint};
@@ -130,6 +133,8 @@ parts! {
     keys: Keys;
     /// Keys of operators, for the API below `/admin`.
     operator_keys: OperatorKeys;
+    /// What operators changed by API.
+    operator_audit: OperatorAudit;
     /// Setup tokens of SimpleFIN, and the history of a key.
     setup_tokens: SetupTokens;
     /// The one table of work that outlives a request.

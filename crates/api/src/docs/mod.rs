@@ -16,9 +16,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::PartialSchema;
 
-use crate::front::Path;
 use crate::front::operation::{Operation, PathDocs};
 use crate::front::problem::{ErrorBody, ErrorObject, Problem};
+use crate::front::{Path, RouteMethod};
 use crate::v1::deprecation::SUNSET_DATE;
 
 /// The OpenAPI document of the API listener.
@@ -29,18 +29,36 @@ pub struct Document {
     paths: Vec<&'static str>,
 }
 
+/// Where a document and its page are.
+pub struct DocsPaths {
+    /// Of the document: JSON and YAML.
+    pub document: [&'static str; 2],
+    /// Of the page, then of its script, style sheet and logo, which are below it.
+    pub page: [&'static str; 4],
+    /// The folder of the page, which its links leave out.
+    pub folder: &'static str,
+}
+
+pub(crate) const V1_PATHS: DocsPaths = DocsPaths {
+    document: ["/openapi.json", "/openapi.yaml"],
+    page: ["/docs", "/docs/page.js", "/docs/page.css", "/docs/logo.svg"],
+    folder: "",
+};
+
 /// The paths of the document and the page. All are made when they are first asked for: most services never are, and
-/// together they would take half of the time of a start.
-pub(crate) fn paths(document: fn() -> &'static Document, public_url: &str) -> Vec<Path<()>> {
+/// together they would take half of the time of a start. `public_url` begins the URLs of the page's `curl` lines.
+#[must_use]
+pub fn paths(document: fn() -> &'static Document, public_url: &str, docs: &'static DocsPaths) -> Vec<Path<()>> {
     let public_url = public_url.to_owned();
-    let page = move || page::File::page(document().value(), &document().paths, &public_url);
+    let [json, yaml] = docs.document;
+    let [page, script, style, logo] = docs.page;
     vec![
-        Path::open("/openapi.json", async move || serve(document().json_bytes(), "application/json")),
-        Path::open("/openapi.yaml", async move || serve(document().yaml_bytes(), "application/yaml")),
-        file("/docs", page),
-        file("/docs/page.js", page::File::script),
-        file("/docs/page.css", page::File::style),
-        file("/docs/logo.svg", page::File::logo),
+        Path::open(json, async move || serve(document().json_bytes(), "application/json")),
+        Path::open(yaml, async move || serve(document().yaml_bytes(), "application/yaml")),
+        file(page, move || page::File::page(document(), &public_url, docs)),
+        file(script, page::File::script),
+        file(style, page::File::style),
+        file(logo, page::File::logo),
     ]
 }
 
@@ -53,11 +71,37 @@ fn file(path: &'static str, make: impl Fn() -> page::File + Send + Sync + 'stati
 }
 
 impl Document {
-    /// `described` are the paths in the order of the reference page.
+    /// The document of the API. `described` are the paths in the order of the reference page.
     #[must_use]
     pub fn new(described: Vec<PathDocs>) -> Self {
-        let paths = described.iter().map(|described| described.path).collect();
-        Self { value: build(described), json: OnceLock::new(), yaml: OnceLock::new(), paths }
+        Self::with(include_str!("document.yaml"), described, |document, components| {
+            webhooks::describe(document);
+            complete_components(&mut document["components"], components);
+        })
+    }
+
+    /// The document of the operator's API. `template` has the parts that no code has.
+    #[must_use]
+    pub fn for_operators(template: &str, described: Vec<PathDocs>) -> Self {
+        Self::with(template, described, |document, components| {
+            let document = &mut document["components"];
+            add_components(document, components);
+            inline_flattened(&mut document["schemas"]);
+            document["headers"]["Bellbird-Error"]["schema"]["examples"] = json!(Problem::OPERATOR_CODES);
+        })
+    }
+
+    fn with(
+        template: &str,
+        described: Vec<PathDocs>,
+        complete: impl FnOnce(&mut Value, &mut Map<String, Value>),
+    ) -> Self {
+        let mut paths: Vec<_> = described.iter().map(|described| described.path).collect();
+        paths.dedup();
+        let mut parts: Parts = yaml_serde::from_str(template).unwrap_or_default();
+        let mut value = build(described, &mut parts);
+        complete(&mut value, &mut parts.components);
+        Self { value, json: OnceLock::new(), yaml: OnceLock::new(), paths }
     }
 
     #[must_use]
@@ -102,29 +146,50 @@ struct Parts {
     guarded_errors: BTreeMap<String, String>,
 }
 
-fn build(described: Vec<PathDocs>) -> Value {
-    let mut parts: Parts = yaml_serde::from_str(include_str!("document.yaml")).unwrap_or_default();
+fn build(described: Vec<PathDocs>, parts: &mut Parts) -> Value {
     let mut document = parts.document.take();
-    let (mut paths, mut schemas) = (Map::new(), Map::new());
+    let (mut paths, mut schemas) = (json!({}), Map::new());
     for mut described in described {
         schemas.extend(described.operation.schemas.drain(..).map(|(name, schema)| (name, json!(schema))));
-        paths.insert(described.path.to_owned(), json!({"get": operation(described, &parts)}));
+        let (path, method) = (described.path, described.method.key());
+        paths[path][method] = operation(described, parts);
     }
-    document["paths"] = paths.into();
+    document["paths"] = paths;
     document["components"]["schemas"] = schemas.into();
-    webhooks::describe(&mut document);
-    complete_components(&mut document["components"], &mut parts.components);
     document
 }
 
-fn complete_components(components: &mut Value, parts: &mut Map<String, Value>) {
+fn add_components(components: &mut Value, parts: &mut Map<String, Value>) {
     if let Some(components) = components.as_object_mut() {
         components.append(parts);
     }
-    components["headers"]["Sunset"]["example"] = SUNSET_DATE.into();
-    components["headers"]["Bellbird-Error"]["schema"]["examples"] = json!(Problem::CODES);
     components["schemas"]["ErrorBody"] = serde_json::to_value(ErrorBody::schema()).unwrap_or_default();
     components["schemas"]["Error"] = serde_json::to_value(ErrorObject::schema()).unwrap_or_default();
+}
+
+/// Writes the members of flattened structs into their schemas, where the reference page reads them.
+fn inline_flattened(schemas: &mut Value) {
+    let all = schemas.clone();
+    for schema in schemas.as_object_mut().into_iter().flat_map(|schemas| schemas.values_mut()) {
+        let Some(parts) = schema["allOf"].as_array().cloned() else { continue };
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        for part in &parts {
+            let named = part["$ref"].as_str().and_then(|target| all.get(target.rsplit('/').next()?));
+            let part = named.unwrap_or(part);
+            properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
+            required.extend(part["required"].as_array().cloned().unwrap_or_default());
+        }
+        let description = schema["description"].take();
+        *schema = json!({
+            "type": "object", "description": description, "properties": properties, "required": required,
+        });
+    }
+}
+
+fn complete_components(components: &mut Value, parts: &mut Map<String, Value>) {
+    add_components(components, parts);
+    components["headers"]["Sunset"]["example"] = SUNSET_DATE.into();
+    components["headers"]["Bellbird-Error"]["schema"]["examples"] = json!(Problem::CODES);
     let statuses = json!(["active", "invalidated", "pending_mfa", "revoked"]);
     for (schema, member, values) in [
         ("Connection", "category", json!(bellbird_domain::ConnectionCategory::ALL)),
@@ -151,27 +216,53 @@ fn categories(nullable: bool) -> Value {
 }
 
 fn operation(described: PathDocs, parts: &Parts) -> Value {
-    let PathDocs { needs_key, parameter, operation: Operation { parameters, content, headers, errors, .. }, .. } =
-        &described;
+    let PathDocs {
+        path, needs_key, parameter, operation: Operation { parameters, content, headers, errors, .. }, ..
+    } = &described;
     let in_path = parameter.iter().map(|(name, values)| {
         json!({
             "name": name, "in": "path", "required": true, "description": format!("The {name}."),
             "schema": {"type": "string", "enum": values}, "example": values.first(),
         })
     });
-    let parameters: Vec<Value> = in_path.chain(parameters.iter().cloned()).collect();
+    let id = path.contains("{id}").then(|| {
+        json!({
+            "name": "id", "in": "path", "required": true, "description": "The id.",
+            "schema": {"type": "string", "format": "uuid"}, "example": "0191e7a0-7c3b-7def-8000-00aabbccddee",
+        })
+    });
+    let has_id = id.is_some();
+    let is_repeatable = described.method == RouteMethod::Post;
+    let repeated = is_repeatable.then(|| {
+        json!({
+            "name": "Idempotency-Key", "in": "header", "required": false, "schema": {"type": "string"},
+            "description": "1 to 255 characters of ASCII, new for each change. A repeated request with it gets the \
+                response of the first one.",
+            "example": "3f1c9a52-5a0e-4a53-9d8c-0d5f6c1c2b7e",
+        })
+    });
+    let in_path = in_path.chain(id);
+    let parameters: Vec<Value> = in_path.chain(repeated).chain(parameters.iter().cloned()).collect();
     let mut descriptions = parts.errors.clone();
     if *needs_key {
         descriptions.extend(parts.guarded_errors.clone());
     }
+    if has_id {
+        descriptions.insert("404".to_owned(), "What the id names does not exist.".to_owned());
+    }
+    if is_repeatable {
+        descriptions.insert("409".to_owned(), "The Idempotency-Key was sent with another request.".to_owned());
+    }
     descriptions.extend(errors.iter().map(|(status, description)| (status.to_string(), (*description).to_owned())));
     let mut responses = Map::new();
-    let success = json!({
+    let mut success = json!({
         "description": described.operation.success,
         "headers": header_references(*needs_key, headers.iter().copied()),
-        "content": content,
     });
-    responses.insert("200".to_owned(), success);
+    if !content.is_empty() {
+        success["content"] = content.clone().into();
+    }
+    responses.insert(described.operation.status.to_string(), success);
     for (status, description) in descriptions {
         let response = error_response(&status, &description, *needs_key);
         responses.insert(status, response);
@@ -185,6 +276,9 @@ fn operation(described: PathDocs, parts: &Parts) -> Value {
     });
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
+    }
+    if let Some(body) = &described.operation.body {
+        operation["requestBody"] = body.clone();
     }
     if !needs_key {
         operation["security"] = json!([{}]);

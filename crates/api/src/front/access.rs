@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_connections::Connections;
-use bellbird_domain::{Account, Balance, Caller, Clock, ConnectionStatus, KeyId};
+use bellbird_domain::{Account, Balance, Caller, Clock, ConnectionStatus, KeyId, OperatorKeyId};
 use bellbird_limits::client_address::Network;
 use bellbird_limits::{Expiring, InFlight, RateLimiter};
 use bellbird_reads::balances::Balances;
@@ -13,6 +13,7 @@ use bellbird_reads::{CallContext, ConnectionContext, ReadError, Reads};
 use bellbird_storage::Storage;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use crate::front::problem::{Problem, problem_for_category};
 use crate::front::quota::{LivePermit, QuotaClass, Quotas};
@@ -38,6 +39,8 @@ pub struct AccessSettings {
     pub provider_calls_per_minute: u32,
     /// Failed authentications a minute for each client address.
     pub failed_auth_per_minute: u32,
+    /// Requests a minute for each operator's key.
+    pub operator_per_minute: u32,
     /// Proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<Network>,
     /// Origins whose pages may call the API from a browser. Empty disables CORS.
@@ -63,8 +66,9 @@ pub(crate) struct Inner {
     /// Permits to look up any other key.
     pub(crate) unknown_key_lookups: Semaphore,
     pub(crate) live_in_flight: InFlight<KeyId>,
-    /// Keys whose last-used time is being written. One permit for each key.
-    pub(crate) last_used_writes: InFlight<KeyId>,
+    /// Keys of users and operators whose last-used time is being written. One permit for each key.
+    pub(crate) last_used_writes: InFlight<Uuid>,
+    pub(crate) operator_limit: Option<RateLimiter<OperatorKeyId>>,
 }
 
 impl Access {
@@ -92,6 +96,7 @@ impl Access {
             unknown_key_lookups: Semaphore::new(UNKNOWN_KEY_LOOKUPS_MAX),
             live_in_flight: InFlight::new(settings.live_in_flight),
             last_used_writes: InFlight::new(1),
+            operator_limit: RateLimiter::per_minute(settings.operator_per_minute),
             storage,
             reads,
             connections,

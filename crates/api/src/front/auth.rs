@@ -4,15 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::extract::ConnectInfo;
-use bellbird_domain::{ApiKey, Caller};
+use bellbird_domain::{ApiKey, Caller, OperatorKey, OperatorKeyId};
 use bellbird_limits::client_address::{client_address, rate_limit_key};
 use bellbird_limits::gcra;
+use bellbird_storage::{Storage, StorageError};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::SemaphorePermit;
 use tracing::Instrument as _;
+use uuid::Uuid;
 
 use crate::front::access::Access;
 use crate::front::problem::Problem;
@@ -33,14 +35,48 @@ impl Access {
         now: Timestamp,
     ) -> Result<Caller, Problem> {
         let Some(key) = read_key(&request.headers) else { return Err(self.reject(request, now)) };
-        let key_digest = digest_of(&key);
+        let lookup = self.inner.storage.keys().find_caller(&key, now);
+        let found = self.look_up(request, digest_of(key.expose()), lookup, now).await?;
+        if is_write_due(found.last_used_at, now) {
+            let (user_id, key_id) = (found.caller.user_id, found.caller.key_id);
+            let touch = move |storage: Storage| async move { storage.keys().touch(user_id, key_id, now).await };
+            self.record_last_used(key_id.uuid(), touch);
+        }
+        Ok(found.caller)
+    }
+
+    /// As [`Self::authenticate`], for an operator's key in `Authorization: Bearer`.
+    pub(crate) async fn authenticate_operator(
+        &self,
+        request: &Parts,
+        now: Timestamp,
+    ) -> Result<OperatorKeyId, Problem> {
+        let key = authorization(&request.headers, "bearer").and_then(|text| OperatorKey::parse(text).ok());
+        let Some(key) = key else { return Err(self.reject(request, now)) };
+        let lookup = self.inner.storage.operator_keys().find_valid(&key, now);
+        let found = self.look_up(request, digest_of(key.expose()), lookup, now).await?;
+        if is_write_due(found.last_used_at, now) {
+            let touch = move |storage: Storage| async move { storage.operator_keys().touch(found.id, now).await };
+            self.record_last_used(found.id.uuid(), touch);
+        }
+        Ok(found.id)
+    }
+
+    /// Awaits the lookup of a key, unless the client's address has failed too often.
+    async fn look_up<T>(
+        &self,
+        request: &Parts,
+        key_digest: [u8; 32],
+        lookup: impl Future<Output = Result<Option<T>, StorageError>>,
+        now: Timestamp,
+    ) -> Result<T, Problem> {
         let known = self.inner.known_keys.get(&key_digest, now);
         if known.is_some_and(|((), age)| age >= KNOWN_KEY_RENEW_AFTER) {
             self.inner.known_keys.renew(&key_digest, now);
         }
         let is_known = known.is_some();
         let permit = if is_known { None } else { Some(self.admit_unknown_key(request, now).await?) };
-        let found = self.inner.storage.keys().find_caller(&key, now).await?;
+        let found = lookup.await?;
         drop(permit);
         let Some(found) = found else {
             self.inner.known_keys.remove(&key_digest);
@@ -49,10 +85,7 @@ impl Access {
         if !is_known {
             self.inner.known_keys.insert(key_digest, (), now);
         }
-        if is_write_due(found.last_used_at, now) {
-            self.record_last_used(&found.caller, now);
-        }
-        Ok(found.caller)
+        Ok(found)
     }
 
     /// Waits for a permit to look up a key that has not worked recently.
@@ -92,15 +125,17 @@ impl Access {
         Some(rate_limit_key(address))
     }
 
-    fn record_last_used(&self, caller: &Caller, now: Timestamp) {
+    fn record_last_used<W>(&self, key_id: Uuid, touch: impl FnOnce(Storage) -> W)
+    where
+        W: Future<Output = Result<(), StorageError>> + Send + 'static,
+    {
         // One write for each key at a time, so that writes do not pile up while the database is slow.
-        let Some(permit) = self.inner.last_used_writes.try_acquire(caller.key_id) else { return };
-        let storage = self.inner.storage.clone();
-        let (user_id, key_id) = (caller.user_id, caller.key_id);
+        let Some(permit) = self.inner.last_used_writes.try_acquire(key_id) else { return };
+        let touch = touch(self.inner.storage.clone());
         let write = async move {
             let _permit = permit;
-            if let Err(error) = storage.keys().touch(user_id, key_id, now).await {
-                tracing::warn!(key_id = %key_id, error = %error, "could not record API key last-used time");
+            if let Err(error) = touch.await {
+                tracing::warn!(%key_id, error = %error, "could not record API key last-used time");
             }
         };
         tokio::spawn(write.in_current_span());
@@ -108,9 +143,9 @@ impl Access {
 }
 
 /// As in the database.
-fn digest_of(key: &ApiKey) -> [u8; 32] {
+fn digest_of(key: &str) -> [u8; 32] {
     let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest(&SHA256, key.expose().as_bytes()).as_ref());
+    bytes.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
     bytes
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
-use bellbird_limits::gcra;
+use bellbird_limits::gcra::{self, Decision};
 use http::HeaderValue;
 use http::header::{ALLOW, HeaderName};
 use http_body_util::BodyExt as _;
@@ -14,7 +14,8 @@ use http_body_util::BodyExt as _;
 use crate::front::access::Access;
 use crate::front::extract::Authorized;
 use crate::front::log;
-use crate::front::mount::{Endpoint, EndpointHandler};
+use crate::front::mount::{Endpoint, EndpointHandler, Unlisted};
+use crate::front::operator::Operator;
 use crate::front::problem::Problem;
 use crate::front::quota::LivePermit;
 use crate::front::route::Route;
@@ -33,8 +34,11 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
     let (quota, call) = match &endpoint.handler {
         EndpointHandler::Open(call) if accepts => return call(request).await,
         EndpointHandler::Open(_) => return method_not_allowed(&endpoint.route),
-        EndpointHandler::Missing { needs_key: false } => return Problem::NoSuchPath.into_response(),
-        EndpointHandler::Missing { needs_key: true } => (metadata, Err(Problem::NoSuchPath.into_response())),
+        EndpointHandler::ForOperators(_) | EndpointHandler::Missing(Unlisted::ForOperators) => {
+            return Box::pin(guard_for_operators(access, &endpoint, request)).await;
+        }
+        EndpointHandler::Missing(Unlisted::ForAll) => return Problem::NoSuchPath.into_response(),
+        EndpointHandler::Missing(Unlisted::ForUsers) => (metadata, Err(Problem::NoSuchPath.into_response())),
         EndpointHandler::Guarded { .. } if !accepts => (metadata, Err(method_not_allowed(&endpoint.route))),
         EndpointHandler::Guarded { quota, call } => (quota, Ok(call)),
     };
@@ -44,7 +48,7 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
-    log::set_key(caller.key_id);
+    log::set_key(caller.key_id.uuid());
     let (decision, mut response) = match call {
         // 404 and 405 consume the metadata quota but are never replaced by 429.
         Err(response) => (quota.take(caller.key_id, now), response),
@@ -62,18 +66,53 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
             (decision, response)
         }
     };
-    if let (Some(calls), Some(decision)) = (quota.calls(), decision) {
+    show_limit(&mut response, quota.calls(), decision);
+    response
+}
+
+/// As [`guard`], for operators, who have one rate limit for all paths, and no plan. 404 and 405 are never replaced by
+/// 429 here either.
+async fn guard_for_operators(access: Access, endpoint: &Endpoint, request: Request) -> Response {
+    let now = access.clock().now();
+    let (head, body) = request.into_parts();
+    let key_id = match access.authenticate_operator(&head, now).await {
+        Ok(key_id) => key_id,
+        Err(problem) => return problem.into_response(),
+    };
+    log::set_key(key_id.uuid());
+    let limit = access.inner.operator_limit.as_ref();
+    let decision = limit.map(|limit| limit.take(key_id, now));
+    let mut response = match &endpoint.handler {
+        EndpointHandler::ForOperators(call) if endpoint.route.accepts(&head.method) => match decision {
+            Some(rejected) if !rejected.allowed => {
+                Problem::TooManyRequests(gcra::whole_seconds(rejected.wait_us)).into_response()
+            }
+            _ => {
+                let operator = Operator { key_id, now, route: Arc::clone(&endpoint.route) };
+                call(Request::from_parts(head, body), operator).await
+            }
+        },
+        EndpointHandler::ForOperators(_) => method_not_allowed(&endpoint.route),
+        _ => Problem::NoSuchPath.into_response(),
+    };
+    show_limit(&mut response, limit.map(|limit| limit.calls()), decision);
+    response
+}
+
+fn show_limit(response: &mut Response, calls: Option<u32>, decision: Option<Decision>) {
+    if let (Some(calls), Some(decision)) = (calls, decision) {
         let headers = response.headers_mut();
         headers.insert(X_RATELIMIT_LIMIT, HeaderValue::from(calls));
         headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(decision.remaining));
         headers.insert(X_RATELIMIT_RESET, HeaderValue::from(gcra::whole_seconds(decision.wait_us)));
     }
-    response
 }
 
 fn method_not_allowed(route: &Route) -> Response {
     let mut response = Problem::MethodNotAllowed.into_response();
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(route.methods()));
+    if let Ok(allow) = HeaderValue::from_str(&route.allow) {
+        response.headers_mut().insert(ALLOW, allow);
+    }
     response
 }
 

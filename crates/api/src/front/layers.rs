@@ -7,6 +7,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse as _;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
+use http::request::Parts;
 use http::{HeaderValue, Method};
 use tower::util::option_layer;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -15,7 +16,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use crate::front::access::Access;
 use crate::front::guard::guard;
 use crate::front::log::access_log;
-use crate::front::mount::{Mount, Mounts};
+use crate::front::mount::{Mount, Mounts, is_below};
 use crate::front::problem::Problem;
 
 /// How long a response may take, from its head to its end. The listener closes the connection then, because a client
@@ -26,7 +27,7 @@ pub struct ResponseTimeout(pub Duration);
 /// `first` words the errors of paths that the prefix of no interface begins.
 pub fn router(access: Access, first: Mount, others: Vec<Mount>) -> Router {
     let mounts = Mounts::new(first, others);
-    let cors = cors(access.cors_origins(), &mounts.cors_headers);
+    let cors = cors(access.cors_origins(), &mounts);
     // Outermost first. One call, because each one would box every request, response and body once more.
     let layers = (
         from_fn_with_state(Arc::new(mounts), access_log),
@@ -36,7 +37,7 @@ pub fn router(access: Access, first: Mount, others: Vec<Mount>) -> Router {
     Router::new().fallback(guard).with_state(access).layer(layers)
 }
 
-fn cors(origins: &[String], request_headers: &[&'static str]) -> Option<CorsLayer> {
+fn cors(origins: &[String], mounts: &Mounts) -> Option<CorsLayer> {
     let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
     let exposed = [
         "content-disposition",
@@ -55,10 +56,14 @@ fn cors(origins: &[String], request_headers: &[&'static str]) -> Option<CorsLaye
         "x-ratelimit-reset",
     ];
     let allowed = [AUTHORIZATION, CONTENT_TYPE].into_iter();
-    let allowed = allowed.chain(request_headers.iter().map(|name| HeaderName::from_static(name)));
+    let allowed = allowed.chain(mounts.cors_headers.iter().map(|name| HeaderName::from_static(name)));
+    let without_browsers = mounts.without_browsers.clone();
     (!origins.is_empty()).then(|| {
+        let is_allowed = move |origin: &HeaderValue, request: &Parts| {
+            origins.contains(origin) && !without_browsers.iter().any(|prefix| is_below(request.uri.path(), prefix))
+        };
         CorsLayer::new()
-            .allow_origin(AllowOrigin::list(origins))
+            .allow_origin(AllowOrigin::predicate(is_allowed))
             .allow_methods([Method::GET, Method::HEAD, Method::POST])
             .allow_headers(allowed.collect::<Vec<_>>())
             .expose_headers(exposed.map(HeaderName::from_static))

@@ -9,7 +9,6 @@ use std::time::Instant;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use bellbird_domain::KeyId;
 use http::header::{CACHE_CONTROL, HeaderName};
 use http::{HeaderValue, Method};
 use tracing::Instrument as _;
@@ -40,7 +39,7 @@ tokio::task_local! {
 #[derive(Default)]
 struct Facts {
     id: Uuid,
-    key_id: Cell<Option<KeyId>>,
+    key_id: Cell<Option<Uuid>>,
     provider_calls: Cell<u32>,
     read_by: Cell<Option<Uuid>>,
 }
@@ -50,8 +49,8 @@ pub(crate) fn request_id() -> Uuid {
     FACTS.try_with(|facts| facts.id).unwrap_or_default()
 }
 
-/// The API key of this request.
-pub(crate) fn set_key(key_id: KeyId) {
+/// The key of this request, of a user or an operator.
+pub(crate) fn set_key(key_id: Uuid) {
     tracing::Span::current().record("key_id", tracing::field::display(key_id));
     let _ = FACTS.try_with(|facts| facts.key_id.set(Some(key_id)));
 }
@@ -76,7 +75,7 @@ pub(crate) async fn recorded(id: Uuid, work: impl Future<Output = ()>) -> (u32, 
 }
 
 pub(crate) async fn access_log(State(mounts): State<Arc<Mounts>>, mut request: Request, next: Next) -> Response {
-    let endpoint = Arc::clone(mounts.find(request.uri().path()));
+    let endpoint = Arc::clone(mounts.find(request.uri().path(), request.method()));
     let facts = Facts { id: Uuid::new_v4(), ..Facts::default() };
     let id = facts.id.hyphenated().to_string();
     let (route, form) = (Arc::clone(&endpoint.route), endpoint.form);

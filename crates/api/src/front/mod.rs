@@ -8,6 +8,7 @@
 
 pub mod access;
 mod auth;
+pub mod body;
 pub mod extract;
 mod guard;
 pub mod json;
@@ -15,6 +16,7 @@ mod layers;
 pub mod log;
 pub mod mount;
 pub mod operation;
+mod operator;
 pub mod parameters;
 mod parameters_schema;
 pub mod problem;
@@ -28,7 +30,8 @@ pub use extract::{Authorized, BankingConnection, BrokerageConnection, Guarded, Q
 pub use layers::{ResponseTimeout, router};
 pub use mount::{Mount, Path};
 pub use operation::Operation;
+pub use operator::{ForOperators, JsonBody, Operator, PathId, Resource, StrictQuery};
 pub use problem::Problem;
 pub use quota::{LivePermit, QuotaClass};
-pub use route::Route;
+pub use route::{Route, RouteMethod};
 pub use seen::SeenRows;

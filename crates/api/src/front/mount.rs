@@ -8,15 +8,16 @@ use axum::extract::Request;
 use axum::handler::Handler;
 use axum::response::Response;
 use bellbird_domain::ApiKey;
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 
 use crate::front::access::Access;
 use crate::front::auth::bearer_key;
 use crate::front::extract::{Authorized, Guarded};
 use crate::front::operation::{Operation, PathDocs};
+use crate::front::operator::{ForOperators, Operator};
 use crate::front::problem::{Problem, json_response};
 use crate::front::quota::QuotaClass;
-use crate::front::route::Route;
+use crate::front::route::{Route, RouteMethod};
 
 type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 type Call<S> = Arc<dyn Fn(Request, S) -> ResponseFuture + Send + Sync>;
@@ -24,7 +25,7 @@ type Call<S> = Arc<dyn Fn(Request, S) -> ResponseFuture + Send + Sync>;
 /// A path whose handler has the state `S`.
 pub struct Path<S> {
     path: &'static str,
-    is_post: bool,
+    method: RouteMethod,
     has_codes: bool,
     handler: PathHandler<S>,
     /// A parameter of the path, and its values. Each value is a route.
@@ -35,6 +36,7 @@ pub struct Path<S> {
 enum PathHandler<S> {
     Open(Call<S>),
     Guarded { quota: fn(&S) -> &QuotaClass, call: Call<Guarded<S>> },
+    ForOperators(Call<ForOperators<S>>),
 }
 
 impl<S: Clone + Send + Sync + 'static> Path<S> {
@@ -44,7 +46,7 @@ impl<S: Clone + Send + Sync + 'static> Path<S> {
         quota: fn(&S) -> &QuotaClass,
         handler: H,
     ) -> Self {
-        Self::new(path, false, PathHandler::Guarded { quota, call: call(handler) })
+        Self::new(path, RouteMethod::Get, PathHandler::Guarded { quota, call: call(handler) })
     }
 
     /// As [`Self::get`], for `POST`.
@@ -53,21 +55,30 @@ impl<S: Clone + Send + Sync + 'static> Path<S> {
         quota: fn(&S) -> &QuotaClass,
         handler: H,
     ) -> Self {
-        Self::new(path, true, PathHandler::Guarded { quota, call: call(handler) })
+        Self::new(path, RouteMethod::Post, PathHandler::Guarded { quota, call: call(handler) })
     }
 
     /// `GET` and `HEAD` for everybody: no key, no limit.
     pub fn open<T: 'static, H: Handler<T, S> + Sync>(path: &'static str, handler: H) -> Self {
-        Self::new(path, false, PathHandler::Open(call(handler)))
+        Self::new(path, RouteMethod::Get, PathHandler::Open(call(handler)))
     }
 
     /// As [`Self::open`], for `POST`.
     pub fn open_post<T: 'static, H: Handler<T, S> + Sync>(path: &'static str, handler: H) -> Self {
-        Self::new(path, true, PathHandler::Open(call(handler)))
+        Self::new(path, RouteMethod::Post, PathHandler::Open(call(handler)))
     }
 
-    fn new(path: &'static str, is_post: bool, handler: PathHandler<S>) -> Self {
-        Self { path, is_post, has_codes: false, handler, parameter: None, operation: None }
+    /// For operators, within their rate limit. A path may have several methods, each with a handler of its own.
+    pub fn for_operators<T: 'static, H: Handler<T, ForOperators<S>> + Sync>(
+        method: RouteMethod,
+        path: &'static str,
+        handler: H,
+    ) -> Self {
+        Self::new(path, method, PathHandler::ForOperators(call(handler)))
+    }
+
+    fn new(path: &'static str, method: RouteMethod, handler: PathHandler<S>) -> Self {
+        Self { path, method, has_codes: false, handler, parameter: None, operation: None }
     }
 
     /// The body of an error has the word of the header `Bellbird-Error` as its code.
@@ -91,8 +102,9 @@ impl<S: Clone + Send + Sync + 'static> Path<S> {
     /// The description, if the path has one.
     #[must_use]
     pub fn into_docs(self) -> Option<PathDocs> {
-        let needs_key = matches!(self.handler, PathHandler::Guarded { .. });
-        Some(PathDocs { path: self.path, needs_key, parameter: self.parameter, operation: self.operation? })
+        let Self { path, method, handler, parameter, operation, .. } = self;
+        let needs_key = !matches!(handler, PathHandler::Open(_));
+        Some(PathDocs { path, method, needs_key, parameter, operation: operation? })
     }
 
     fn routes(&self) -> Vec<Cow<'static, str>> {
@@ -114,7 +126,8 @@ pub struct Mount {
     prefix: &'static str,
     form: Form,
     cors_headers: &'static [&'static str],
-    is_guarded: bool,
+    allows_browsers: bool,
+    unlisted: Unlisted,
     endpoints: Vec<(Route, EndpointHandler)>,
 }
 
@@ -134,14 +147,17 @@ pub(crate) struct Endpoint {
 
 pub(crate) enum EndpointHandler {
     Open(Box<dyn Fn(Request) -> ResponseFuture + Send + Sync>),
-    Guarded {
-        quota: QuotaClass,
-        call: Box<dyn Fn(Request, Access, Authorized) -> ResponseFuture + Send + Sync>,
-    },
-    /// No such path. If it needs a key, 401 comes before 404.
-    Missing {
-        needs_key: bool,
-    },
+    Guarded { quota: QuotaClass, call: Box<dyn Fn(Request, Access, Authorized) -> ResponseFuture + Send + Sync> },
+    ForOperators(Box<dyn Fn(Request, Operator) -> ResponseFuture + Send + Sync>),
+    Missing(Unlisted),
+}
+
+/// Who gets 404 for paths below a prefix that do not exist. Everybody else gets 401.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unlisted {
+    ForAll,
+    ForUsers,
+    ForOperators,
 }
 
 impl Mount {
@@ -149,7 +165,8 @@ impl Mount {
     #[must_use]
     pub fn new(prefix: &'static str) -> Self {
         let form = Form { key: bearer_key, error: json_response };
-        Self { prefix, form, cors_headers: &[], is_guarded: false, endpoints: Vec::new() }
+        let unlisted = Unlisted::ForAll;
+        Self { prefix, form, cors_headers: &[], allows_browsers: true, unlisted, endpoints: Vec::new() }
     }
 
     /// How a request sends its key.
@@ -175,7 +192,13 @@ impl Mount {
     /// Paths below the prefix that do not exist need a key too, so that 401 comes before 404.
     #[must_use]
     pub fn guarded(self) -> Self {
-        Self { is_guarded: true, ..self }
+        Self { unlisted: Unlisted::ForUsers, ..self }
+    }
+
+    /// As [`Self::guarded`], with an operator's key. Pages in a browser cannot call the paths below the prefix.
+    #[must_use]
+    pub fn guarded_for_operators(self) -> Self {
+        Self { unlisted: Unlisted::ForOperators, allows_browsers: false, ..self }
     }
 
     /// Adds paths whose handlers share a state.
@@ -196,8 +219,13 @@ impl Mount {
                         };
                         EndpointHandler::Guarded { quota, call: Box::new(call) }
                     }
+                    PathHandler::ForOperators(call) => {
+                        let call = Arc::clone(call);
+                        let call = move |request, operator| call(request, ForOperators::new(state.clone(), operator));
+                        EndpointHandler::ForOperators(Box::new(call))
+                    }
                 };
-                let mut route = Route::new(route, path.is_post);
+                let mut route = Route::new(route, path.method);
                 route.has_codes = path.has_codes;
                 self.endpoints.push((route, handler));
             }
@@ -205,8 +233,19 @@ impl Mount {
         self
     }
 
-    fn missing(&self, needs_key: bool) -> Arc<Endpoint> {
-        self.endpoint(Route::new("(none)".into(), false), EndpointHandler::Missing { needs_key })
+    fn missing(&self, unlisted: Unlisted) -> Arc<Endpoint> {
+        self.endpoint(Route::new("(none)".into(), RouteMethod::Get), EndpointHandler::Missing(unlisted))
+    }
+
+    /// Lists all methods of a path in each of its routes.
+    fn join_methods(&mut self) {
+        let methods: Vec<_> =
+            self.endpoints.iter().map(|(route, _)| (route.path().to_owned(), route.method().as_str())).collect();
+        for (route, _) in &mut self.endpoints {
+            let of_path = methods.iter().filter(|(path, _)| path == route.path()).map(|(_, method)| *method);
+            let allow = of_path.collect::<Vec<_>>().join(", ");
+            route.allow = allow.into();
+        }
     }
 
     fn endpoint(&self, route: Route, handler: EndpointHandler) -> Arc<Endpoint> {
@@ -222,31 +261,49 @@ pub(crate) struct Mounts {
     /// For all other paths.
     fallback: Arc<Endpoint>,
     pub(crate) cors_headers: Vec<&'static str>,
+    /// The prefixes below which pages in a browser cannot call.
+    pub(crate) without_browsers: Vec<&'static str>,
 }
 
 impl Mounts {
     /// The first one words the errors of paths that no prefix begins.
     pub(crate) fn new(first: Mount, others: Vec<Mount>) -> Self {
-        let fallback = first.missing(false);
-        let mut mounts = Self { endpoints: Vec::new(), missing: Vec::new(), fallback, cors_headers: Vec::new() };
+        let mut mounts = Self {
+            endpoints: Vec::new(),
+            missing: Vec::new(),
+            fallback: first.missing(Unlisted::ForAll),
+            cors_headers: Vec::new(),
+            without_browsers: Vec::new(),
+        };
         for mut mount in [first].into_iter().chain(others) {
+            mount.join_methods();
             let endpoints = std::mem::take(&mut mount.endpoints);
             mounts.endpoints.extend(endpoints.into_iter().map(|(route, handler)| mount.endpoint(route, handler)));
-            mounts.missing.push((mount.prefix, mount.missing(mount.is_guarded)));
+            mounts.missing.push((mount.prefix, mount.missing(mount.unlisted)));
             mounts.cors_headers.extend(mount.cors_headers);
+            mounts.without_browsers.extend((!mount.allows_browsers).then_some(mount.prefix));
         }
         mounts
     }
 
-    /// Paths that do not exist share one route name, so that clients cannot create metric labels.
-    pub(crate) fn find(&self, path: &str) -> &Arc<Endpoint> {
-        self.endpoints.iter().find(|endpoint| endpoint.route.matches(path)).unwrap_or_else(|| {
-            let is_below = |(prefix, _): &&(&str, _)| {
-                path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            };
-            self.missing.iter().find(is_below).map_or(&self.fallback, |(_, endpoint)| endpoint)
-        })
+    /// The endpoint of a path and a method, or else one of the path. Paths that do not exist share one route name, so
+    /// that clients cannot create metric labels.
+    pub(crate) fn find(&self, path: &str, method: &Method) -> &Arc<Endpoint> {
+        let mut of_path = self.endpoints.iter().filter(|endpoint| endpoint.route.matches(path));
+        let Some(first) = of_path.next() else {
+            let missing = self.missing.iter().find(|(prefix, _)| is_below(path, prefix));
+            return missing.map_or(&self.fallback, |(_, endpoint)| endpoint);
+        };
+        if first.route.accepts(method) {
+            return first;
+        }
+        of_path.find(|endpoint| endpoint.route.accepts(method)).unwrap_or(first)
     }
+}
+
+/// Whether a path is a prefix or begins with it and a slash.
+pub(crate) fn is_below(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -277,8 +334,8 @@ mod tests {
     #[test]
     fn unlisted_paths_need_a_key_below_a_guarded_prefix_only() {
         let mounts = mounts();
-        let needs_key = |path| match &mounts.find(path).handler {
-            EndpointHandler::Missing { needs_key } => Some(*needs_key),
+        let needs_key = |path| match &mounts.find(path, &Method::GET).handler {
+            EndpointHandler::Missing(unlisted) => Some(*unlisted == Unlisted::ForUsers),
             _ => None,
         };
         for path in ["/v1", "/v1/", "/v1/accounts/", "/v1/none"] {
@@ -293,7 +350,7 @@ mod tests {
     #[test]
     fn route_is_named_by_its_template_and_by_each_value() {
         let mounts = mounts();
-        let found = |path| mounts.find(path).route.path().to_owned();
+        let found = |path| mounts.find(path, &Method::GET).route.path().to_owned();
         assert_eq!(found("/other/claim/abc"), "/other/claim/{token}");
         assert_eq!(found("/other/file.ofx"), "/other/file.ofx");
         for path in ["/other/claim/", "/other/claim/a/b", "/other/file.qif", "/other/file.{format}", "/none"] {
@@ -302,9 +359,29 @@ mod tests {
     }
 
     #[test]
+    fn methods_of_a_path_have_handlers_of_their_own() {
+        let for_operators = |method| Path::for_operators(method, "/admin/users/{id}", async || "");
+        let methods = [RouteMethod::Get, RouteMethod::Patch, RouteMethod::Delete];
+        let admin = Mount::new("/admin").guarded_for_operators().add(&(), methods.map(for_operators).into());
+        let mounts = Mounts::new(Mount::new("/v1"), vec![admin]);
+        let found = |method| &mounts.find("/admin/users/a", &method).route;
+        assert_eq!(found(Method::PATCH).method(), RouteMethod::Patch);
+        assert_eq!(found(Method::DELETE).method(), RouteMethod::Delete);
+        assert_eq!(found(Method::PUT).method(), RouteMethod::Get);
+        for method in [Method::HEAD, Method::PATCH, Method::PUT] {
+            assert_eq!(found(method).allow, "GET, HEAD, PATCH, DELETE");
+        }
+        assert!(matches!(
+            mounts.find("/admin/users", &Method::GET).handler,
+            EndpointHandler::Missing(Unlisted::ForOperators)
+        ));
+        assert_eq!(mounts.without_browsers, ["/admin"]);
+    }
+
+    #[test]
     fn unknown_path_has_the_errors_of_its_prefix() {
         let mounts = mounts();
-        let status = |path| (mounts.find(path).form.error)(Problem::NoSuchPath).status();
+        let status = |path| (mounts.find(path, &Method::GET).form.error)(Problem::NoSuchPath).status();
         assert_eq!(status("/other"), StatusCode::IM_A_TEAPOT);
         assert_eq!(status("/other/none"), StatusCode::IM_A_TEAPOT);
         assert_eq!(status("/otherwise"), StatusCode::NOT_FOUND);

@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::front::route::RouteMethod;
+
 /// What a path does, takes and returns. The document adds what all paths share: common errors and headers.
 pub struct Operation {
     pub(crate) id: &'static str,
@@ -11,6 +13,9 @@ pub struct Operation {
     pub(crate) summary: &'static str,
     pub(crate) description: &'static str,
     pub(crate) parameters: Vec<Value>,
+    /// The body of the request.
+    pub(crate) body: Option<Value>,
+    pub(crate) status: u16,
     pub(crate) success: &'static str,
     /// Media types and schemas of the success.
     pub(crate) content: Map<String, Value>,
@@ -23,6 +28,7 @@ pub struct Operation {
 /// A path in the document.
 pub struct PathDocs {
     pub(crate) path: &'static str,
+    pub(crate) method: RouteMethod,
     pub(crate) needs_key: bool,
     /// A parameter of the path, and its values.
     pub(crate) parameter: Option<(&'static str, Vec<&'static str>)>,
@@ -39,6 +45,8 @@ impl Operation {
             summary: "",
             description: "",
             parameters: Vec::new(),
+            body: None,
+            status: 200,
             success,
             content: Map::new(),
             headers: &[],
@@ -65,13 +73,31 @@ impl Operation {
         self
     }
 
+    /// The body of the request, as JSON.
+    #[must_use]
+    pub fn body<T: ToSchema>(mut self) -> Self {
+        let schema = self.reference::<T>();
+        self.body = Some(json!({"content": {"application/json": {"schema": schema}}}));
+        self
+    }
+
     /// The body of a success, as JSON.
     #[must_use]
     pub fn json<T: ToSchema>(mut self) -> Self {
-        let reference = json!({"$ref": format!("#/components/schemas/{}", T::name())});
+        let schema = self.reference::<T>();
+        self.content("application/json", json!({"schema": schema}))
+    }
+
+    fn reference<T: ToSchema>(&mut self) -> Value {
         self.schemas.push((T::name().into_owned(), T::schema()));
         T::schemas(&mut self.schemas);
-        self.content("application/json", json!({"schema": reference}))
+        json!({"$ref": format!("#/components/schemas/{}", T::name())})
+    }
+
+    /// The status of a success, instead of 200.
+    #[must_use]
+    pub fn status(self, status: u16) -> Self {
+        Self { status, ..self }
     }
 
     /// The body of a success as text of this media type. May be called several times.

@@ -78,6 +78,10 @@ pub enum Problem {
     NotFound(&'static str),
     NoSuchPath,
     MethodNotAllowed,
+    /// What the request would create exists, or is still in use. The text says which, and what to do.
+    Conflict(Cow<'static, str>),
+    /// The `Idempotency-Key` was sent with another request.
+    IdempotencyConflict,
     UriTooLong,
     HeadersTooLarge,
     /// The user must reconnect. The status appears in the message and in the details.
@@ -109,6 +113,7 @@ impl Problem {
             Self::CursorExpired => StatusCode::GONE,
             Self::NotFound(_) | Self::NoSuchPath => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Conflict(_) | Self::IdempotencyConflict => StatusCode::CONFLICT,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Reconnect { .. } | Self::ProviderUnavailable { .. } | Self::ServiceUnavailable => {
@@ -134,6 +139,8 @@ impl Problem {
             Self::NotFound(_) => "not_found",
             Self::NoSuchPath => "no_such_path",
             Self::MethodNotAllowed => "method_not_allowed",
+            Self::Conflict(_) => "conflict",
+            Self::IdempotencyConflict => "idempotency_conflict",
             Self::UriTooLong => "uri_too_long",
             Self::HeadersTooLarge => "headers_too_large",
             Self::Reconnect { .. } => "reconnect_required",
@@ -143,7 +150,7 @@ impl Problem {
         }
     }
 
-    /// Every code, in the order of [`Self::code`].
+    /// Every code of `/v1`, in the order of [`Self::code`].
     pub const CODES: [&str; 18] = [
         "invalid_key",
         "rate_limited",
@@ -160,6 +167,23 @@ impl Problem {
         "uri_too_long",
         "headers_too_large",
         "reconnect_required",
+        "provider_unavailable",
+        "service_unavailable",
+        "internal",
+    ];
+
+    /// Every code of the operator's API.
+    pub const OPERATOR_CODES: [&str; 13] = [
+        "invalid_key",
+        "rate_limited",
+        "invalid_parameters",
+        "not_found",
+        "no_such_path",
+        "method_not_allowed",
+        "conflict",
+        "idempotency_conflict",
+        "uri_too_long",
+        "headers_too_large",
         "provider_unavailable",
         "service_unavailable",
         "internal",
@@ -197,7 +221,7 @@ impl Problem {
             Self::TooManyAtOnce => "Too many requests of this key at once: try again when one of them has ended",
             Self::PlanRequired => "API access requires a Developer or Professional plan",
             Self::ProfessionalRequired => "Holdings and trades require a Professional plan",
-            Self::BadRequest { message, .. } => return message.to_string(),
+            Self::BadRequest { message, .. } | Self::Conflict(message) => return message.to_string(),
             Self::NotFound(resource) => return format!("{resource} not found"),
             Self::InvalidCursor => {
                 "The cursor is not of this connection and account: send the cursor of the last response, or none to \
@@ -206,6 +230,9 @@ impl Problem {
             Self::CursorExpired => "Changes after this cursor are no longer known: begin again without a cursor",
             Self::NoSuchPath => "Path not found: see /docs for all paths",
             Self::MethodNotAllowed => "Method not allowed: use GET",
+            Self::IdempotencyConflict => {
+                "The Idempotency-Key was sent with another request in the last 24 hours: use a new one for each change"
+            }
             Self::UriTooLong => "The URL is too long: the limit is 16 KiB",
             Self::HeadersTooLarge => "The request headers are too large: the limit is 64 KiB",
             Self::Reconnect { status, .. } => {
@@ -261,18 +288,27 @@ impl IntoResponse for Problem {
 /// The error of `/v1`.
 #[must_use]
 pub fn json_response(problem: Problem) -> Response {
-    respond(problem, false)
+    respond(problem, |problem| problem.body(false))
 }
 
 /// The error of paths of `/v1` whose body has the word of `Bellbird-Error`.
 pub(crate) fn json_response_with_code(problem: Problem) -> Response {
-    respond(problem, true)
+    respond(problem, |problem| problem.body(true))
 }
 
-fn respond(problem: Problem, has_code: bool) -> Response {
+/// As the error of `/v1` with its code, and with another message, for an interface with other paths and methods.
+#[must_use]
+pub fn json_response_with_message(problem: Problem, message: String) -> Response {
+    respond(problem, |problem| {
+        let body = problem.body(true);
+        ErrorBody { error: ErrorObject { message, ..body.error } }
+    })
+}
+
+fn respond(problem: Problem, body: impl FnOnce(Problem) -> ErrorBody) -> Response {
     let status = problem.status();
     let retry_after = problem.retry_after();
-    let body = serde_json::to_vec(&problem.body(has_code)).unwrap_or_default();
+    let body = serde_json::to_vec(&body(problem)).unwrap_or_default();
     let mut response = Response::new(axum::body::Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -6,17 +6,50 @@ use std::sync::OnceLock;
 use http::Method;
 use metrics::{Counter, Histogram};
 
-/// A path of an interface.
+/// A path of an interface, with one method.
 pub struct Route {
-    /// The last segment may be a parameter, as in `/simplefin/claim/{token}`.
+    /// Segments may be parameters, as in `/simplefin/claim/{token}`.
     path: Cow<'static, str>,
-    /// Where the parameter begins.
+    /// Where the first parameter begins.
     parameter_at: Option<usize>,
-    /// `POST` instead of `GET` and `HEAD`.
-    is_post: bool,
+    method: RouteMethod,
+    /// All methods of the path, as `Allow` lists them.
+    pub(crate) allow: Cow<'static, str>,
     /// Whether the body of an error has its code.
     pub(crate) has_codes: bool,
     metrics: OnceLock<RouteMetrics>,
+}
+
+/// What a route accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteMethod {
+    /// `GET` and `HEAD`.
+    Get,
+    Post,
+    Patch,
+    Delete,
+}
+
+impl RouteMethod {
+    /// As `Allow` lists it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET, HEAD",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// Its key in the OpenAPI document.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Post => "post",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+        }
+    }
 }
 
 /// A route's metric handles, registered once.
@@ -27,8 +60,9 @@ pub(crate) struct RouteMetrics {
 }
 
 impl Route {
-    pub(crate) fn new(path: Cow<'static, str>, is_post: bool) -> Self {
-        Self { parameter_at: path.find('{'), path, is_post, has_codes: false, metrics: OnceLock::new() }
+    pub(crate) fn new(path: Cow<'static, str>, method: RouteMethod) -> Self {
+        let (parameter_at, allow) = (path.find('{'), method.as_str().into());
+        Self { path, parameter_at, method, allow, has_codes: false, metrics: OnceLock::new() }
     }
 
     /// As it was mounted, which is its name in log and metrics.
@@ -49,18 +83,41 @@ impl Route {
     }
 
     pub(crate) fn accepts(&self, method: &Method) -> bool {
-        if self.is_post { method == Method::POST } else { matches!(*method, Method::GET | Method::HEAD) }
+        match self.method {
+            RouteMethod::Get => matches!(*method, Method::GET | Method::HEAD),
+            RouteMethod::Post => method == Method::POST,
+            RouteMethod::Patch => method == Method::PATCH,
+            RouteMethod::Delete => method == Method::DELETE,
+        }
     }
 
-    /// The methods, as `Allow` lists them.
-    pub(crate) fn methods(&self) -> &'static str {
-        if self.is_post { "POST" } else { "GET, HEAD" }
+    pub(crate) fn method(&self) -> RouteMethod {
+        self.method
     }
 
     pub(crate) fn matches(&self, path: &str) -> bool {
         match self.parameter_at {
             None => self.path == path,
-            Some(at) => path.strip_prefix(&self.path[..at]).is_some_and(|rest| !rest.is_empty() && !rest.contains('/')),
+            Some(at) => path.strip_prefix(&self.path[..at]).is_some_and(|rest| have_form(&self.path[at..], rest)),
+        }
+    }
+
+    /// The first parameter of a path that matches.
+    pub(crate) fn parameter<'p>(&self, path: &'p str) -> &'p str {
+        let rest = self.parameter_at.and_then(|at| path.get(at..)).unwrap_or_default();
+        rest.split_once('/').map_or(rest, |(parameter, _)| parameter)
+    }
+}
+
+/// Whether the segments are those of the template, and none of its parameters is empty.
+fn have_form(template: &str, path: &str) -> bool {
+    let (mut templates, mut segments) = (template.split('/'), path.split('/'));
+    loop {
+        match (templates.next(), segments.next()) {
+            (None, None) => return true,
+            (Some(template), Some(segment)) if template.starts_with('{') && !segment.is_empty() => {}
+            (Some(template), Some(segment)) if template == segment => {}
+            _ => return false,
         }
     }
 }
@@ -71,15 +128,25 @@ mod tests {
 
     #[test]
     fn parameter_is_one_segment() {
-        let route = Route::new("/other/claim/{token}".into(), true);
+        let route = Route::new("/other/claim/{token}".into(), RouteMethod::Post);
         assert!(route.matches("/other/claim/abc"));
         assert!(!route.matches("/other/claim/") && !route.matches("/other/claim/a/b"));
+        let route = Route::new("/users/{id}/keys".into(), RouteMethod::Get);
+        assert!(route.matches("/users/a/keys"));
+        assert_eq!(route.parameter("/users/a/keys"), "a");
+        for path in ["/users//keys", "/users/a", "/users/a/", "/users/a/keys/", "/users/a/b/keys", "/users/a/keyz"] {
+            assert!(!route.matches(path), "{path}");
+        }
     }
 
     #[test]
     fn route_accepts_its_methods() {
-        let [get, post] = [false, true].map(|is_post| Route::new("/path".into(), is_post));
-        assert!(post.accepts(&Method::POST) && !post.accepts(&Method::GET));
-        assert!(get.accepts(&Method::HEAD) && !get.accepts(&Method::POST));
+        use RouteMethod::{Delete, Get, Patch, Post};
+        let all = [Method::GET, Method::HEAD, Method::POST, Method::PATCH, Method::DELETE, Method::PUT];
+        for (method, accepted) in [(Get, "GET, HEAD"), (Post, "POST"), (Patch, "PATCH"), (Delete, "DELETE")] {
+            let route = Route::new("/path".into(), method);
+            let accepts: Vec<&str> = all.iter().filter(|other| route.accepts(other)).map(Method::as_str).collect();
+            assert_eq!(accepts.join(", "), accepted);
+        }
     }
 }

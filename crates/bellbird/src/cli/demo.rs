@@ -207,7 +207,12 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
     let now = Timestamp::now();
     let user = match storage.users().find_by_email(email).await? {
         Some(user) => user,
-        None => storage.users().insert(&NewUser { email, plan, timezone: Some(DEFAULT_TIMEZONE) }, now).await?,
+        None => {
+            storage
+                .users()
+                .insert(&NewUser { email, plan, timezone: Some(DEFAULT_TIMEZONE), reference: None }, now)
+                .await?
+        }
     };
     let key = wiring::new_key();
     storage.keys().insert(user.id, &key, "demo", None, now).await?;

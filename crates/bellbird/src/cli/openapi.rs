@@ -9,6 +9,10 @@ use super::output;
 #[command(after_long_help = "Example:
   bellbird openapi > openapi.json")]
 pub(super) struct OpenapiArgs {
+    /// Print the document of the operator's API
+    #[arg(long)]
+    admin: bool,
+
     /// Print YAML instead of JSON
     #[arg(long, conflicts_with = "json")]
     yaml: bool,
@@ -19,7 +23,7 @@ pub(super) struct OpenapiArgs {
 }
 
 pub(super) fn run(args: &OpenapiArgs) -> anyhow::Result<()> {
-    let document = crate::openapi::document();
+    let document = if args.admin { bellbird_admin::document() } else { crate::openapi::document() };
     let text = if args.yaml { document.yaml() } else { document.json() };
     output::print_text(&String::from_utf8_lossy(text))
 }

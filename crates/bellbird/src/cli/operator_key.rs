@@ -106,14 +106,8 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let record = storage.operator_keys().insert(&key, &args.name, expires_at, now).await?;
     let OperatorKeyRecord { id, name, prefix, created_at, expires_at, .. } = &record;
-    let view = NewKeyView {
-        id: *id,
-        key: key.expose(),
-        name,
-        prefix,
-        created_at: *created_at,
-        expires_at: *expires_at,
-    };
+    let view =
+        NewKeyView { id: *id, key: key.expose(), name, prefix, created_at: *created_at, expires_at: *expires_at };
     output::print(args.format, &view, |view| {
         let until = view.expires_at.map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
         format!("{}\n\nStore this key: it is not shown again. Id {}, valid {until}.", view.key, view.id)

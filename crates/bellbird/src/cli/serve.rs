@@ -42,10 +42,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &ServeArgs) -> anyhow::Res
         tracing::warn!("providers: {}", wiring::no_provider_hint());
     }
     warn_operator(&service, &settings).await?;
-    let Urls { api_url, console_url, ops_url, .. } = &service.urls;
-    tracing::info!(api = api_url, console = console_url, ops = ops_url, "ready");
+    let Urls { api_url, console_url, ops_url, admin_url, .. } = &service.urls;
+    tracing::info!(api = api_url, console = console_url, ops = ops_url, admin = admin_url, "ready");
     output::print(args.format, &service.urls, |_| {
-        format!("Bellbird is running.\n\nAPI      {api_url}\nconsole  {console_url}\nops      {ops_url}")
+        let admin = admin_url.as_ref().map_or_else(String::new, |url| format!("\nadmin    {url}"));
+        format!("Bellbird is running.\n\nAPI      {api_url}\nconsole  {console_url}\nops      {ops_url}{admin}")
     })?;
     service.start_background();
     let served = service.serve(None).await;

@@ -1,13 +1,11 @@
 //! `bellbird simplefin`: setup tokens for programs that speak SimpleFIN.
 
 use anyhow::Context as _;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use bellbird_admin::{SETUP_TOKEN_LIFETIME, setup_token_text};
 use bellbird_domain::{SetupToken, UserId};
-use bellbird_interop::simplefin::claim_url;
 use bellbird_storage::{NewSetupToken, Storage, random_base62};
 use clap::{Args, Subcommand};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
@@ -16,9 +14,6 @@ use super::output::{self, JsonFlag};
 use super::user::find_user;
 use crate::config::Settings;
 use crate::{instances, service, wiring};
-
-/// How long a setup token can be claimed.
-const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
 /// Let programs that speak SimpleFIN read accounts.
 #[derive(Debug, Subcommand)]
@@ -120,12 +115,7 @@ pub(super) async fn create_setup_token(
     api_url: &str,
 ) -> anyhow::Result<(SecretString, Timestamp)> {
     let (token, now) = (SetupToken::from_random(random_base62()), Timestamp::now());
-    let expires_at = now.checked_add(LIFETIME)?;
+    let expires_at = now.checked_add(SETUP_TOKEN_LIFETIME)?;
     storage.setup_tokens().insert(&NewSetupToken { user_id, token: &token, name, expires_at }, now).await?;
     Ok((setup_token_text(api_url, &token), expires_at))
-}
-
-/// A program decodes the text and sends a POST to the URL in it.
-fn setup_token_text(api_url: &str, token: &SetupToken) -> SecretString {
-    STANDARD.encode(claim_url(api_url, token)).into()
 }

@@ -44,6 +44,8 @@ pub struct Settings {
     pub database: Database,
     pub api: Address,
     pub console: Address,
+    /// Where the operator's API is served. `None`: nowhere.
+    pub admin_listen: Option<SocketAddr>,
     pub ops_listen: SocketAddr,
     /// The origins to which a browser may return from a link session.
     pub return_origins: Vec<ReturnOrigin>,
@@ -163,8 +165,9 @@ impl Settings {
             public_url: from.optional_url("console.public_url"),
         };
         let operator_name = from.name("console.operator_name", 60);
-        let ops_listen = from.listen("ops.listen", 9090);
+        let admin_listen = from.optional_listen("admin.listen");
         let return_origins = from.list("admin.return_origins", RETURN_ORIGINS, ReturnOrigin::parse);
+        let ops_listen = from.listen("ops.listen", 9090);
         let master_keys = from.secret("secrets.key");
         let providers = from.providers();
         let reads = Limits {
@@ -182,6 +185,7 @@ impl Settings {
             live_in_flight: from.number("limits.live_in_flight", 4, 0..=10_000),
             provider_calls_per_minute: from.number("limits.provider_calls_per_minute", 300, 0..=1_000_000),
             failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),
+            operator_per_minute: from.number("limits.operator_per_minute", 600, 0..=1_000_000),
             trusted_proxies,
             cors_origins,
         };
@@ -217,6 +221,7 @@ impl Settings {
             database,
             api,
             console,
+            admin_listen,
             ops_listen,
             return_origins,
             master_keys,

@@ -91,6 +91,15 @@ impl Values {
     }
 
     /// An empty value leaves the setting unset.
+    pub(super) fn optional_listen(&mut self, name: &str) -> Option<SocketAddr> {
+        let parse = |raw: &Raw| match raw.text()? {
+            "" => Some(None),
+            text => text.parse().ok().map(Some),
+        };
+        self.read(name, Show::Value, LISTEN_ADDRESS, parse).flatten()
+    }
+
+    /// An empty value leaves the setting unset.
     pub(super) fn optional_url(&mut self, name: &str) -> Option<String> {
         let parse = |raw: &Raw| match raw.text()? {
             "" => Some(None),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 #![allow(clippy::disallowed_methods, reason = "the environment names the servers and the lengths of tests")]
 
+mod admin;
 mod api;
 mod changes;
 mod cli;

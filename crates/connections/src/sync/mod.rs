@@ -124,6 +124,16 @@ impl Syncs<'_> {
         self.0.run_claimed(&KIND, &claim, self.sync_once(&claim)).await.map_err(|failed| failed.error)
     }
 
+    /// Whether a running service syncs by itself.
+    pub fn are_enabled(self) -> bool {
+        self.0.sync_settings.enabled
+    }
+
+    /// Starts a sync that was requested, if this process is a service.
+    pub fn wake(self, provider: &str) {
+        self.0.wake(&KIND, provider);
+    }
+
     async fn sync_once(self, claim: &ClaimedJob) -> Result<SyncReport, ConnectionsError> {
         let report = self.sync_claimed(claim).await?;
         let SyncReport { new_count, updated_count, events, status, .. } = report;

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use bellbird_domain::{
-    Connection, ConnectionId, ConnectionStatus, EndpointId, EndpointStatus, KeyId, OperatorKeyId, TimestampExt as _, User,
-    UserId,
+    Connection, ConnectionId, ConnectionStatus, EndpointId, EndpointStatus, KeyId, OperatorKeyId, TimestampExt as _,
+    User, UserId,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;

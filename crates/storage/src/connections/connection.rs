@@ -9,7 +9,7 @@ use bellbird_domain::{Connection, ConnectionId, UserId};
 use jiff::Timestamp;
 
 use crate::Connections;
-use crate::db::{Row, Tx, params, statements};
+use crate::db::{Param, Row, Tx, params, statements};
 use crate::error::Result;
 
 /// The columns that [`connection`] expects, in its order.
@@ -30,6 +30,11 @@ statements! {
 
     LIST_ALL = select_connections!("ORDER BY created_at DESC, id");
 
+    /// Ids are UUIDv7, so the oldest come first.
+    LIST_AFTER = select_connections!("WHERE id > $1 ORDER BY id LIMIT $2");
+
+    LIST_AFTER_OF_USER = select_connections!("WHERE user_id = $3 AND id > $1 ORDER BY id LIMIT $2");
+
     FIND = select_connections!("WHERE user_id = $1 AND id = $2 AND status <> 'deleting'");
 
     FIND_ANY = select_connections!("WHERE id = $1");
@@ -46,6 +51,20 @@ impl Connections<'_> {
     /// All users' connections, newest first, including those being deleted. For the command line.
     pub async fn list_all(self) -> Result<Vec<Connection>> {
         self.0.db.all(LIST_ALL, params![], connection).await
+    }
+
+    /// Connections behind this one, oldest first, of one user or of all, including those being deleted.
+    pub async fn list_after(
+        self,
+        after: Option<ConnectionId>,
+        user: Option<UserId>,
+        limit: u32,
+    ) -> Result<Vec<Connection>> {
+        let (after, limit) = (after.map_or(Param::Text(""), Param::from), i64::from(limit));
+        match user {
+            Some(user) => self.0.db.all(LIST_AFTER_OF_USER, params![after, limit, user], connection).await,
+            None => self.0.db.all(LIST_AFTER, params![after, limit], connection).await,
+        }
     }
 
     pub async fn find(self, user: UserId, id: ConnectionId) -> Result<Option<Connection>> {

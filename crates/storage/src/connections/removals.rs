@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::Removals;
 use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::connection;
-use crate::db::{Row, params, statements};
+use crate::db::{Row, Tx, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
 use crate::linking::{consent_sessions, links};
@@ -67,30 +67,15 @@ impl Removals<'_> {
         lease_until: Option<Timestamp>,
     ) -> Result<Option<ClaimedJob>> {
         let mut tx = self.0.db.begin().await?;
-        if !bump_revision_if_exists(&mut tx, user).await? {
-            return Ok(None);
-        }
-        // The user's row is locked, so the status cannot change meanwhile.
-        let before = |row: &Row<'_>| Ok((row.word(0, "a connection status")?, row.text(1)?.to_owned()));
-        let before: Option<(ConnectionStatus, String)> = tx.one(FIND_STATUS, params![user, id], before).await?;
-        let to = ConnectionStatus::Deleting;
-        let Some((from, provider)) = before.filter(|(status, _)| *status != to) else {
+        if !hide(&mut tx, cause, user, id, now).await? {
             tx.rollback().await;
             return Ok(None);
-        };
-        // From here on, no webhook event of this connection is delivered.
-        endpoints::lock_endpoints(&mut tx, user).await?;
-        tx.run(HIDE, params![user, id]).await?;
+        }
         let removal = JobKey::new(job_kinds::REMOVAL, user, id);
-        jobs::delete_of(&mut tx, user, &removal.subject).await?;
-        jobs::insert(&mut tx, &removal, &provider, Some(now)).await?;
         let claim = match lease_until {
             Some(lease_until) => jobs::claim(&mut tx, self.0.holder, &removal, now, lease_until).await?,
             None => None,
         };
-        webhook_events::delete_open_deliveries_of(&mut tx, user, id).await?;
-        let change = StatusChange { user, connection: id, from: Some(from), to: Some(to), cause };
-        audit::record(&mut tx, &change, now).await?;
         tx.commit().await?;
         Ok(claim)
     }
@@ -147,6 +132,29 @@ impl Removals<'_> {
     pub async fn list(self) -> Result<Vec<PendingRemoval>> {
         self.0.db.all(LIST, params![], pending).await
     }
+}
+
+/// Hides a connection and adds its removal, which is due. Returns false, and is to be rolled back, if the user has no
+/// such connection, or it is hidden already.
+pub(crate) async fn hide(tx: &mut Tx, cause: &str, user: UserId, id: ConnectionId, now: Timestamp) -> Result<bool> {
+    if !bump_revision_if_exists(tx, user).await? {
+        return Ok(false);
+    }
+    // The user's row is locked, so the status cannot change meanwhile.
+    let before = |row: &Row<'_>| Ok((row.word(0, "a connection status")?, row.text(1)?.to_owned()));
+    let before: Option<(ConnectionStatus, String)> = tx.one(FIND_STATUS, params![user, id], before).await?;
+    let to = ConnectionStatus::Deleting;
+    let Some((from, provider)) = before.filter(|(status, _)| *status != to) else { return Ok(false) };
+    // From here on, no webhook event of this connection is delivered.
+    endpoints::lock_endpoints(tx, user).await?;
+    tx.run(HIDE, params![user, id]).await?;
+    let removal = JobKey::new(job_kinds::REMOVAL, user, id);
+    jobs::delete_of(tx, user, &removal.subject).await?;
+    jobs::insert(tx, &removal, &provider, Some(now)).await?;
+    webhook_events::delete_open_deliveries_of(tx, user, id).await?;
+    let change = StatusChange { user, connection: id, from: Some(from), to: Some(to), cause };
+    audit::record(tx, &change, now).await?;
+    Ok(true)
 }
 
 fn pending(row: &Row<'_>) -> Result<PendingRemoval> {

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use bellbird_domain::{AccountId, ConnectionId, Currency, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId};
+use bellbird_domain::{
+    AccountId, ConnectionId, Currency, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId,
+};
 use jiff::Timestamp;
 use uuid::Uuid;
 

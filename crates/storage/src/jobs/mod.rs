@@ -259,6 +259,12 @@ impl Jobs<'_> {
     }
 }
 
+/// As `storage.jobs().request`, in a transaction.
+pub(crate) async fn request(tx: &mut Tx, key: &JobKey, now: Timestamp, at_most_every: SignedDuration) -> Result<bool> {
+    let since = now.saturating_sub(at_most_every).map_err(StorageError::unavailable)?;
+    Ok(tx.run(REQUEST, job_params![key, now, since]).await? > 0)
+}
+
 /// As `storage.jobs().insert`. None: due on request only.
 pub(crate) async fn insert(tx: &mut Tx, key: &JobKey, provider: &str, run_at: Option<Timestamp>) -> Result<()> {
     tx.run(INSERT, job_params![key, provider, run_at]).await.map(|_| ())

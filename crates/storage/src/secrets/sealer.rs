@@ -31,7 +31,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// The purpose and the row of a sealed value. Opening needs the same ones as sealing.
 #[derive(Debug, Clone, Copy)]
 pub struct SealedFor<'a> {
-    /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook`, `old_webhook` or `cursor`.
+    /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook`, `old_webhook`,
+    /// `operator_request` or `cursor`.
     pub purpose: &'a str,
     /// The user id, then the subject's id, or the name of a list for a cursor.
     pub row: &'a [&'a str],

@@ -79,6 +79,11 @@ impl SecretSlot {
         Self { user, purpose: "old_webhook".to_owned(), subject: endpoint.to_string() }
     }
 
+    /// The response to an operator's request with an `Idempotency-Key`.
+    pub(crate) fn operator_request(user: UserId, request: Uuid) -> Self {
+        Self { user, purpose: "operator_request".to_owned(), subject: request.to_string() }
+    }
+
     fn params(&self) -> [Param<'_>; 3] {
         [self.user.into(), self.purpose.as_str().into(), self.subject.as_str().into()]
     }
@@ -98,9 +103,10 @@ pub struct SealedSecrets {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnopenableSecret {
     pub user_id: UserId,
-    /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook` or `old_webhook`.
+    /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook`, `old_webhook` or
+    /// `operator_request`.
     pub purpose: String,
-    /// The id of a connection, consent session or endpoint, or the name of a provider.
+    /// The id of a connection, consent session, endpoint or request, or the name of a provider.
     pub subject: String,
     /// Names the missing key, if that is the reason.
     pub why: SealError,

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{
     AccountTag, ApiVersion, Confirmation, ConnectionId, ContentDigest, DeliveryState, Digest, EndpointId, EventId,
-    EventType, Fingerprint, Fingerprints, RowDigests, RowKey, SyncRunId, UserId, UtcDay,
+    EventType, Fingerprint, Fingerprints, OperatorKeyId, RowDigests, RowKey, SyncRunId, UserId, UtcDay,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -15,9 +15,9 @@ use uuid::Uuid;
 use crate::job_kinds::SYNC;
 use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
 use crate::{
-    AttemptOutcome, ClaimedConsentSession, ClaimedEndpoint, ClaimedJob, ClaimedProviderUser, FinishedAttempt,
-    FinishedSync, NewConnection, NewConsentSession, NewEndpoint, NewLink, NewSetupToken, NewWebhookEvent,
-    ProviderUserState, Sealer, Storage, SyncState,
+    AttemptOutcome, BegunChange, ClaimedConsentSession, ClaimedEndpoint, ClaimedJob, ClaimedProviderUser,
+    FinishedAttempt, FinishedSync, Idempotency, NewConnection, NewConsentSession, NewEndpoint, NewLink, NewSetupToken,
+    NewWebhookEvent, OperatorAction, ProviderUserState, Sealer, Storage, StoredResponse, SyncState,
 };
 
 /// A consent session that expires after a minute and is due after two.
@@ -246,4 +246,16 @@ pub(crate) fn sealer_of(numbers: &[u8]) -> Sealer {
 /// Opens the same database with these keys.
 pub(crate) async fn with_keys(db: &TestDb, numbers: &[u8]) -> Storage {
     Storage::open(&db.url, sealer_of(numbers)).await.expect("opens")
+}
+
+/// An operator's request whose response is remembered. Returns the operator.
+pub(crate) async fn remembered_response(db: &Storage, user: UserId, body: &str) -> OperatorKeyId {
+    let operator = OperatorKeyId::new();
+    let idempotency = Idempotency { key_hash: [7; 32], request_digest: [7; 32] };
+    let BegunChange::New(change) = db.begin_change(operator, Some(idempotency), at(1)).await.unwrap() else {
+        panic!("a new request")
+    };
+    let action = OperatorAction { name: "key.create", user_id: user, subject: None };
+    change.commit(&action, &StoredResponse { status: 201, body: body.into() }).await.unwrap();
+    operator
 }

@@ -9,9 +9,11 @@ use secrecy::ExposeSecret as _;
 use crate::digest::provider_user_digest;
 use crate::tests::fixtures::{
     chunk, empty_sync, endpoint, fingerprint, fingerprints, insert_setup_token, new_link, new_session,
-    register_provider_user, secret, session_with_callback, start_sync, with_keys,
+    register_provider_user, remembered_response, secret, session_with_callback, start_sync, with_keys,
 };
-use crate::tests::support::{CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite, setup_token};
+use crate::tests::support::{
+    CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite, operator_key, setup_token,
+};
 use crate::{FinishedSync, Leftovers, NewConsentSession, NewWebhookEvent, SealError, Storage, StorageError};
 
 /// All bytes of the database, its WAL and the index of the WAL.
@@ -59,6 +61,8 @@ fn file_holds_no_plain_secrets() {
         );
         register_provider_user(db, user.id, "provider_user_id_that_must_not_leak", "credentials_that_must_not_leak")
             .await;
+        db.operator_keys().insert(&operator_key(8), "backend", None, at(0)).await.unwrap();
+        remembered_response(db, user.id, "response_that_must_not_leak").await;
         db.provider_events().insert("akahu", "event_that_must_not_leak", at(0)).await.unwrap();
         // A sync that stores a fingerprint and an event, for an endpoint with two secrets.
         let fingerprint_key = db.syncs().fingerprint_key(user.id, connection).await.unwrap().expect("made");
@@ -93,6 +97,7 @@ fn file_holds_no_plain_secrets() {
             );
             assert!(!contains(&bytes, &key.expose()[3..20]), "{when}: the key");
             assert!(!contains(&bytes, &key.expose()[20..]), "{when}: the end of the key");
+            assert!(!contains(&bytes, &operator_key(8).expose()[9..]), "{when}: the operator key");
             assert!(!contains(&bytes, &setup_token(6).expose()[4..20]), "{when}: the setup token");
             assert!(!contains(&bytes, &fingerprint_key.expose_secret()[..20]), "{when}: the fingerprint key");
             for part in [CREDENTIALS, "userToken", "that_must_not_leak", "code=answer", "another_state"] {

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bellbird_domain::{
-    Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency, OperatorKey,
-    MaskedNumber, Plan, SetupToken, User, UserId,
+    Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
+    MaskedNumber, OperatorKey, Plan, SetupToken, User, UserId,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -107,7 +107,7 @@ impl TestDb {
     }
 
     pub(crate) async fn user(&self, email: &str) -> User {
-        let new = NewUser { email, plan: Plan::Professional, timezone: None };
+        let new = NewUser { email, plan: Plan::Professional, timezone: None, reference: None };
         self.users().insert(&new, at(0)).await.expect("a user")
     }
 

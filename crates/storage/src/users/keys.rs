@@ -117,9 +117,20 @@ impl Keys<'_> {
         self.0.db.one(FIND, params![id], record).await
     }
 
+    /// Stores a new key with the name and the lifetime of an old one, which expires at `ends_at` or at its own expiry.
+    pub async fn rotate(self, old: &KeyRecord, new: &ApiKey, ends_at: Timestamp, now: Timestamp) -> Result<KeyRecord> {
+        let mut tx = self.0.db.begin().await?;
+        let record = rotate(&mut tx, old, new, ends_at, now).await?;
+        tx.commit().await?;
+        Ok(record)
+    }
+
     /// Revokes a key. Revoking it again keeps the first time.
     pub async fn revoke(self, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
-        self.0.db.write_one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("key"))
+        let mut tx = self.0.db.begin().await?;
+        let record = revoke(&mut tx, id, now).await?;
+        tx.commit().await?;
+        Ok(record)
     }
 
     /// Makes a key expire at `at`, or at its own expiry if that is earlier.
@@ -153,6 +164,27 @@ pub(crate) async fn insert(
         expires_at: expires_at.map(as_stored),
         revoked_at: None,
     })
+}
+
+/// As `storage.keys().rotate`, in a transaction.
+pub(crate) async fn rotate(
+    tx: &mut Tx,
+    old: &KeyRecord,
+    new: &ApiKey,
+    ends_at: Timestamp,
+    now: Timestamp,
+) -> Result<KeyRecord> {
+    let lifetime = old.expires_at.map(|at| at.duration_since(old.created_at));
+    let expires_at = lifetime.map(|lifetime| now.saturating_add(lifetime)).transpose();
+    let expires_at = expires_at.map_err(StorageError::unavailable)?;
+    let expired = tx.one(EXPIRE, params![old.id, ends_at], record).await?;
+    expired.ok_or(StorageError::NotFound("key"))?;
+    insert(tx, old.user_id, new, &old.name, expires_at, now).await
+}
+
+/// As `storage.keys().revoke`, in a transaction.
+pub(crate) async fn revoke(tx: &mut Tx, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
+    tx.one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("key"))
 }
 
 fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {

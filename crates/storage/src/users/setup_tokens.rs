@@ -83,10 +83,7 @@ impl SetupTokens<'_> {
     /// does.
     pub async fn insert(self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<()> {
         let mut tx = self.0.db.begin().await?;
-        lock_user(&mut tx, new.user_id).await?;
-        let (id, hash) = (Param::Id(Uuid::now_v7()), hash(new.token.expose()));
-        let values = params![new.user_id, id, hash.as_ref(), new.name, now, new.expires_at];
-        tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this setup token"))?;
+        insert(&mut tx, new, now).await?;
         tx.commit().await
     }
 
@@ -124,7 +121,10 @@ impl SetupTokens<'_> {
 
     /// Makes every setup token of a user expire that nobody has claimed. Returns their number.
     pub async fn revoke_unclaimed(self, user: UserId, now: Timestamp) -> Result<u64> {
-        self.0.db.run(EXPIRE_UNCLAIMED, params![user, now]).await
+        let mut tx = self.0.db.begin().await?;
+        let revoked = revoke_unclaimed(&mut tx, user, now).await?;
+        tx.commit().await?;
+        Ok(revoked)
     }
 
     /// Lists how a key was created with a setup token, and rejected claims of that token. Oldest first.
@@ -132,6 +132,19 @@ impl SetupTokens<'_> {
         let row = |row: &Row<'_>| Ok(KeyAuditRow { at: row.time(0)?, event: row.text(1)?.to_owned() });
         self.0.db.all(LIST_AUDIT, params![user, key], row).await
     }
+}
+
+/// As `storage.setup_tokens().insert`, in a transaction.
+pub(crate) async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Result<()> {
+    lock_user(tx, new.user_id).await?;
+    let (id, hash) = (Param::Id(Uuid::now_v7()), hash(new.token.expose()));
+    let values = params![new.user_id, id, hash.as_ref(), new.name, now, new.expires_at];
+    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this setup token")).map(|_| ())
+}
+
+/// As `storage.setup_tokens().revoke_unclaimed`, in a transaction.
+pub(crate) async fn revoke_unclaimed(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64> {
+    tx.run(EXPIRE_UNCLAIMED, params![user, now]).await
 }
 
 async fn record(tx: &mut Tx, user: UserId, key: KeyId, event: &str, now: Timestamp) -> Result<()> {

@@ -5,25 +5,33 @@ use bellbird_domain::{Plan, User, UserId};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::db::{Row, as_stored, params, statements};
+use crate::db::{Param, Row, Tx, as_stored, params, statements};
 use crate::error::Result;
 use crate::jobs;
 use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
+use crate::operators::requests;
 use crate::webhooks::endpoints;
 use crate::{StorageError, Users};
 
 statements! {
-    INSERT = "INSERT INTO users (id, email, email_folded, plan, timezone, revision, created_at)
-        VALUES ($1, $2, $3, $4, $5, 0, $6)";
+    INSERT = "INSERT INTO users (id, email, email_folded, plan, timezone, reference, revision, created_at)
+        VALUES ($1, $2, $3, $4, $5, $6, 0, $7)";
 
-    FIND = "SELECT id, email, plan, timezone, created_at FROM users WHERE id = $1";
+    FIND = "SELECT id, email, plan, timezone, created_at, reference FROM users WHERE id = $1";
 
-    FIND_BY_EMAIL = "SELECT id, email, plan, timezone, created_at FROM users WHERE email_folded = $1";
+    FIND_BY_EMAIL = "SELECT id, email, plan, timezone, created_at, reference FROM users WHERE email_folded = $1";
 
-    LIST = "SELECT id, email, plan, timezone, created_at FROM users ORDER BY email_folded";
+    FIND_BY_REFERENCE = "SELECT id, email, plan, timezone, created_at, reference FROM users WHERE reference = $1";
 
-    UPDATE = "UPDATE users SET email = $2, email_folded = $3, plan = $4, timezone = $5, revision = revision + 1
+    LIST = "SELECT id, email, plan, timezone, created_at, reference FROM users ORDER BY email_folded";
+
+    /// Ids are UUIDv7, so the oldest come first.
+    LIST_AFTER = "SELECT id, email, plan, timezone, created_at, reference FROM users WHERE id > $1
+        ORDER BY id LIMIT $2";
+
+    UPDATE = "UPDATE users
+        SET email = $2, email_folded = $3, plan = $4, timezone = $5, reference = $6, revision = revision + 1
         WHERE id = $1";
 
     HAS_CONNECTIONS = "SELECT user_id FROM connections WHERE user_id = $1 LIMIT 1";
@@ -39,6 +47,11 @@ statements! {
     DELETE = "DELETE FROM users WHERE id = $1";
 }
 
+const EMAIL_IN_USE: &str = "a user with this e-mail address";
+
+/// The text of the conflict.
+pub const REFERENCE_IN_USE: &str = "a user with this reference";
+
 const STILL_CONNECTED: &str = "the user still has connections: remove them first";
 
 const STILL_REGISTERED: &str = "the user is still registered at a provider: unregister the user there first";
@@ -50,6 +63,8 @@ pub struct NewUser<'a> {
     pub plan: Plan,
     /// IANA name, already checked with `find_timezone`.
     pub timezone: Option<&'a str>,
+    /// Unique.
+    pub reference: Option<&'a str>,
 }
 
 /// The fields to change. None keeps the stored value.
@@ -60,22 +75,17 @@ pub struct UserChange<'a> {
     pub plan: Option<Plan>,
     /// Already checked with `find_timezone`. `Some(None)` clears it.
     pub timezone: Option<Option<&'a str>>,
+    /// `Some(None)` clears it.
+    pub reference: Option<Option<&'a str>>,
 }
 
 impl Users<'_> {
-    /// Adds a user. [`StorageError::Conflict`] if the e-mail address is in use, in any case.
+    /// Adds a user. [`StorageError::Conflict`] if the e-mail address, in any case, or the reference is in use.
     pub async fn insert(self, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
-        let id = UserId::new();
-        let folded = fold(user.email);
-        let values = params![id, user.email, folded.as_str(), user.plan.as_str(), user.timezone, now];
-        self.0.db.run(INSERT, values).await.map_err(|error| error.or_conflict("a user with this e-mail address"))?;
-        Ok(User {
-            id,
-            email: user.email.to_owned(),
-            plan: user.plan,
-            timezone: user.timezone.map(str::to_owned),
-            created_at: as_stored(now),
-        })
+        let mut tx = self.0.db.begin().await?;
+        let user = insert(&mut tx, user, now).await?;
+        tx.commit().await?;
+        Ok(user)
     }
 
     pub async fn find(self, id: UserId) -> Result<Option<User>> {
@@ -93,35 +103,29 @@ impl Users<'_> {
         self.0.db.one(FIND_BY_EMAIL, params![fold(email).as_str()], user).await
     }
 
+    /// Finds the user with this reference of the operator's.
+    pub async fn find_by_reference(self, reference: &str) -> Result<Option<User>> {
+        self.0.db.one(FIND_BY_REFERENCE, params![reference], user).await
+    }
+
+    /// Users behind this one, oldest first.
+    pub async fn list_after(self, after: Option<UserId>, limit: u32) -> Result<Vec<User>> {
+        let after = after.map_or(Param::Text(""), Param::from);
+        self.0.db.all(LIST_AFTER, params![after, i64::from(limit)], user).await
+    }
+
     /// All users, by e-mail address.
     pub async fn list(self) -> Result<Vec<User>> {
         self.0.db.all(LIST, params![], user).await
     }
 
-    /// Changes a user's e-mail address, plan or timezone, and returns the result. The revision grows only if a value
-    /// changes. [`StorageError::Conflict`] if another user has the e-mail address.
+    /// Changes a user, and returns the result. The revision grows only if a value changes. [`StorageError::Conflict`] if
+    /// another user has the e-mail address or the reference.
     pub async fn update(self, id: UserId, change: &UserChange<'_>) -> Result<User> {
         let mut tx = self.0.db.begin().await?;
-        lock_user(&mut tx, id).await?;
-        let before = tx.one(FIND, params![id], user).await?.ok_or(StorageError::NotFound("user"))?;
-        let mut after = before.clone();
-        if let Some(email) = change.email {
-            email.clone_into(&mut after.email);
-        }
-        after.plan = change.plan.unwrap_or(before.plan);
-        if let Some(timezone) = change.timezone {
-            after.timezone = timezone.map(str::to_owned);
-        }
-        if after == before {
-            tx.rollback().await;
-        } else {
-            let folded = fold(&after.email);
-            let (email, plan) = (after.email.as_str(), after.plan.as_str());
-            let updated = tx.run(UPDATE, params![id, email, folded.as_str(), plan, after.timezone.as_deref()]).await;
-            updated.map_err(|error| error.or_conflict("a user with this e-mail address"))?;
-            tx.commit().await?;
-        }
-        Ok(after)
+        let user = update(&mut tx, id, change).await?;
+        tx.commit().await?;
+        Ok(user)
     }
 
     /// Deletes a user with their keys, setup tokens, links, consent sessions, endpoints and webhook events.
@@ -132,25 +136,85 @@ impl Users<'_> {
     /// there. [`StorageError::NotFound`] if the user does not exist.
     pub async fn delete(self, id: UserId) -> Result<()> {
         let mut tx = self.0.db.begin().await?;
-        lock_user(&mut tx, id).await?;
-        if tx.one(HAS_CONNECTIONS, params![id], |_| Ok(())).await?.is_some() {
-            return Err(StorageError::Conflict(STILL_CONNECTED));
-        }
-        if tx.one(IS_REGISTERED, params![id], |_| Ok(())).await?.is_some() {
-            return Err(StorageError::Conflict(STILL_REGISTERED));
-        }
-        tx.run(DELETE_KEYS, params![id]).await?;
-        tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
-        tx.run(DELETE_KEY_AUDIT, params![id]).await?;
-        links::delete_links(&mut tx, id).await?;
-        let endpoints = endpoints::delete_endpoints(&mut tx, id).await?;
-        jobs::delete_of_user(&mut tx, id).await?;
-        consent_sessions::delete_sessions(&mut tx, id).await?;
-        endpoints::delete_secrets(&mut tx, id, endpoints).await?;
-        let deleted = tx.run(DELETE, params![id]).await;
-        deleted.map_err(|error| error.or_conflict("the user's data changed meanwhile: try again"))?;
+        delete(&mut tx, id).await?;
         tx.commit().await
     }
+}
+
+/// As `storage.users().insert`, in a transaction.
+pub(crate) async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
+    let id = UserId::new();
+    let folded = fold(user.email);
+    // Asked first, to name what is in use. The indexes reject what another transaction inserts meanwhile.
+    if let Some(reference) = user.reference
+        && tx.one(FIND_BY_REFERENCE, params![reference], self::user).await?.is_some()
+    {
+        return Err(StorageError::Conflict(REFERENCE_IN_USE));
+    }
+    let values = params![id, user.email, folded.as_str(), user.plan.as_str(), user.timezone, user.reference, now];
+    tx.run(INSERT, values).await.map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
+    Ok(User {
+        id,
+        email: user.email.to_owned(),
+        plan: user.plan,
+        timezone: user.timezone.map(str::to_owned),
+        reference: user.reference.map(str::to_owned),
+        created_at: as_stored(now),
+    })
+}
+
+/// As `storage.users().update`, in a transaction.
+pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<User> {
+    lock_user(tx, id).await?;
+    let before = tx.one(FIND, params![id], user).await?.ok_or(StorageError::NotFound("user"))?;
+    let mut after = before.clone();
+    if let Some(email) = change.email {
+        email.clone_into(&mut after.email);
+    }
+    after.plan = change.plan.unwrap_or(before.plan);
+    if let Some(timezone) = change.timezone {
+        after.timezone = timezone.map(str::to_owned);
+    }
+    if let Some(reference) = change.reference {
+        after.reference = reference.map(str::to_owned);
+    }
+    if after == before {
+        return Ok(after);
+    }
+    if let Some(reference) = after.reference.as_deref() {
+        let holder = tx.one(FIND_BY_REFERENCE, params![reference], user).await?;
+        if holder.is_some_and(|holder| holder.id != id) {
+            return Err(StorageError::Conflict(REFERENCE_IN_USE));
+        }
+    }
+    let (folded, plan) = (fold(&after.email), after.plan.as_str());
+    let (timezone, reference) = (after.timezone.as_deref(), after.reference.as_deref());
+    let values = params![id, after.email.as_str(), folded.as_str(), plan, timezone, reference];
+    tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
+    Ok(after)
+}
+
+/// As `storage.users().delete`, in a transaction.
+pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
+    lock_user(tx, id).await?;
+    if tx.one(HAS_CONNECTIONS, params![id], |_| Ok(())).await?.is_some() {
+        return Err(StorageError::Conflict(STILL_CONNECTED));
+    }
+    if tx.one(IS_REGISTERED, params![id], |_| Ok(())).await?.is_some() {
+        return Err(StorageError::Conflict(STILL_REGISTERED));
+    }
+    tx.run(DELETE_KEYS, params![id]).await?;
+    tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
+    tx.run(DELETE_KEY_AUDIT, params![id]).await?;
+    links::delete_links(tx, id).await?;
+    let endpoints = endpoints::delete_endpoints(tx, id).await?;
+    jobs::delete_of_user(tx, id).await?;
+    consent_sessions::delete_sessions(tx, id).await?;
+    requests::delete_of(tx, id).await?;
+    endpoints::delete_secrets(tx, id, endpoints).await?;
+    let deleted = tx.run(DELETE, params![id]).await;
+    deleted.map_err(|error| error.or_conflict("the user's data changed meanwhile: try again"))?;
+    Ok(())
 }
 
 /// The form in which e-mail addresses are compared. The databases disagree on lower case, so Rust computes it.
@@ -165,6 +229,7 @@ fn user(row: &Row<'_>) -> Result<User> {
         plan: row.word(2, "a plan")?,
         timezone: row.opt_text(3)?.map(str::to_owned),
         created_at: row.time(4)?,
+        reference: row.opt_text(5)?.map(str::to_owned),
     })
 }
 

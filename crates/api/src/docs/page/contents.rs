@@ -5,12 +5,15 @@ use serde_json::Value;
 
 use super::schema::{self, Member};
 use super::text::{Span, Text};
-use crate::docs::webhooks;
+use crate::docs::{DocsPaths, webhooks};
 
 #[derive(Template)]
 #[template(path = "docs.html")]
 pub(super) struct Contents {
+    title: String,
     version: String,
+    /// Links to the document, from the folder of the page.
+    document: [&'static str; 2],
     introduction: Text,
     groups: Vec<Group>,
     errors: Body,
@@ -45,12 +48,19 @@ struct Event {
 struct Operation {
     id: String,
     summary: String,
+    method: String,
     path: String,
+    /// From the folder of the page.
+    link: String,
     description: Text,
     needs_key: bool,
     parameters: Vec<Parameter>,
     /// The URL of the `curl` line: required parameters have their examples.
     url: String,
+    /// Whether the page sends it. A change is only shown.
+    is_read: bool,
+    /// The body of the request.
+    request: Option<Body>,
     success: Response,
     /// None if the response is a file.
     body: Option<Body>,
@@ -89,13 +99,15 @@ struct Header {
 }
 
 impl Contents {
-    pub(super) fn new(document: &Value, paths: &[&str], public_url: &str) -> Self {
+    pub(super) fn new(document: &Value, paths: &[&str], public_url: &str, docs: &DocsPaths) -> Self {
         let groups = document["tags"].as_array().into_iter().flatten();
         let headers = document["components"]["headers"].as_object().into_iter().flatten();
         Self {
+            title: string(&document["info"]["title"]).replace("Bellbird API", "API reference"),
+            document: docs.document.map(|path| path.trim_start_matches(docs.folder).trim_start_matches('/')),
             version: string(&document["info"]["version"]),
             introduction: text(&document["info"]["description"]),
-            groups: groups.map(|tag| Group::new(document, paths, tag, public_url)).collect(),
+            groups: groups.map(|tag| Group::new(document, paths, tag, (public_url, docs.folder))).collect(),
             errors: Body::new(document, &document["components"]["schemas"]["ErrorBody"]),
             headers: headers.map(|(name, header)| Header::new(name, header)).collect(),
         }
@@ -103,17 +115,19 @@ impl Contents {
 }
 
 impl Group {
-    fn new(document: &Value, paths: &[&str], tag: &Value, public_url: &str) -> Self {
+    fn new(document: &Value, paths: &[&str], tag: &Value, places: (&str, &str)) -> Self {
         let name = string(&tag["name"]);
-        let operations = paths.iter().map(|path| (*path, &document["paths"][path]["get"]));
-        let operations = operations.filter(|(_, operation)| operation["tags"][0] == tag["name"]);
+        let methods = ["get", "post", "patch", "delete"];
+        let all =
+            paths.iter().flat_map(|path| methods.map(|method| ((*path, method), &document["paths"][path][method])));
+        let operations = all.filter(|(_, operation)| operation["tags"][0] == tag["name"]);
         let events = webhooks::types().map(|name| (name, &document["webhooks"][name]["post"]));
         let events: Vec<_> = events.filter(|(_, event)| event["tags"][0] == tag["name"]).collect();
         Self {
             id: name.to_lowercase().replace(' ', "-"),
             description: text(&tag["description"]),
             operations: operations
-                .map(|(path, operation)| Operation::new(document, path, operation, public_url))
+                .map(|(named, operation)| Operation::new(document, named, operation, places))
                 .collect(),
             requests: events.first().map(|(_, event)| EventRequests::new(document, event)),
             events: events.into_iter().map(|(name, event)| Event::new(document, name, event)).collect(),
@@ -147,7 +161,12 @@ impl Event {
 }
 
 impl Operation {
-    fn new(document: &Value, path: &str, operation: &Value, public_url: &str) -> Self {
+    fn new(
+        document: &Value,
+        (path, method): (&str, &str),
+        operation: &Value,
+        (public_url, folder): (&str, &str),
+    ) -> Self {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
         let parameters: Vec<_> = parameters.map(Parameter::new).collect();
         let (in_path, in_query): (Vec<_>, Vec<_>) = parameters.iter().partition(|parameter| parameter.is_in_path);
@@ -161,17 +180,22 @@ impl Operation {
             .collect();
         let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
         let responses = operation["responses"].as_object().into_iter().flatten();
-        let (successes, errors): (Vec<_>, Vec<_>) = responses.partition(|(status, _)| *status == "200");
-        let success = successes.first().map_or(&Value::Null, |(_, response)| response);
+        let (successes, errors): (Vec<_>, Vec<_>) = responses.partition(|(status, _)| status.starts_with('2'));
+        let (status, success) = successes.first().map_or(("200", &Value::Null), |(status, value)| (status, *value));
+        let request = operation["requestBody"]["content"].get("application/json");
         Self {
             id: string(&operation["operationId"]),
             summary: string(&operation["summary"]),
+            method: method.to_uppercase(),
             path: path.to_owned(),
+            link: path.trim_start_matches(folder).to_owned(),
+            is_read: method == "get",
+            request: request.map(|content| Body::new(document, &content["schema"])),
             description: text(&operation["description"]),
             needs_key: operation.get("security").is_none(),
             parameters,
             url: format!("{public_url}{url_path}{query}"),
-            success: Response::new("200", success),
+            success: Response::new(status, success),
             body: success["content"].get("application/json").map(|content| Body::new(document, &content["schema"])),
             errors: errors.into_iter().map(|(status, response)| Response::new(status, response)).collect(),
         }

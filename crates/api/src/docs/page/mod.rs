@@ -18,8 +18,8 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue};
-use serde_json::Value;
 
+use crate::docs::{DocsPaths, Document};
 use contents::Contents;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -34,8 +34,8 @@ pub(crate) struct File {
 
 impl File {
     /// Renders the page. `public_url` begins the URLs of the `curl` lines.
-    pub(crate) fn page(document: &Value, paths: &[&str], public_url: &str) -> Self {
-        let contents = Contents::new(document, paths, public_url);
+    pub(crate) fn page(document: &Document, public_url: &str, docs: &DocsPaths) -> Self {
+        let contents = Contents::new(document.value(), &document.paths, public_url, docs);
         Self::new("text/html; charset=utf-8", &contents.render().unwrap_or_default())
     }
 

@@ -363,7 +363,7 @@ fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
 }
 
 /// Passes the text of a parameter to `parse`.
-fn parse_text<'de, D: Deserializer<'de>, T>(
+pub fn parse_text<'de, D: Deserializer<'de>, T>(
     input: D,
     parse: impl FnOnce(&str) -> Result<T, D::Error>,
 ) -> Result<T, D::Error> {

@@ -153,11 +153,7 @@ impl KeyView {
     }
 }
 
-pub(super) fn status(
-    revoked_at: Option<Timestamp>,
-    expires_at: Option<Timestamp>,
-    now: Timestamp,
-) -> &'static str {
+pub(super) fn status(revoked_at: Option<Timestamp>, expires_at: Option<Timestamp>, now: Timestamp) -> &'static str {
     if revoked_at.is_some() {
         "revoked"
     } else if expires_at.is_some_and(|at| at <= now) {
@@ -255,16 +251,8 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
         other => bail!("the key {} is {other}: create a new one with `bellbird key create`", old.id),
     }
     let key = wiring::new_key();
-    let life = old.expires_at.map(|at| at.duration_since(old.created_at));
-    let expires_at = life.map(|life| now.checked_add(life)).transpose()?;
     let user = storage.users().find(old.user_id).await?.context("the key's user was removed meanwhile")?;
-    let record = storage.keys().insert(old.user_id, &key, &old.name, expires_at, now).await?;
-    storage.keys().expire(old.id, after(now, args.grace)?).await.with_context(|| {
-        format!(
-            "the old key could not be changed and stays valid; revoke the new one with `bellbird key revoke {}`",
-            record.id
-        )
-    })?;
+    let record = storage.keys().rotate(&old, &key, after(now, args.grace)?, now).await?;
     output::print(args.format, &NewKeyView::new(&user.email, &key, &record), NewKeyView::text)
 }
 

@@ -5,7 +5,7 @@ mod remove;
 use anyhow::bail;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{Plan, User, UserId};
-use bellbird_storage::{NewUser, Storage, StorageError, UserChange};
+use bellbird_storage::{NewUser, REFERENCE_IN_USE, Storage, StorageError, UserChange};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
@@ -45,6 +45,10 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "TZ", value_parser = arguments::timezone)]
     timezone: Option<String>,
 
+    /// Your own name of the user; must be unique
+    #[arg(long, value_parser = arguments::reference)]
+    reference: Option<String>,
+
     #[command(flatten)]
     format: JsonFlag,
 }
@@ -62,12 +66,13 @@ pub(super) struct ShowArgs {
     format: JsonFlag,
 }
 
-/// Change a user's e-mail address, plan or timezone. A running service applies the change from the next request on.
+/// Change a user's e-mail address, plan, timezone or reference. A running service applies the change from the next request on.
 ///
 /// A provider at which the user is registered keeps the old e-mail address.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "bellbird user set <USER> [--email <EMAIL>] [--plan <PLAN>] [--timezone <TZ> | --no-timezone]"
+    override_usage = "bellbird user set <USER> [--email <EMAIL>] [--plan <PLAN>] [--timezone <TZ> | --no-timezone] \
+                      [--reference <REFERENCE> | --no-reference]"
 )]
 #[command(after_long_help = "Example:
   bellbird user set me@example.com --plan developer")]
@@ -91,6 +96,14 @@ pub(super) struct SetArgs {
     /// Reset the timezone to the default
     #[arg(long, conflicts_with = "timezone", group = "change")]
     no_timezone: bool,
+
+    /// New name of your own; must be unique
+    #[arg(long, value_parser = arguments::reference, group = "change")]
+    reference: Option<String>,
+
+    /// Remove the reference
+    #[arg(long, conflicts_with = "reference", group = "change")]
+    no_reference: bool,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -142,6 +155,7 @@ fn details(user: &User) -> String {
         ("e-mail", user.email.clone()),
         ("plan", user.plan.to_string()),
         ("timezone", timezone),
+        ("reference", user.reference.clone().unwrap_or_else(|| "-".to_owned())),
         ("created", output::format_instant(Some(user.created_at))),
     ])
 }
@@ -177,8 +191,12 @@ pub(super) async fn find_user(storage: &Storage, given: &str) -> anyhow::Result<
 }
 
 async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
-    let new = NewUser { email: &args.email, plan: args.plan, timezone: args.timezone.as_deref() };
+    let (timezone, reference) = (args.timezone.as_deref(), args.reference.as_deref());
+    let new = NewUser { email: &args.email, plan: args.plan, timezone, reference };
     let user = match storage.users().insert(&new, Timestamp::now()).await {
+        Err(StorageError::Conflict(REFERENCE_IN_USE)) => {
+            bail!("another user has this reference: `bellbird user list --json` shows all of them")
+        }
         Err(StorageError::Conflict(_)) => {
             let email = &args.email;
             bail!("the user {email} already exists: change it with `bellbird user set {email}`")
@@ -208,8 +226,12 @@ async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
 async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
     let timezone = if args.no_timezone { Some(None) } else { args.timezone.as_deref().map(Some) };
-    let change = UserChange { email: args.email.as_deref(), plan: args.plan, timezone };
+    let reference = if args.no_reference { Some(None) } else { args.reference.as_deref().map(Some) };
+    let change = UserChange { email: args.email.as_deref(), plan: args.plan, timezone, reference };
     let user = match storage.users().update(user.id, &change).await {
+        Err(StorageError::Conflict(REFERENCE_IN_USE)) => {
+            bail!("another user has this reference: `bellbird user list --json` shows all of them")
+        }
         Err(StorageError::Conflict(_)) => bail!(
             "another user has the e-mail address {}: `bellbird user list` shows all of them",
             args.email.as_deref().unwrap_or_default()

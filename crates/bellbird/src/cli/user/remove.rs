@@ -1,6 +1,7 @@
 //! `bellbird user remove`: removes a user, here and at the providers.
 
 use anyhow::Context as _;
+use bellbird_admin::has_connections;
 use bellbird_domain::User;
 use bellbird_storage::{Storage, StorageError};
 use clap::Args;
@@ -52,9 +53,7 @@ struct PlannedRemoval<'a> {
 
 pub(super) async fn run(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
-    let being_removed =
-        storage.removals().list().await?.into_iter().any(|removal| removal.connection.user_id == user.id);
-    if being_removed || !storage.connections().list(user.id).await?.is_empty() {
+    if has_connections(storage, user.id).await? {
         return Err(still_connected(&user));
     }
     let plan = plan(storage, &user, args.local_only).await?;

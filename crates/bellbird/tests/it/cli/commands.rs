@@ -111,7 +111,7 @@ pub(super) fn without_providers(text: &str) -> String {
 fn user_lifecycle() {
     let workdir = Workdir::migrated();
     let added = workdir.json("user add --email Me@Example.com --plan developer --timezone Australia/Perth");
-    assert_eq!(names(&added), ["createdAt", "email", "id", "plan", "timezone"]);
+    assert_eq!(names(&added), ["createdAt", "email", "id", "plan", "reference", "timezone"]);
     assert_eq!(added["email"], "Me@Example.com");
     assert_eq!(added["plan"], "developer");
     assert_eq!(workdir.json("user list"), json!([added]));
@@ -130,6 +130,13 @@ fn user_lifecycle() {
         workdir.error("user set me@example.com --email Other@example.com", 1),
         "error: another user has the e-mail address Other@example.com: `bellbird user list` shows all of them"
     );
+    let named = workdir.json("user set other@example.com --reference customer-17");
+    assert_eq!(named["reference"], "customer-17");
+    assert_eq!(
+        workdir.error("user set me@example.com --reference customer-17", 1),
+        "error: another user has this reference: `bellbird user list --json` shows all of them"
+    );
+    assert_eq!(workdir.json("user set other@example.com --no-reference")["reference"], Value::Null);
     workdir.json("user remove other@example.com");
     let moved = workdir.json("user set me@example.com --email new@example.com");
     assert_eq!(

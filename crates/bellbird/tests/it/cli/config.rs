@@ -503,6 +503,7 @@ fn the_example_file_has_the_defaults() {
             "api.cors_origins",
             "console.public_url",
             "console.operator_name",
+            "admin.listen",
             "admin.return_origins",
             "secrets.key"
         ]

@@ -419,7 +419,7 @@ impl App {
 
     /// The API of a new instance without a socket, on the same database and with the same caches.
     pub(crate) fn router(&self) -> Router {
-        wiring::api_router(&self.parts.api, &self.parts.interop)
+        wiring::api_router(&self.parts.api, &self.parts.interop, Some(&self.parts.admin))
     }
 
     /// The URL of the API of another instance on the same database, as if the service had just started.
@@ -432,13 +432,14 @@ impl App {
         let (api_url, console_url) = (format!("http://{}", listener.address()), self.console_url.clone());
         let urls = Urls {
             ops_url: String::new(),
+            admin_url: None,
             public_api: api_url.clone(),
             public_console: console_url.clone(),
             api_url: api_url.clone(),
             console_url,
         };
-        let Parts { api, interop, .. } = Parts::new(&wiring, &urls).expect("an instance");
-        let router = wiring::api_router(&api, &interop);
+        let Parts { api, interop, admin, .. } = Parts::new(&wiring, &urls).expect("an instance");
+        let router = wiring::api_router(&api, &interop, Some(&admin));
         tokio::spawn(serve::serve(listener, router, ServeOptions::default(), self.stop.clone()));
         api_url
     }
@@ -465,7 +466,7 @@ async fn person(
 ) -> Person {
     let user = storage
         .users()
-        .insert(&NewUser { email, plan, timezone: Some("Australia/Sydney") }, now)
+        .insert(&NewUser { email, plan, timezone: Some("Australia/Sydney"), reference: None }, now)
         .await
         .expect("a user");
     let key = wiring::new_key();

@@ -1,1 +1,2 @@
+mod changes;
 mod keys;

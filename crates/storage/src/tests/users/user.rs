@@ -6,7 +6,7 @@ use crate::{NewUser, StorageError, UserChange};
 
 both! {
     async fn finds_what_was_added(db) {
-        let new = NewUser { email: "Zoë@Example.com", plan: Plan::Developer, timezone: Some("Pacific/Auckland") };
+        let new = NewUser { email: "Zoë@Example.com", plan: Plan::Developer, timezone: Some("Pacific/Auckland"), reference: None };
         let user = db.users().insert(&new, "2026-11-21T03:04:05.123456789Z".parse().unwrap()).await.unwrap();
         assert_eq!(user.created_at.to_string(), "2026-11-21T03:04:05.123456Z");
         assert_eq!(db.users().find(user.id).await.unwrap(), Some(user.clone()));
@@ -19,7 +19,7 @@ both! {
 
     async fn email_is_unique_ignoring_case(db) {
         db.user("ärger@example.com").await;
-        let again = NewUser { email: "ÄRGER@example.com", plan: Plan::Saver, timezone: None };
+        let again = NewUser { email: "ÄRGER@example.com", plan: Plan::Saver, timezone: None, reference: None };
         let error = db.users().insert(&again, at(1)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("a user with this e-mail address")), "{error:?}");
         assert!(!format!("{error:?} {error}").contains("example"));

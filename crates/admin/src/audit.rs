@@ -1,0 +1,96 @@
+//! What operators did.
+
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_api::front::json::{json_bytes, to_json};
+use bellbird_api::front::parameters::Id;
+use bellbird_api::front::{Operation, Path, Problem, RouteMethod, StrictQuery};
+use bellbird_domain::{OperatorKeyId, UserId};
+use bellbird_storage::OperatorAuditRow;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::list::{Cursor, PageLimit, cut, page_size};
+use crate::state::Admin;
+
+pub(crate) fn paths() -> Vec<Path<Admin>> {
+    let list = Operation::new("list_audit", "Audit", "A page of the audit.").text(
+        "List what operators did",
+        "Newest first, for two years: each change by this API, with the key that made it. The audit outlives users.",
+    );
+    vec![
+        Path::for_operators(RouteMethod::Get, "/admin/v1/audit", list_audit)
+            .described(list.query::<AuditQuery>().json::<AuditList>()),
+    ]
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query, rename_all = "camelCase")]
+struct AuditQuery {
+    /// Rows of one page, at most 200.
+    limit: Option<PageLimit>,
+    /// The `nextCursor` of the page before.
+    #[param(value_type = Option<String>)]
+    cursor: Option<Cursor<Uuid>>,
+    /// Only what was done to this user.
+    #[param(value_type = Option<String>, format = "uuid")]
+    user_id: Option<Id<UserId>>,
+}
+
+/// One change by an operator.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = AuditRow)]
+struct AuditView {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    id: Uuid,
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    at: Timestamp,
+    /// The key, as `bellbird operator-key list` shows it.
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    operator_key_id: OperatorKeyId,
+    /// The subject and the verb, such as `key.create`. The list may grow.
+    #[schema(example = "key.create")]
+    action: String,
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    user_id: UserId,
+    /// The id of the key or the connection. Null: the action is about the user.
+    #[schema(required = true, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    subject: Option<String>,
+}
+
+/// A page of the audit.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct AuditList {
+    data: Vec<AuditView>,
+    /// The `cursor` of the next page. Null: this is the last one.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+}
+
+impl From<OperatorAuditRow> for AuditView {
+    fn from(row: OperatorAuditRow) -> Self {
+        let OperatorAuditRow { id, operator_key_id, action, user_id, subject, recorded_at } = row;
+        Self { id, at: recorded_at, operator_key_id, action, user_id, subject }
+    }
+}
+
+async fn list_audit(
+    State(admin): State<Admin>,
+    StrictQuery(query): StrictQuery<AuditQuery>,
+) -> Result<Response, Problem> {
+    let (size, before) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
+    let mut rows = match query.user_id {
+        // What is not an id is nobody's.
+        Some(Id(None)) => Vec::new(),
+        Some(Id(user)) => admin.storage().operator_audit().list_before(before, user, size + 1).await?,
+        None => admin.storage().operator_audit().list_before(before, None, size + 1).await?,
+    };
+    let next_cursor = cut(&mut rows, size, |row| row.id.to_string());
+    let data = rows.into_iter().map(AuditView::from).collect();
+    Ok(json_bytes(to_json(&AuditList { data, next_cursor })?))
+}

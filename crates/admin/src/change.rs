@@ -1,0 +1,99 @@
+//! What all changes share: the `Idempotency-Key`, the audit, and the response.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::response::Response;
+use bellbird_api::front::{ForOperators, Operator, Problem};
+use bellbird_storage::{BegunChange, Idempotency, OperatorAction, OperatorChange, StoredResponse};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+
+use crate::state::{Admin, problem};
+
+const HEADER: &str = "idempotency-key";
+
+/// SHA-256 of the header `Idempotency-Key`, if it was sent.
+pub(crate) struct IdempotencyKey(Option<[u8; 32]>);
+
+impl<S: Send + Sync> FromRequestParts<ForOperators<S>> for IdempotencyKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &ForOperators<S>) -> Result<Self, Problem> {
+        let mut lines = parts.headers.get_all(HEADER).iter();
+        let Some(line) = lines.next() else { return Ok(Self(None)) };
+        let is_valid = line.to_str().is_ok_and(|text| (1..=255).contains(&text.trim().len()));
+        if !is_valid || lines.next().is_some() {
+            return Err(Problem::BadRequest {
+                message: "The header Idempotency-Key must be sent once, with 1 to 255 characters of ASCII".into(),
+                details: Vec::new(),
+            });
+        }
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, line.as_bytes()).as_ref());
+        Ok(Self(Some(hash)))
+    }
+}
+
+/// A change in progress, or the response that a repeated request got before.
+pub(crate) enum Begun<'a> {
+    Change(OperatorChange<'a>),
+    Repeated(Response),
+}
+
+impl Admin {
+    /// Begins a change that repeating makes twice. `request_digest` is that of the body.
+    pub(crate) async fn begin(
+        &self,
+        operator: &Operator,
+        key: &IdempotencyKey,
+        request_digest: [u8; 32],
+    ) -> Result<Begun<'_>, Problem> {
+        let idempotency = key.0.map(|key_hash| Idempotency { key_hash, request_digest });
+        match self.storage().begin_change(operator.key_id, idempotency, operator.now).await? {
+            BegunChange::New(change) => Ok(Begun::Change(change)),
+            BegunChange::Repeated(response) => Ok(Begun::Repeated(respond(&response)?)),
+            BegunChange::KeyInUse => Err(Problem::IdempotencyConflict),
+        }
+    }
+
+    /// Begins a change that repeating does not make twice.
+    pub(crate) async fn begin_idempotent(&self, operator: &Operator) -> Result<OperatorChange<'_>, Problem> {
+        match self.storage().begin_change(operator.key_id, None, operator.now).await? {
+            BegunChange::New(change) => Ok(change),
+            BegunChange::Repeated(_) | BegunChange::KeyInUse => Err(Problem::Internal),
+        }
+    }
+}
+
+/// Commits a change, and responds with its result.
+pub(crate) async fn commit(
+    change: OperatorChange<'_>,
+    action: &OperatorAction<'_>,
+    status: StatusCode,
+    body: &impl Serialize,
+) -> Result<Response, Problem> {
+    let body = serde_json::to_string(body).map_err(|_| Problem::Internal)?;
+    let response = StoredResponse { status: status.as_u16(), body: body.into() };
+    change.commit(action, &response).await.map_err(problem)?;
+    respond(&response)
+}
+
+/// Commits a change without a result.
+pub(crate) async fn commit_empty(
+    change: OperatorChange<'_>,
+    action: &OperatorAction<'_>,
+) -> Result<StatusCode, Problem> {
+    change.commit_alone(action).await.map_err(problem)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn respond(stored: &StoredResponse) -> Result<Response, Problem> {
+    let mut response = Response::new(Body::from(stored.body.expose_secret().to_owned()));
+    *response.status_mut() = StatusCode::from_u16(stored.status).map_err(|_| Problem::Internal)?;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}

@@ -1,0 +1,265 @@
+//! Connections of users: list, show, sync, remove. Without accounts, which are the users' own business.
+
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_api::front::json::{json_bytes, to_json};
+use bellbird_api::front::parameters::Id;
+use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod, StrictQuery};
+use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
+use bellbird_storage::{OperatorAction, Storage};
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::change::{Begun, IdempotencyKey, commit};
+use crate::list::{Cursor, Item, PageLimit, cut, page_size};
+use crate::state::{Admin, problem};
+
+const TAG: &str = "Connections";
+
+pub(crate) fn paths() -> Vec<Path<Admin>> {
+    const CONNECTION: &str = "/admin/v1/connections/{id}";
+    let list = Operation::new("list_connections", TAG, "A page of connections.")
+        .text("List connections", "Oldest first, of all users or of one, also those that are being removed.");
+    let show = Operation::new("get_connection", TAG, "The connection.")
+        .text("Get a connection", "Also its last sync, and its removal if that is pending.");
+    let sync = Operation::new("sync_connection", TAG, "The sync is requested.").text(
+        "Sync a connection now",
+        "The service syncs it as soon as possible; `sync.syncedAt` of the connection shows when. Rows that are new or \
+         changed go to the webhook endpoints.",
+    );
+    let remove = Operation::new("remove_connection", TAG, "The connection is hidden, and will be removed.").text(
+        "Remove a connection",
+        "Its user cannot read it from now on. The service then withdraws the consent at the provider, tries again for \
+         as long as that fails, and deletes the connection: until then its status is `deleting`, afterwards it is 404.",
+    );
+    vec![
+        Path::for_operators(RouteMethod::Get, "/admin/v1/connections", list_connections)
+            .described(list.query::<ConnectionsQuery>().json::<ConnectionList>()),
+        Path::for_operators(RouteMethod::Get, CONNECTION, show_connection).described(show.json::<ConnectionItem>()),
+        Path::for_operators(RouteMethod::Delete, CONNECTION, remove_connection)
+            .described(remove.json::<ConnectionItem>().status(202)),
+        Path::for_operators(RouteMethod::Post, "/admin/v1/connections/{id}/sync", sync_connection).described(
+            sync.json::<ConnectionItem>()
+                .status(202)
+                .error(409, "The connection is being removed, or syncs are off (`sync.enabled`)."),
+        ),
+    ]
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query, rename_all = "camelCase")]
+struct ConnectionsQuery {
+    /// Connections of one page, at most 200.
+    limit: Option<PageLimit>,
+    /// The `nextCursor` of the page before.
+    #[param(value_type = Option<String>)]
+    cursor: Option<Cursor<ConnectionId>>,
+    /// Only those of this user.
+    #[param(value_type = Option<String>, format = "uuid")]
+    user_id: Option<Id<UserId>>,
+}
+
+/// A request without members.
+#[derive(Deserialize)]
+struct NoMembers {}
+
+/// A link between a user and one institution through one provider.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Connection)]
+struct ConnectionView {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    id: ConnectionId,
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    user_id: UserId,
+    #[schema(example = "fiskil")]
+    provider: String,
+    /// `banking` or `brokerage`.
+    #[schema(value_type = String, example = "banking")]
+    category: ConnectionCategory,
+    /// The provider's identifier of the institution. Opaque.
+    #[schema(example = "22")]
+    institution_id: String,
+    #[schema(example = "Wattle Bank")]
+    institution_name: String,
+    /// As in `/v1/connections`, or `deleting`: it is being removed.
+    #[schema(value_type = String, example = "active")]
+    status: ConnectionStatus,
+    /// When the provider last returned data.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    last_refreshed_at: Option<Timestamp>,
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    created_at: Timestamp,
+}
+
+/// A connection with its jobs.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ConnectionDetails)]
+struct DetailsView {
+    #[serde(flatten)]
+    connection: ConnectionView,
+    /// Null: it is being removed.
+    #[schema(required = true)]
+    sync: Option<SyncView>,
+    /// Null: it is not being removed.
+    #[schema(required = true)]
+    removal: Option<RemovalView>,
+}
+
+/// The syncs of a connection.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ConnectionSync)]
+struct SyncView {
+    /// The start of the last successful sync.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    synced_at: Option<Timestamp>,
+    /// The next one.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-21T03:04:11.52Z")]
+    next_at: Option<Timestamp>,
+    /// Why the last one failed.
+    #[schema(required = true)]
+    last_error: Option<String>,
+}
+
+/// A removal in progress.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ConnectionRemoval)]
+struct RemovalView {
+    #[schema(value_type = String, format = "date-time", example = "2026-11-21T03:04:11.52Z")]
+    next_attempt_at: Timestamp,
+    /// Failures so far.
+    attempts: u32,
+    /// Why the last attempt failed.
+    #[schema(required = true)]
+    last_error: Option<String>,
+}
+
+/// A connection.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents the body")]
+struct ConnectionItem {
+    data: DetailsView,
+}
+
+/// A page of connections.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ConnectionList {
+    data: Vec<ConnectionView>,
+    /// The `cursor` of the next page. Null: this is the last one.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+}
+
+impl From<Connection> for ConnectionView {
+    fn from(connection: Connection) -> Self {
+        Self {
+            id: connection.id,
+            user_id: connection.user_id,
+            provider: connection.provider,
+            category: connection.category,
+            institution_id: connection.institution_id,
+            institution_name: connection.institution_name,
+            status: connection.status,
+            last_refreshed_at: connection.last_refreshed_at,
+            created_at: connection.created_at,
+        }
+    }
+}
+
+async fn list_connections(
+    State(admin): State<Admin>,
+    StrictQuery(query): StrictQuery<ConnectionsQuery>,
+) -> Result<Response, Problem> {
+    let (size, after) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
+    let connections = admin.storage().connections();
+    let mut found = match query.user_id {
+        // What is not an id is nobody's.
+        Some(Id(None)) => Vec::new(),
+        Some(Id(user)) => connections.list_after(after, user, size + 1).await?,
+        None => connections.list_after(after, None, size + 1).await?,
+    };
+    let next_cursor = cut(&mut found, size, |connection| connection.id.to_string());
+    let data = found.into_iter().map(ConnectionView::from).collect();
+    Ok(json_bytes(to_json(&ConnectionList { data, next_cursor })?))
+}
+
+async fn show_connection(State(admin): State<Admin>, PathId(id): PathId<ConnectionId>) -> Result<Response, Problem> {
+    let connection = find(admin.storage(), id).await?;
+    Ok(json_bytes(to_json(&Item { data: details(admin.storage(), connection).await? })?))
+}
+
+async fn sync_connection(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<ConnectionId>,
+    idempotency: IdempotencyKey,
+    body: JsonBody<NoMembers>,
+) -> Result<Response, Problem> {
+    let NoMembers {} = body.value;
+    let connection = find(admin.storage(), id).await?;
+    if connection.status == ConnectionStatus::Deleting {
+        return Err(Problem::Conflict("The connection is being removed and cannot be synced".into()));
+    }
+    let syncs = admin.access.connections().syncs();
+    if !syncs.are_enabled() {
+        return Err(Problem::Conflict("Syncs are off: set sync.enabled, or run `bellbird connection sync`".into()));
+    }
+    let (user_id, provider) = (connection.user_id, connection.provider.clone());
+    let shown = Item { data: details(admin.storage(), connection).await? };
+    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
+        Begun::Change(change) => change,
+        Begun::Repeated(response) => return Ok(response),
+    };
+    change.request_sync(user_id, id).await.map_err(problem)?;
+    let subject = id.to_string();
+    let action = OperatorAction { name: "connection.sync", user_id, subject: Some(&subject) };
+    let response = commit(change, &action, StatusCode::ACCEPTED, &shown).await?;
+    syncs.wake(&provider);
+    Ok(response)
+}
+
+async fn remove_connection(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<ConnectionId>,
+) -> Result<Response, Problem> {
+    let connection = find(admin.storage(), id).await?;
+    let (user_id, provider) = (connection.user_id, connection.provider);
+    let mut change = admin.begin_idempotent(&operator).await?;
+    change.hide_connection(user_id, id).await.map_err(problem)?;
+    let subject = id.to_string();
+    let action = OperatorAction { name: "connection.remove", user_id, subject: Some(&subject) };
+    change.commit_alone(&action).await.map_err(problem)?;
+    admin.access.connections().removals().wake(&provider);
+    let connection = find(admin.storage(), id).await?;
+    let mut response = json_bytes(to_json(&Item { data: details(admin.storage(), connection).await? })?);
+    *response.status_mut() = StatusCode::ACCEPTED;
+    Ok(response)
+}
+
+async fn find(storage: &Storage, id: ConnectionId) -> Result<Connection, Problem> {
+    storage.connections().find_any(id).await?.ok_or(Problem::NotFound("Connection"))
+}
+
+async fn details(storage: &Storage, connection: Connection) -> Result<DetailsView, Problem> {
+    let (mut sync, mut removal) = (None, None);
+    if connection.status == ConnectionStatus::Deleting {
+        let pending = storage.removals().list().await?.into_iter().find(|one| one.connection.id == connection.id);
+        removal = pending.map(|one| RemovalView {
+            next_attempt_at: one.next_attempt_at,
+            attempts: one.attempts,
+            last_error: one.last_error,
+        });
+    } else if let Some(state) = storage.syncs().find(connection.user_id, connection.id).await? {
+        let (synced_at, next_at, last_error) = (state.synced_at, state.next_at, state.last_error);
+        sync = Some(SyncView { synced_at, next_at, last_error });
+    }
+    Ok(DetailsView { connection: connection.into(), sync, removal })
+}

@@ -1,0 +1,150 @@
+//! The values that operators give, by API and by command: their form, and what is expected.
+
+use std::fmt;
+
+use bellbird_api::front::parameters::parse_text;
+use bellbird_domain::Plan;
+use bellbird_domain::user::find_timezone;
+use jiff::Timestamp;
+use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+
+/// Checks the form of an e-mail address; whether it exists is unknown. The error completes "must be".
+pub fn email(text: &str) -> Result<String, &'static str> {
+    let text = text.trim();
+    let parts = text.split_once('@').filter(|(name, host)| !name.is_empty() && !host.is_empty());
+    let single = parts.is_some_and(|(_, host)| !host.contains('@'));
+    // Reject characters that a shell or a page could interpret, and invisible or bidirectional ones.
+    let clean = !text.chars().any(|c| {
+        c.is_whitespace()
+            || c.is_control()
+            || "\"'`<>()[],;:\\$&|".contains(c)
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    });
+    if single && clean && text.len() <= 254 {
+        Ok(text.to_owned())
+    } else {
+        Err("an e-mail address such as me@example.com")
+    }
+}
+
+/// Finds an IANA timezone. The error completes "must be".
+pub fn timezone(text: &str) -> Result<String, &'static str> {
+    find_timezone(text)
+        .map(|zone| zone.iana_name().unwrap_or(text).to_owned())
+        .map_err(|_| "an IANA timezone such as Australia/Sydney")
+}
+
+/// Checks the name of a key. The error completes "must be".
+pub fn key_name(text: &str) -> Result<String, &'static str> {
+    one_line(text, 100).ok_or("1 to 100 characters on one line")
+}
+
+/// Checks the operator's own name of a user. The error completes "must be".
+pub fn reference(text: &str) -> Result<String, &'static str> {
+    one_line(text, 200).ok_or("1 to 200 characters on one line")
+}
+
+fn one_line(text: &str, chars_max: usize) -> Option<String> {
+    let text = text.trim();
+    let fits = !text.is_empty() && text.chars().count() <= chars_max && !text.chars().any(char::is_control);
+    fits.then(|| text.to_owned())
+}
+
+/// Declares a member of a body or a query that is checked text.
+macro_rules! checked {
+    ($($name:ident: $type:ty = $parse:expr;)*) => {$(
+        #[derive(Debug, Clone)]
+        pub(crate) struct $name(pub(crate) $type);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+                parse_text(input, |text| $parse(text).map(Self).map_err(D::Error::custom))
+            }
+        }
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                ObjectBuilder::new().schema_type(Type::String).into()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {}
+    )*};
+}
+
+checked! {
+    EmailText: String = email;
+    TimezoneText: String = timezone;
+    KeyName: String = key_name;
+    ReferenceText: String = reference;
+    PlanName: Plan = plan;
+    Time: Timestamp = time;
+}
+
+fn plan(text: &str) -> Result<Plan, &'static str> {
+    text.parse().map_err(|_| "saver, developer or professional")
+}
+
+fn time(text: &str) -> Result<Timestamp, &'static str> {
+    text.parse().map_err(|_| "a time such as 2027-01-31T00:00:00Z")
+}
+
+/// A number of seconds, up to ten years.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seconds(pub(crate) i64);
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        struct Bounded;
+
+        impl Visitor<'_> for Bounded {
+            type Value = Seconds;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a whole number from 0 to 315360000")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, seconds: i64) -> Result<Seconds, E> {
+                if (0..=315_360_000).contains(&seconds) {
+                    Ok(Seconds(seconds))
+                } else {
+                    Err(E::invalid_value(serde::de::Unexpected::Signed(seconds), &self))
+                }
+            }
+        }
+
+        input.deserialize_i64(Bounded)
+    }
+}
+
+impl utoipa::PartialSchema for Seconds {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(315_360_000)).into()
+    }
+}
+
+impl utoipa::ToSchema for Seconds {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn email_is_trimmed_and_checked() {
+        assert_eq!(email(" Me@Example.com "), Ok("Me@Example.com".to_owned()));
+        let long = format!("{}@x", "a".repeat(253));
+        for wrong in ["", "me", "@x", "me@", "a@b@c", "a b@c", "a@b\n.c", "a\"<b>@c", "a\u{202e}@c", &long] {
+            assert!(email(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn reference_is_one_line_of_bounded_length() {
+        assert_eq!(reference(" customer 17 "), Ok("customer 17".to_owned()));
+        for wrong in ["", "  ", "a\nb", "a\0", &"x".repeat(201)] {
+            assert!(reference(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

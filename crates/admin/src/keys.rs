@@ -1,0 +1,199 @@
+//! API keys of users: create, list, rotate, revoke.
+
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_api::front::json::{json_bytes, to_json};
+use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod};
+use bellbird_domain::{ApiKey, KeyId, UserId};
+use bellbird_storage::{KeyRecord, OperatorAction, random_base62};
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
+use crate::inputs::{KeyName, Seconds, Time};
+use crate::list::Item;
+use crate::state::{Admin, problem};
+use crate::users;
+
+const TAG: &str = "API keys";
+const DEFAULT_NAME: &str = "default";
+const DEFAULT_GRACE: SignedDuration = SignedDuration::from_hours(24);
+
+pub(crate) fn paths() -> Vec<Path<Admin>> {
+    const KEYS: &str = "/admin/v1/users/{id}/keys";
+    let create = Operation::new("create_key", TAG, "The key, which is not shown again.").text(
+        "Create an API key",
+        "The key reads all accounts of its user. It is in this response only: the database stores its hash.",
+    );
+    let list = Operation::new("list_keys", TAG, "The keys, without the keys themselves.")
+        .text("List a user's API keys", "Oldest first, with revoked and expired ones.");
+    let rotate = Operation::new("rotate_key", TAG, "The new key, which is not shown again.").text(
+        "Rotate an API key",
+        "The new key has the name and the lifetime of the old one, which stays valid for `graceSeconds`.",
+    );
+    let revoke = Operation::new("revoke_key", TAG, "The key is revoked.")
+        .text("Revoke an API key", "It is rejected from the next request on.");
+    vec![
+        Path::for_operators(RouteMethod::Get, KEYS, list_keys).described(list.json::<KeyList>()),
+        Path::for_operators(RouteMethod::Post, KEYS, create_key)
+            .described(create.body::<NewKeyBody>().json::<NewKeyItem>().status(201)),
+        Path::for_operators(RouteMethod::Post, "/admin/v1/keys/{id}/rotate", rotate_key).described(
+            rotate.body::<RotationBody>().json::<NewKeyItem>().status(201).error(409, "The key is revoked or expired."),
+        ),
+        Path::for_operators(RouteMethod::Delete, "/admin/v1/keys/{id}", revoke_key).described(revoke.status(204)),
+    ]
+}
+
+/// A key to create.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NewKey, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
+struct NewKeyBody {
+    /// Name of the key, to recognise it in lists. 1 to 100 characters; `default` if absent.
+    #[schema(value_type = Option<String>, nullable = false, example = "app")]
+    name: Option<KeyName>,
+    /// The key works before this time. If absent, it does not expire.
+    #[schema(value_type = Option<String>, nullable = false, format = "date-time", example = "2027-01-31T00:00:00Z")]
+    expires_at: Option<Time>,
+}
+
+/// How to rotate a key.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = KeyRotation, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
+struct RotationBody {
+    /// How long the old key stays valid, in seconds. 86400 if absent; 0 ends it immediately.
+    #[schema(value_type = Option<u32>, nullable = false, example = 3600)]
+    grace_seconds: Option<Seconds>,
+}
+
+/// A key, without the key itself.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Key)]
+struct KeyView {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    id: KeyId,
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    user_id: UserId,
+    #[schema(example = "app")]
+    name: String,
+    /// The first characters of the key.
+    #[schema(example = "bb_7Kd2p")]
+    prefix: String,
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    created_at: Timestamp,
+    /// Exact to a minute.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-08-01T02:10:00.25Z")]
+    last_used_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-01-31T00:00:00Z")]
+    expires_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-01-31T00:00:00Z")]
+    revoked_at: Option<Timestamp>,
+}
+
+/// A created key.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = CreatedKey)]
+struct NewKeyView {
+    #[serde(flatten)]
+    record: KeyView,
+    /// The key itself. Store it: it is not shown again.
+    #[schema(example = "bb_...")]
+    key: String,
+}
+
+/// The keys of a user.
+#[derive(Serialize, ToSchema)]
+struct KeyList {
+    data: Vec<KeyView>,
+}
+
+/// A created key.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents the body")]
+struct NewKeyItem {
+    data: NewKeyView,
+}
+
+impl From<KeyRecord> for KeyView {
+    fn from(record: KeyRecord) -> Self {
+        let KeyRecord { id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at } = record;
+        Self { id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at }
+    }
+}
+
+fn shown_once(key: &ApiKey, record: KeyRecord) -> Item<NewKeyView> {
+    Item { data: NewKeyView { record: record.into(), key: key.expose().to_owned() } }
+}
+
+async fn list_keys(State(admin): State<Admin>, PathId(id): PathId<UserId>) -> Result<Response, Problem> {
+    users::find(admin.storage(), id).await?;
+    let keys = admin.storage().keys().list(id).await?;
+    Ok(json_bytes(to_json(&KeyList { data: keys.into_iter().map(KeyView::from).collect() })?))
+}
+
+async fn create_key(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(user_id): PathId<UserId>,
+    idempotency: IdempotencyKey,
+    body: JsonBody<NewKeyBody>,
+) -> Result<Response, Problem> {
+    let name = body.value.name.as_ref().map_or(DEFAULT_NAME, |name| &name.0);
+    let expires_at = body.value.expires_at.as_ref().map(|at| at.0);
+    if expires_at.is_some_and(|at| at <= operator.now) {
+        return Err(Problem::BadRequest {
+            message: "Invalid members of the body".into(),
+            details: vec!["expiresAt: Must be in the future".to_owned()],
+        });
+    }
+    let key = ApiKey::from_random(random_base62());
+    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
+        Begun::Change(change) => change,
+        Begun::Repeated(response) => return Ok(response),
+    };
+    let record = change.insert_key(user_id, &key, name, expires_at).await.map_err(problem)?;
+    let id = record.id.to_string();
+    let action = OperatorAction { name: "key.create", user_id, subject: Some(&id) };
+    commit(change, &action, StatusCode::CREATED, &shown_once(&key, record)).await
+}
+
+async fn rotate_key(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<KeyId>,
+    idempotency: IdempotencyKey,
+    body: JsonBody<RotationBody>,
+) -> Result<Response, Problem> {
+    let grace = body.value.grace_seconds.map_or(DEFAULT_GRACE, |seconds| SignedDuration::from_secs(seconds.0));
+    let ends_at = operator.now.saturating_add(grace).map_err(|_| Problem::Internal)?;
+    let old = admin.storage().keys().find(id).await?.ok_or(Problem::NotFound("Key"))?;
+    let key = ApiKey::from_random(random_base62());
+    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
+        Begun::Change(change) => change,
+        Begun::Repeated(response) => return Ok(response),
+    };
+    if old.revoked_at.is_some() || old.expires_at.is_some_and(|at| at <= operator.now) {
+        return Err(Problem::Conflict("The key is revoked or expired: create a new one".into()));
+    }
+    let record = change.rotate_key(&old, &key, ends_at).await.map_err(problem)?;
+    let new_id = record.id.to_string();
+    let action = OperatorAction { name: "key.rotate", user_id: old.user_id, subject: Some(&new_id) };
+    commit(change, &action, StatusCode::CREATED, &shown_once(&key, record)).await
+}
+
+async fn revoke_key(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<KeyId>,
+) -> Result<StatusCode, Problem> {
+    let mut change = admin.begin_idempotent(&operator).await?;
+    let record = change.revoke_key(id).await.map_err(problem)?;
+    let subject = id.to_string();
+    let action = OperatorAction { name: "key.revoke", user_id: record.user_id, subject: Some(&subject) };
+    commit_empty(change, &action).await
+}

@@ -1,0 +1,46 @@
+//! What all handlers share.
+
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+use bellbird_api::front::{Access, ForOperators, Problem};
+use bellbird_storage::{Storage, StorageError};
+
+/// The state of the handlers. Cheap to clone.
+#[derive(Clone)]
+pub struct Admin {
+    pub(crate) access: Access,
+    /// The public URL of the API, without a trailing slash.
+    pub(crate) api_url: Arc<str>,
+    /// The URL of this API, without a trailing slash.
+    pub(crate) admin_url: Arc<str>,
+}
+
+impl Admin {
+    /// `api_url` is the public URL of the API, which programs that claim setup tokens call. `admin_url` is shown by the
+    /// reference page.
+    #[must_use]
+    pub fn new(access: Access, api_url: &str, admin_url: &str) -> Self {
+        Self { access, api_url: api_url.into(), admin_url: admin_url.into() }
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        self.access.storage()
+    }
+}
+
+impl FromRef<ForOperators<Self>> for Admin {
+    fn from_ref(state: &ForOperators<Self>) -> Self {
+        state.state().clone()
+    }
+}
+
+/// The error of a change. What is missing was removed meanwhile, or never existed.
+pub(crate) fn problem(error: StorageError) -> Problem {
+    match error {
+        StorageError::NotFound("user") => Problem::NotFound("User"),
+        StorageError::NotFound("key") => Problem::NotFound("Key"),
+        StorageError::Conflict(what) => Problem::Conflict(format!("There is {what} already").into()),
+        other => other.into(),
+    }
+}

@@ -1,0 +1,275 @@
+//! Users: create, list, find, change, remove.
+
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_api::front::json::{json_bytes, to_json};
+use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod, StrictQuery};
+use bellbird_connections::ConnectionsError;
+use bellbird_domain::{Plan, User, UserId};
+use bellbird_storage::{NewUser, OperatorAction, Storage, StorageError, UserChange};
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
+use crate::inputs;
+use crate::inputs::{EmailText, PlanName, ReferenceText, TimezoneText};
+use crate::list::{Cursor, Item, PageLimit, cut, page_size};
+use crate::state::{Admin, problem};
+
+const TAG: &str = "Users";
+const TAKEN: &str = "Another user has the e-mail address or the reference (`conflict`), or the Idempotency-Key was sent with another \
+     request.";
+/// Seconds until a provider that could not be called is worth another attempt.
+const PROVIDER_RETRY_AFTER: u64 = 30;
+
+pub(crate) fn paths() -> Vec<Path<Admin>> {
+    const USERS: &str = "/admin/v1/users";
+    const USER: &str = "/admin/v1/users/{id}";
+    let create = Operation::new("create_user", TAG, "The user.").text("Create a user", "A user without keys.");
+    let list = Operation::new("list_users", TAG, "A page of users.")
+        .text("List users", "Oldest first. With `email` or `reference`, the one user who has it, or none.");
+    let show = Operation::new("get_user", TAG, "The user.").text("Get a user", "");
+    let change = Operation::new("update_user", TAG, "The user.").text(
+        "Change a user",
+        "Members that are absent stay. `reference: null` and `timezone: null` clear these. A provider at which the \
+         user is registered keeps the old e-mail address.",
+    );
+    let remove = Operation::new("remove_user", TAG, "The user is removed.").text(
+        "Remove a user",
+        "With all keys and webhook endpoints, and with the registrations at providers. Remove the user's connections \
+         first: until then it is 409. When the response comes, the removal is complete.",
+    );
+    vec![
+        Path::for_operators(RouteMethod::Get, USERS, list_users)
+            .described(list.query::<UsersQuery>().json::<UserList>()),
+        Path::for_operators(RouteMethod::Post, USERS, create_user)
+            .described(create.body::<NewUserBody>().json::<UserItem>().status(201).error(409, TAKEN)),
+        Path::for_operators(RouteMethod::Get, USER, show_user).described(show.json::<UserItem>()),
+        Path::for_operators(RouteMethod::Patch, USER, change_user)
+            .described(change.body::<UserChangeBody>().json::<UserItem>().error(409, TAKEN)),
+        Path::for_operators(RouteMethod::Delete, USER, remove_user).described(
+            remove
+                .status(204)
+                .error(409, "The user still has connections, or a provider rejects the removal.")
+                .error(503, "The database or a provider is temporarily unavailable."),
+        ),
+    ]
+}
+
+/// A user to create.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NewUser)]
+struct NewUserBody {
+    /// E-mail address, unique without regard to case.
+    #[schema(value_type = String, format = "email", example = "anna@example.com")]
+    email: EmailText,
+    /// Your own name of the user, unique. 1 to 200 characters.
+    #[schema(value_type = Option<String>, nullable = false, example = "customer-17")]
+    reference: Option<ReferenceText>,
+    /// `saver` has no API access, `developer` banks only, `professional` banks and brokers (the default).
+    #[schema(value_type = Option<String>, nullable = false, example = "professional")]
+    plan: Option<PlanName>,
+    /// IANA timezone in which the user's days begin and end. The default is Australia/Sydney.
+    #[schema(value_type = Option<String>, nullable = false, example = "Australia/Perth")]
+    timezone: Option<TimezoneText>,
+}
+
+/// What to change of a user.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = UserChange)]
+struct UserChangeBody {
+    /// E-mail address, unique without regard to case.
+    #[schema(value_type = Option<String>, nullable = false, format = "email", example = "anna@example.com")]
+    email: Option<EmailText>,
+    /// Your own name of the user. Null clears it.
+    #[schema(value_type = Option<String>, example = "customer-17")]
+    reference: Option<ReferenceText>,
+    /// `saver`, `developer` or `professional`.
+    #[schema(value_type = Option<String>, nullable = false, example = "developer")]
+    plan: Option<PlanName>,
+    /// IANA timezone. Null sets the default.
+    #[schema(value_type = Option<String>, example = "Australia/Perth")]
+    timezone: Option<TimezoneText>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct UsersQuery {
+    /// Users of one page, at most 200.
+    limit: Option<PageLimit>,
+    /// The `nextCursor` of the page before.
+    #[param(value_type = Option<String>)]
+    cursor: Option<Cursor<UserId>>,
+    /// Only the user with this e-mail address.
+    email: Option<String>,
+    /// Only the user with this reference.
+    reference: Option<String>,
+}
+
+/// A user.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = User)]
+struct UserView {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    id: UserId,
+    #[schema(format = "email", example = "anna@example.com")]
+    email: String,
+    /// Your own name of the user.
+    #[schema(required = true, example = "customer-17")]
+    reference: Option<String>,
+    /// `saver`, `developer` or `professional`.
+    #[schema(value_type = String, example = "professional")]
+    plan: Plan,
+    /// IANA timezone. Null: the default, Australia/Sydney.
+    #[schema(required = true, example = "Australia/Perth")]
+    timezone: Option<String>,
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    created_at: Timestamp,
+}
+
+impl From<User> for UserView {
+    fn from(user: User) -> Self {
+        let User { id, email, plan, timezone, reference, created_at } = user;
+        Self { id, email, reference, plan, timezone, created_at }
+    }
+}
+
+/// A user.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents the body")]
+struct UserItem {
+    data: UserView,
+}
+
+/// A page of users.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct UserList {
+    data: Vec<UserView>,
+    /// The `cursor` of the next page. Null: this is the last one.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+}
+
+async fn list_users(
+    State(admin): State<Admin>,
+    StrictQuery(query): StrictQuery<UsersQuery>,
+) -> Result<Response, Problem> {
+    let users = admin.storage().users();
+    let size = page_size(query.limit);
+    let mut found = match (&query.email, &query.reference) {
+        (None, None) => users.list_after(query.cursor.map(|cursor| cursor.0), size + 1).await?,
+        (Some(email), reference) => {
+            // What is not an e-mail address is nobody's.
+            let user = match inputs::email(email) {
+                Ok(email) => users.find_by_email(&email).await?,
+                Err(_) => None,
+            };
+            let is_meant = |user: &User| reference.is_none() || user.reference == *reference;
+            user.filter(is_meant).into_iter().collect()
+        }
+        (None, Some(reference)) => match inputs::reference(reference) {
+            Ok(reference) => users.find_by_reference(&reference).await?.into_iter().collect(),
+            Err(_) => Vec::new(),
+        },
+    };
+    let next_cursor = cut(&mut found, size, |user| user.id.to_string());
+    let data = found.into_iter().map(UserView::from).collect();
+    Ok(json_bytes(to_json(&UserList { data, next_cursor })?))
+}
+
+async fn create_user(
+    State(admin): State<Admin>,
+    operator: Operator,
+    key: IdempotencyKey,
+    body: JsonBody<NewUserBody>,
+) -> Result<Response, Problem> {
+    let NewUserBody { email, reference, plan, timezone } = &body.value;
+    let new = NewUser {
+        email: &email.0,
+        plan: plan.as_ref().map_or(Plan::Professional, |plan| plan.0),
+        timezone: timezone.as_ref().map(|timezone| timezone.0.as_str()),
+        reference: reference.as_ref().map(|reference| reference.0.as_str()),
+    };
+    let mut change = match admin.begin(&operator, &key, body.digest).await? {
+        Begun::Change(change) => change,
+        Begun::Repeated(response) => return Ok(response),
+    };
+    let user = change.insert_user(&new).await.map_err(problem)?;
+    let action = OperatorAction { name: "user.create", user_id: user.id, subject: None };
+    commit(change, &action, StatusCode::CREATED, &Item { data: UserView::from(user) }).await
+}
+
+async fn show_user(State(admin): State<Admin>, PathId(id): PathId<UserId>) -> Result<Response, Problem> {
+    let user = find(admin.storage(), id).await?;
+    Ok(json_bytes(to_json(&Item { data: UserView::from(user) })?))
+}
+
+async fn change_user(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<UserId>,
+    body: JsonBody<UserChangeBody>,
+) -> Result<Response, Problem> {
+    let UserChangeBody { email, reference, plan, timezone } = &body.value;
+    let timezone = timezone.as_ref().map(|timezone| Some(timezone.0.as_str()));
+    let reference = reference.as_ref().map(|reference| Some(reference.0.as_str()));
+    let user_change = UserChange {
+        email: email.as_ref().map(|email| email.0.as_str()),
+        plan: plan.as_ref().map(|plan| plan.0),
+        timezone: timezone.or_else(|| body.clears("timezone").then_some(None)),
+        reference: reference.or_else(|| body.clears("reference").then_some(None)),
+    };
+    let mut change = admin.begin_idempotent(&operator).await?;
+    let user = change.update_user(id, &user_change).await.map_err(problem)?;
+    let action = OperatorAction { name: "user.update", user_id: id, subject: None };
+    commit(change, &action, StatusCode::OK, &Item { data: UserView::from(user) }).await
+}
+
+async fn remove_user(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<UserId>,
+) -> Result<StatusCode, Problem> {
+    const STILL_CONNECTED: &str =
+        "The user still has connections: remove each with DELETE /admin/v1/connections/{id}, then repeat this request";
+    find(admin.storage(), id).await?;
+    if has_connections(admin.storage(), id).await? {
+        return Err(Problem::Conflict(STILL_CONNECTED.into()));
+    }
+    let links = admin.access.connections().links();
+    links.unregister_provider_users(id, false).await.map_err(removal_problem)?;
+    let mut change = admin.begin_idempotent(&operator).await?;
+    change.delete_user(id).await.map_err(|error| match error {
+        // A connection was made meanwhile.
+        StorageError::Conflict(_) => Problem::Conflict(STILL_CONNECTED.into()),
+        other => problem(other),
+    })?;
+    commit_empty(change, &OperatorAction { name: "user.remove", user_id: id, subject: None }).await
+}
+
+/// Whether a user cannot be removed yet: connections count until their consents are withdrawn.
+pub async fn has_connections(storage: &Storage, id: UserId) -> Result<bool, StorageError> {
+    let being_removed = storage.removals().list().await?.into_iter().any(|removal| removal.connection.user_id == id);
+    Ok(being_removed || !storage.connections().list(id).await?.is_empty())
+}
+
+pub(crate) async fn find(storage: &Storage, id: UserId) -> Result<User, Problem> {
+    storage.users().find(id).await?.ok_or(Problem::NotFound("User"))
+}
+
+fn removal_problem(error: ConnectionsError) -> Problem {
+    match error {
+        ConnectionsError::NotFound => Problem::NotFound("User"),
+        ConnectionsError::Storage(error) => error.into(),
+        error if error.is_transient() => Problem::unavailable(PROVIDER_RETRY_AFTER),
+        _ => Problem::Conflict(
+            "The user is registered at a provider that rejects the removal: see its message with `bellbird user \
+             remove`, or remove the user only here with `--local-only`"
+                .into(),
+        ),
+    }
+}

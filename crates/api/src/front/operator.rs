@@ -1,0 +1,180 @@
+//! What handlers for operators extract: the operator, the id in the path, the query, and a JSON body.
+//!
+//! These exist for the state [`ForOperators`] only, which nothing but the guard makes, after it has checked an operator's
+//! key.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use bellbird_domain::{ConnectionId, KeyId, OperatorKeyId, UserId};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::front::body::{self, BodyError};
+use crate::front::parameters::{self, Faults, RawParams};
+use crate::front::problem::Problem;
+use crate::front::route::Route;
+
+/// The members of a body are short.
+const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// A request with a valid operator's key, within its rate limit.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Operator {
+    pub key_id: OperatorKeyId,
+    /// The time at which the guard received the request.
+    pub now: Timestamp,
+    pub(crate) route: Arc<Route>,
+}
+
+/// The state of a handler for operators.
+#[derive(Clone)]
+pub struct ForOperators<S> {
+    state: S,
+    operator: Operator,
+}
+
+impl<S> ForOperators<S> {
+    pub(crate) fn new(state: S, operator: Operator) -> Self {
+        Self { state, operator }
+    }
+
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<ForOperators<S>> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(_: &mut Parts, state: &ForOperators<S>) -> Result<Self, Problem> {
+        Ok(state.operator.clone())
+    }
+}
+
+/// What an id in a path names.
+pub trait Resource: FromStr {
+    /// For "User not found".
+    const NOUN: &'static str;
+}
+
+impl Resource for UserId {
+    const NOUN: &'static str = "User";
+}
+
+impl Resource for KeyId {
+    const NOUN: &'static str = "Key";
+}
+
+impl Resource for ConnectionId {
+    const NOUN: &'static str = "Connection";
+}
+
+/// The id in the path. Text that is not an id is treated as an unknown id.
+pub struct PathId<T>(pub T);
+
+impl<S: Send + Sync, T: Resource> FromRequestParts<ForOperators<S>> for PathId<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ForOperators<S>) -> Result<Self, Problem> {
+        let id = state.operator.route.parameter(parts.uri.path());
+        id.parse().map(Self).map_err(|_| Problem::NotFound(T::NOUN))
+    }
+}
+
+/// The query parameters. Unknown ones are rejected, because a misspelled filter would select everybody.
+pub struct StrictQuery<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<ForOperators<S>> for StrictQuery<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &ForOperators<S>) -> Result<Self, Problem> {
+        let query = RawParams::Query(parts.uri.query().unwrap_or_default());
+        parameters::read_strict(query).map(Self).map_err(|faults| {
+            let names = faults.names.join(", ");
+            rejected(faults, "Invalid query parameters", &format!("Unknown parameter, known are {names}"))
+        })
+    }
+}
+
+/// A body of JSON. No body is an object without members. Unknown members are rejected.
+pub struct JsonBody<T> {
+    pub value: T,
+    /// SHA-256 of method, path and body.
+    pub digest: [u8; 32],
+    members: Map<String, Value>,
+}
+
+impl<T> JsonBody<T> {
+    /// Whether this member is null, which otherwise counts as absent.
+    pub fn clears(&self, member: &str) -> bool {
+        self.members.get(member).is_some_and(Value::is_null)
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<ForOperators<S>> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &ForOperators<S>) -> Result<Self, Problem> {
+        let (head, body) = request.into_parts();
+        let body = body::read(&head.headers, body, BODY_BYTES_MAX).await.map_err(|error| {
+            bad_request(match error {
+                BodyError::TooLarge => "The body is too large: the limit is 16 KiB",
+                BodyError::Incomplete => "The body is incomplete",
+                BodyError::TooSlow => "The body was not complete within 10 seconds",
+            })
+        })?;
+        let mut digest = Context::new(&SHA256);
+        for part in [head.method.as_str().as_bytes(), b" ", head.uri.path().as_bytes(), b"\n", &body[..]] {
+            digest.update(part);
+        }
+        let mut request_digest = [0; 32];
+        request_digest.copy_from_slice(digest.finish().as_ref());
+        if body.is_empty() {
+            return Self::read(Map::new(), request_digest);
+        }
+        if !is_json(&head.headers) {
+            return Err(bad_request("Send the body as JSON, with the header Content-Type: application/json"));
+        }
+        let members = serde_json::from_slice(&body).map_err(|error| Problem::BadRequest {
+            message: "The body must be a JSON object".into(),
+            details: vec![format!("line {}, column {}", error.line(), error.column())],
+        })?;
+        Self::read(members, request_digest)
+    }
+}
+
+impl<T: DeserializeOwned> JsonBody<T> {
+    fn read(members: Map<String, Value>, digest: [u8; 32]) -> Result<Self, Problem> {
+        let value = parameters::read_strict(RawParams::Json(&members)).map_err(|faults| {
+            let names = faults.names.join(", ");
+            rejected(faults, "Invalid members of the body", &format!("Unknown member, known are {names}"))
+        })?;
+        Ok(Self { value, digest, members })
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()?.split(';').next());
+    media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn bad_request(message: &'static str) -> Problem {
+    Problem::BadRequest { message: message.into(), details: Vec::new() }
+}
+
+/// One detail for each fault. Names that the client made up are cut.
+fn rejected(faults: Faults, message: &'static str, unknown: &str) -> Problem {
+    const SHOWN_CHARACTERS: usize = 60;
+    let known = faults.known.iter().map(|(name, fault)| format!("{name}: {fault}"));
+    let cut = |name: &String| name.chars().take(SHOWN_CHARACTERS).collect::<String>();
+    let unknown = faults.unknown.iter().take(20).map(|name| format!("{}: {unknown}", cut(name)));
+    Problem::BadRequest { message: message.into(), details: known.chain(unknown).collect() }
+}

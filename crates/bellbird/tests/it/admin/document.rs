@@ -1,0 +1,67 @@
+//! The OpenAPI document of the operator's API, and its page.
+
+use serde_json::Value;
+
+use super::Admin;
+use crate::support::harness::Database;
+
+const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin-openapi.json");
+
+#[test]
+fn document_matches_the_snapshot() {
+    let document = bellbird_admin::document().json();
+    let kept = std::fs::read(SNAPSHOT).unwrap_or_default();
+    assert!(
+        String::from_utf8_lossy(&kept).trim_end() == String::from_utf8_lossy(document).trim_end(),
+        "docs/admin-openapi.json differs from the code: run `cargo run -- openapi --admin > docs/admin-openapi.json` \
+         and read the difference"
+    );
+}
+
+#[test]
+fn operations_are_complete() {
+    let document = bellbird_admin::document().value();
+    let mut ids = std::collections::BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let named = format!("{method} {path}");
+            assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()), "{named}");
+            assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{named}");
+            let responses = operation["responses"].as_object().unwrap();
+            let successes: Vec<_> = responses.keys().filter(|status| status.starts_with('2')).collect();
+            assert_eq!(successes.len(), 1, "{named}");
+            for status in ["400", "401", "405", "429", "503"] {
+                assert!(responses.contains_key(status), "{named}: {status}");
+            }
+            assert_eq!(path.contains("{id}"), responses.contains_key("404"), "{named}");
+        }
+    }
+    assert_eq!(ids.len(), 16);
+    let text = document.to_string();
+    for reference in text.split("#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(document["components"]["schemas"][reference].is_object(), "{reference}");
+    }
+}
+
+#[tokio::test]
+async fn document_and_page_are_served_without_a_key() {
+    let admin = Admin::start(Database::Sqlite).await;
+    let json = admin.app.get_without_key("/admin/v1/openapi.json").await;
+    assert_eq!(&json.json(), bellbird_admin::document().value());
+    let yaml: Value = yaml_serde::from_str(&admin.app.get_without_key("/admin/v1/openapi.yaml").await.text).unwrap();
+    assert_eq!(&yaml, bellbird_admin::document().value());
+    let page = admin.app.get_without_key("/admin/docs").await;
+    assert_eq!(page.status, 200);
+    for part in [
+        "API reference for operators",
+        "POST</span> <code>/admin/v1/users</code>",
+        "href=\"v1/openapi.json\"",
+        "data-path=\"/v1/users\"",
+        "curl -X DELETE",
+    ] {
+        assert!(page.text.contains(part), "{part}");
+    }
+    for path in ["/admin/docs/page.js", "/admin/docs/page.css", "/admin/docs/logo.svg"] {
+        assert_eq!(admin.app.get_without_key(path).await.status, 200, "{path}");
+    }
+}

@@ -1,0 +1,157 @@
+//! Who may call: operators, and nobody else.
+
+use std::collections::BTreeSet;
+
+use bellbird_domain::OperatorKey;
+use jiff::SignedDuration;
+use reqwest::Method;
+use serde_json::json;
+
+use super::{Admin, error, operator_key};
+use crate::support::harness::{App, Database, Setup, eventually, on_both_databases};
+
+const PATHS: [(&str, &[&str]); 9] = [
+    ("/admin/v1/users", &["GET", "POST"]),
+    ("/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee", &["GET", "PATCH", "DELETE"]),
+    ("/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee/keys", &["GET", "POST"]),
+    ("/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee/setup-tokens", &["POST", "DELETE"]),
+    ("/admin/v1/keys/0191e7a0-7c3b-7def-8000-00aabbccddee", &["DELETE"]),
+    ("/admin/v1/keys/0191e7a0-7c3b-7def-8000-00aabbccddee/rotate", &["POST"]),
+    ("/admin/v1/connections/0191e7a0-7c3b-7def-8000-00aabbccddee", &["GET", "DELETE"]),
+    ("/admin/v1/connections/0191e7a0-7c3b-7def-8000-00aabbccddee/sync", &["POST"]),
+    ("/admin/v1/audit", &["GET"]),
+];
+
+on_both_databases! {
+    async fn admin_without_valid_operator_key_is_always_401(database: Database) {
+        let admin = Admin::start(database).await;
+        let app = &admin.app;
+        let unknown = OperatorKey::from_random([7; 32]);
+        let mut bodies = BTreeSet::new();
+        let others = [("/admin/v1/nothing", ["GET"].as_slice()), ("/admin", &["GET"]), ("/admin/v1/", &["POST"])];
+        for (path, methods) in PATHS.iter().chain(&others) {
+            for method in methods.iter().chain(&["PUT", "OPTIONS"]) {
+                let method: Method = method.parse().unwrap();
+                for key in ["", "nonsense", unknown.expose(), &app.olivia.key, &format!("{}x", admin.key)] {
+                    let answer = app.method_as(method.clone(), key, path).await;
+                    error(&answer, 401, "invalid_key");
+                    assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+                    bodies.insert(answer.text);
+                }
+            }
+        }
+        assert_eq!(bodies.len(), 1, "a user's key is a key like any wrong one");
+    }
+}
+
+on_both_databases! {
+    async fn revoked_and_expired_operator_keys_are_rejected(database: Database) {
+        let admin = Admin::start(database).await;
+        let (app, path) = (&admin.app, "/admin/v1/audit");
+        assert_eq!(admin.get(path).await.status, 200);
+        let key = OperatorKey::from_random([9; 32]);
+        let ends_at = app.clock.now() + SignedDuration::from_secs(60);
+        app.storage.operator_keys().insert(&key, "short", Some(ends_at), app.clock.now()).await.unwrap();
+        assert_eq!(app.get_as(key.expose(), path).await.status, 200);
+        app.clock.set(ends_at);
+        error(&app.get_as(key.expose(), path).await, 401, "invalid_key");
+        let id = app.storage.operator_keys().list().await.unwrap()[0].id;
+        app.storage.operator_keys().revoke(id, app.clock.now()).await.unwrap();
+        error(&admin.get(path).await, 401, "invalid_key");
+    }
+}
+
+#[tokio::test]
+async fn operator_key_is_a_wrong_key_elsewhere() {
+    let admin = Admin::start(Database::Sqlite).await;
+    let app = &admin.app;
+    let unknown = bellbird_domain::ApiKey::from_random([7; 32]);
+    for path in ["/v1/me", "/v1/accounts", "/v1/nothing", "/v1/export/transactions.csv", "/simplefin/accounts"] {
+        let wrong = app.get_as(unknown.expose(), path).await;
+        let operators = app.get_as(&admin.key, path).await;
+        assert_eq!((operators.status, &operators.text), (wrong.status, &wrong.text), "{path}");
+        assert!(!operators.status.is_success());
+    }
+    let basic = app.http.get(format!("{}/simplefin/accounts", app.url)).basic_auth("bellbird", Some(&admin.key));
+    assert_eq!(app.send(basic).await.status, 403);
+    let mcp = app.http.post(format!("{}/mcp", app.url)).bearer_auth(&admin.key);
+    let mcp = app.send(mcp.json(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))).await;
+    assert_eq!(mcp.status, 401);
+}
+
+#[tokio::test]
+async fn paths_have_their_methods() {
+    let admin = Admin::start(Database::Sqlite).await;
+    for (path, methods) in PATHS {
+        let answer = admin.call(Method::PUT, path).await;
+        error(&answer, 405, "method_not_allowed");
+        assert_eq!(answer.header("allow"), Some(methods.join(", ").replace("GET", "GET, HEAD").as_str()), "{path}");
+    }
+    error(&admin.get("/admin/v1/nothing").await, 404, "no_such_path");
+    error(&admin.get("/admin").await, 404, "no_such_path");
+    let head = admin.call(Method::HEAD, "/admin/v1/users").await;
+    assert_eq!((head.status.as_u16(), head.text.as_str()), (200, ""));
+}
+
+#[tokio::test]
+async fn each_operator_key_has_a_rate_limit() {
+    let admin = Admin::start_with(Setup::with(|settings| settings.access.operator_per_minute = 2)).await;
+    for left in ["1", "0"] {
+        let answer = admin.get("/admin/v1/audit").await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(
+            (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining")),
+            (Some("2"), Some(left))
+        );
+    }
+    let rejected = admin.get("/admin/v1/audit").await;
+    error(&rejected, 429, "rate_limited");
+    assert_eq!(rejected.header("retry-after"), Some("30"));
+    let other = operator_key(&admin.app, "other").await;
+    assert_eq!(admin.app.get_as(&other, "/admin/v1/audit").await.status, 200, "another key has its own bucket");
+}
+
+#[tokio::test]
+async fn last_use_is_recorded() {
+    let admin = Admin::start(Database::Sqlite).await;
+    admin.get("/admin/v1/audit").await;
+    let used = async || admin.app.storage.operator_keys().list().await.unwrap()[0].last_used_at;
+    eventually(async || used().await == Some(admin.app.clock.now())).await;
+}
+
+#[tokio::test]
+async fn admin_is_where_the_setting_says() {
+    let off = App::start(Setup::default()).await;
+    let key = operator_key(&off, "backend").await;
+    let answer = off.get_as(&key, "/admin/v1/users").await;
+    assert_eq!(answer.status, 404, "off by default");
+    // On a listener of its own.
+    let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = probe.local_addr().unwrap();
+    drop(probe);
+    let app = App::start(Setup::with(|settings| settings.admin_listen = Some(address))).await;
+    let key = operator_key(&app, "backend").await;
+    assert_eq!(app.get_as(&key, "/admin/v1/users").await.status, 404, "not on the listener of the API");
+    let get = |path: &str, key: &str| app.http.get(format!("http://{address}{path}")).bearer_auth(key);
+    assert_eq!(app.send(get("/admin/v1/users", &key)).await.status, 200);
+    for path in ["/v1/accounts", "/docs", "/health"] {
+        assert_eq!(app.send(get(path, &app.olivia.key)).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn pages_in_a_browser_cannot_call() {
+    let mut setup = Setup::default();
+    setup.settings.access.cors_origins = vec!["https://app.example.com".to_owned()];
+    let admin = Admin::start_with(setup).await;
+    let app = &admin.app;
+    let get = |path: &str, key: &str| {
+        app.http.get(format!("{}{path}", app.url)).bearer_auth(key).header("origin", "https://app.example.com")
+    };
+    let allowed = app.send(get("/v1/me", &app.olivia.key)).await;
+    assert_eq!(allowed.header("access-control-allow-origin"), Some("https://app.example.com"));
+    for path in ["/admin/v1/users", "/admin", "/admin/nothing"] {
+        let answer = app.send(get(path, &admin.key)).await;
+        assert_eq!(answer.header("access-control-allow-origin"), None, "{path}");
+    }
+}

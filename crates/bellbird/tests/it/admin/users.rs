@@ -1,0 +1,141 @@
+//! Users: create, list, find, change, remove.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Admin, data, error, id};
+use crate::support::harness::{Database, on_both_databases};
+
+const USERS: &str = "/admin/v1/users";
+
+on_both_databases! {
+    async fn user_lives_by_api(database: Database) {
+        let admin = Admin::start(database).await;
+        let body = json!({"email": " Anna@Example.com ", "reference": "customer-17", "timezone": "australia/perth"});
+        let created = data(&admin.post(USERS, &body).await, 201);
+        let user = id(&created);
+        assert_eq!(created["email"], "Anna@Example.com");
+        assert_eq!((&created["plan"], &created["timezone"]), (&json!("professional"), &json!("Australia/Perth")));
+        let names: Vec<&str> = created.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names, ["createdAt", "email", "id", "plan", "reference", "timezone"]);
+        let path = format!("{USERS}/{user}");
+        assert_eq!(data(&admin.get(&path).await, 200), created);
+
+        // E-mail address and reference are unique.
+        let again = json!({"email": "anna@example.COM"});
+        assert!(error(&admin.post(USERS, &again).await, 409, "conflict").contains("e-mail address"));
+        let again = json!({"email": "ben@b.example", "reference": "customer-17"});
+        assert!(error(&admin.post(USERS, &again).await, 409, "conflict").contains("reference"));
+        let other = data(&admin.post(USERS, &json!({"email": "ben@b.example"})).await, 201);
+        let other_path = format!("{USERS}/{}", id(&other));
+        error(&admin.patch(&other_path, &json!({"reference": "customer-17"})).await, 409, "conflict");
+        error(&admin.patch(&other_path, &json!({"email": "anna@example.com"})).await, 409, "conflict");
+
+        let find = async |query: &str| admin.get(&format!("{USERS}?{query}")).await.data();
+        assert_eq!(find("email=ANNA%40example.com").await, [created.clone()]);
+        assert_eq!(find("reference=customer-17").await, [created.clone()]);
+        for query in ["email=nobody%40example.com", "reference=customer", "email=%00", "reference=%00",
+            "email=anna%40example.com&reference=other"] {
+            assert_eq!(find(query).await, [] as [Value; 0], "{query}");
+        }
+
+        let changed = data(&admin.patch(&path, &json!({"plan": "saver", "timezone": null})).await, 200);
+        assert_eq!((&changed["plan"], &changed["timezone"]), (&json!("saver"), &Value::Null));
+        assert_eq!(changed["reference"], "customer-17", "what is absent stays");
+        let cleared = data(&admin.patch(&path, &json!({"reference": null})).await, 200);
+        assert_eq!(cleared["reference"], Value::Null);
+        assert_eq!(data(&admin.patch(&path, &json!({})).await, 200), cleared);
+
+        assert_eq!(admin.delete(&path).await.status, 204);
+        for method in [Method::GET, Method::DELETE] {
+            assert_eq!(error(&admin.call(method, &path).await, 404, "not_found"), "User not found ");
+        }
+        error(&admin.patch(&path, &json!({"plan": "saver"})).await, 404, "not_found");
+        let expected = ["user.remove", "user.update", "user.update", "user.update", "user.create"];
+        assert_eq!(admin.actions(&user).await, expected);
+    }
+}
+
+on_both_databases! {
+    async fn lists_have_pages(database: Database) {
+        let admin = Admin::start(database).await;
+        for number in 0..5 {
+            data(&admin.post(USERS, &json!({"email": format!("u{number}@example.com")})).await, 201);
+        }
+        for (list, total) in [(USERS, 7), ("/admin/v1/audit", 5)] {
+            let whole: Vec<String> = admin.get(&format!("{list}?limit=200")).await.data().iter().map(id).collect();
+            assert_eq!(whole.len(), total, "{list}");
+            let (mut read, mut cursor) = (Vec::new(), String::new());
+            loop {
+                let page = admin.get(&format!("{list}?limit=2{cursor}")).await;
+                read.extend(page.data().iter().map(id));
+                let Some(next) = page.json()["nextCursor"].as_str().map(str::to_owned) else { break };
+                cursor = format!("&cursor={next}");
+            }
+            assert_eq!(read, whole, "{list}");
+        }
+    }
+}
+
+on_both_databases! {
+    async fn connected_user_is_not_removed(database: Database) {
+        let admin = Admin::start(database).await;
+        let path = format!("{USERS}/{}", admin.app.ben.user.id);
+        let message = error(&admin.delete(&path).await, 409, "conflict");
+        assert!(message.contains("DELETE /admin/v1/connections/{id}"), "{message}");
+        for connection in &admin.app.ben.connections {
+            let answer = admin.delete(&format!("/admin/v1/connections/{}", connection.id)).await;
+            assert_eq!(data(&answer, 202)["status"], "deleting");
+        }
+        error(&admin.delete(&path).await, 409, "conflict");
+        admin.app.run_due_jobs().await;
+        assert_eq!(admin.delete(&path).await.status, 204);
+        assert_eq!(admin.app.get_as(&admin.app.ben.key, "/v1/me").await.status, 401);
+    }
+}
+
+#[tokio::test]
+async fn wrong_values_are_named() {
+    let admin = Admin::start(Database::Sqlite).await;
+    let body = json!({"email": "no address", "plan": "gold", "timezone": "Mars/Olympus", "reference": "", "name": 1});
+    let message = error(&admin.post(USERS, &body).await, 400, "invalid_parameters");
+    for part in [
+        "email: Must be an e-mail address such as me@example.com",
+        "plan: Must be saver, developer or professional",
+        "timezone: Must be an IANA timezone",
+        "reference: Must be 1 to 200 characters on one line",
+        "name: Unknown member, known are email, reference, plan, timezone",
+    ] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
+    let message = error(&admin.post(USERS, &json!({"reference": 5})).await, 400, "invalid_parameters");
+    assert!(message.contains("email: Must be given") && message.contains("reference: Must be text"), "{message}");
+    for query in ["emial=x", "limit=0", "limit=x", "cursor=x", "email=a&email=b"] {
+        error(&admin.get(&format!("{USERS}?{query}")).await, 400, "invalid_parameters");
+    }
+    let unknown = Uuid::now_v7();
+    for path in [format!("{USERS}/{unknown}"), format!("{USERS}/x"), format!("{USERS}/%00")] {
+        error(&admin.get(&path).await, 404, "not_found");
+    }
+}
+
+#[tokio::test]
+async fn body_is_json_of_bounded_size() {
+    let admin = Admin::start(Database::Sqlite).await;
+    let send = async |content_type: &str, body: Vec<u8>| {
+        let request = admin.app.http.post(format!("{}{USERS}", admin.app.url)).bearer_auth(&admin.key);
+        let answer = admin.app.send(request.header("content-type", content_type).body(body)).await;
+        error(&answer, 400, "invalid_parameters")
+    };
+    let json = b"{\"email\": \"a@example.com\"}".to_vec();
+    assert!(send("text/plain", json.clone()).await.contains("Content-Type: application/json"));
+    assert!(send("application/x-www-form-urlencoded", b"email=a".to_vec()).await.contains("Content-Type"));
+    let json_type = "application/json; charset=utf-8";
+    assert!(send(json_type, vec![b' '; 16 * 1024 + 1]).await.contains("16 KiB"));
+    assert!(send(json_type, b"{".to_vec()).await.contains("The body must be a JSON object line 1, column"));
+    assert!(send(json_type, b"[]".to_vec()).await.contains("The body must be a JSON object"));
+    assert!(send(json_type, vec![b'['; 10_000]).await.contains("The body must be a JSON object"));
+    assert!(send(json_type, vec![0xff, 0xfe]).await.contains("The body must be a JSON object"));
+    assert!(send(json_type, Vec::new()).await.contains("email: Must be given"));
+}

@@ -1,0 +1,98 @@
+//! What operators changed by API: which key, when, and about whom. Kept for two years.
+
+use bellbird_domain::{OperatorKeyId, UserId};
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use crate::OperatorAudit;
+use crate::db::{Param, Row, Tx, params, statements};
+use crate::error::{Result, StorageError};
+
+const RETENTION: SignedDuration = SignedDuration::from_hours(2 * 365 * 24);
+
+statements! {
+    INSERT = "INSERT INTO operator_audit (id, operator_key_id, action, user_id, subject, recorded_at)
+        VALUES ($1, $2, $3, $4, $5, $6)";
+
+    /// Ids are UUIDv7, so the newest come first.
+    LIST = "SELECT id, operator_key_id, action, user_id, subject, recorded_at FROM operator_audit
+        WHERE id < $1 ORDER BY id DESC LIMIT $2";
+
+    LIST_OF_USER = "SELECT id, operator_key_id, action, user_id, subject, recorded_at FROM operator_audit
+        WHERE user_id = $3 AND id < $1 ORDER BY id DESC LIMIT $2";
+
+    DELETE_OUTDATED = "DELETE FROM operator_audit WHERE recorded_at <= $1";
+}
+
+/// What an operator did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OperatorAction<'a> {
+    /// Such as `user.create`.
+    pub name: &'static str,
+    pub user_id: UserId,
+    /// The id of what it was about, if that is not the user.
+    pub subject: Option<&'a str>,
+}
+
+/// A row of the audit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorAuditRow {
+    pub id: Uuid,
+    pub operator_key_id: OperatorKeyId,
+    pub action: String,
+    pub user_id: UserId,
+    pub subject: Option<String>,
+    pub recorded_at: Timestamp,
+}
+
+impl OperatorAudit<'_> {
+    /// Rows before this one, newest first, of one user or of all.
+    pub async fn list_before(
+        self,
+        before: Option<Uuid>,
+        user: Option<UserId>,
+        limit: u32,
+    ) -> Result<Vec<OperatorAuditRow>> {
+        let (before, limit) = (Param::Id(before.unwrap_or(Uuid::max())), i64::from(limit));
+        match user {
+            Some(user) => self.0.db.all(LIST_OF_USER, params![before, limit, user], row).await,
+            None => self.0.db.all(LIST, params![before, limit], row).await,
+        }
+    }
+
+    /// Records an action that changes nothing here, such as the request of a sync.
+    pub async fn insert(self, operator: OperatorKeyId, action: &OperatorAction<'_>, now: Timestamp) -> Result<()> {
+        let id = Param::Id(Uuid::now_v7());
+        let OperatorAction { name, user_id, subject } = *action;
+        self.0.db.run(INSERT, params![id, operator, name, user_id, subject, now]).await.map(|_| ())
+    }
+
+    /// Deletes rows that are older than two years. Returns their number.
+    pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
+        let until = now.saturating_sub(RETENTION).map_err(StorageError::unavailable)?;
+        self.0.db.run(DELETE_OUTDATED, params![until]).await
+    }
+}
+
+/// As `storage.operator_audit().insert`, in the transaction of the change.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    operator: OperatorKeyId,
+    action: &OperatorAction<'_>,
+    now: Timestamp,
+) -> Result<()> {
+    let id = Param::Id(Uuid::now_v7());
+    let OperatorAction { name, user_id, subject } = *action;
+    tx.run(INSERT, params![id, operator, name, user_id, subject, now]).await.map(|_| ())
+}
+
+fn row(row: &Row<'_>) -> Result<OperatorAuditRow> {
+    Ok(OperatorAuditRow {
+        id: row.id(0)?,
+        operator_key_id: row.id(1)?,
+        action: row.text(2)?.to_owned(),
+        user_id: row.id(3)?,
+        subject: row.opt_text(4)?.map(str::to_owned),
+        recorded_at: row.time(5)?,
+    })
+}

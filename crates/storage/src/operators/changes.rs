@@ -1,0 +1,133 @@
+//! Changes that operators make by API. The change, its row in the audit, and the response to a request that may be
+//! repeated commit in one transaction, so a process that is killed leaves all of them or none.
+
+use bellbird_domain::{ApiKey, ConnectionId, KeyId, OperatorKeyId, User, UserId};
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use crate::connections::removals;
+use crate::db::Tx;
+use crate::error::Result;
+use crate::jobs::{self, JobKey, job_kinds};
+use crate::operators::audit::{self, OperatorAction};
+use crate::operators::requests::{self, Earlier, Idempotency, StoredResponse};
+use crate::users::{keys, setup_tokens, user};
+use crate::{KeyRecord, NewSetupToken, NewUser, Storage, StorageError, UserChange};
+
+/// How a change begins.
+pub enum BegunChange<'s> {
+    New(OperatorChange<'s>),
+    /// The request is repeated: nothing is changed, and the response is the same.
+    Repeated(StoredResponse),
+    /// The `Idempotency-Key` is that of another request.
+    KeyInUse,
+}
+
+/// A change in progress. Dropping it changes nothing. On SQLite it holds the one writer, so do not await anything else.
+pub struct OperatorChange<'s> {
+    storage: &'s Storage,
+    tx: Tx,
+    operator: OperatorKeyId,
+    now: Timestamp,
+    request: Option<(Idempotency, Uuid)>,
+}
+
+impl Storage {
+    /// Begins a change of this operator.
+    pub async fn begin_change(
+        &self,
+        operator: OperatorKeyId,
+        idempotency: Option<Idempotency>,
+        now: Timestamp,
+    ) -> Result<BegunChange<'_>> {
+        let mut tx = self.db.begin().await?;
+        let request = match idempotency {
+            None => None,
+            Some(idempotency) => match requests::begin(&mut tx, self.secrets(), operator, &idempotency, now).await? {
+                Earlier::None(id) => Some((idempotency, id)),
+                Earlier::Same(response) => return Ok(BegunChange::Repeated(response)),
+                Earlier::Other => return Ok(BegunChange::KeyInUse),
+            },
+        };
+        Ok(BegunChange::New(OperatorChange { storage: self, tx, operator, now, request }))
+    }
+}
+
+impl OperatorChange<'_> {
+    /// As `storage.users().insert`.
+    pub async fn insert_user(&mut self, new: &NewUser<'_>) -> Result<User> {
+        user::insert(&mut self.tx, new, self.now).await
+    }
+
+    /// As `storage.users().update`.
+    pub async fn update_user(&mut self, id: UserId, change: &UserChange<'_>) -> Result<User> {
+        user::update(&mut self.tx, id, change).await
+    }
+
+    /// As `storage.users().delete`.
+    pub async fn delete_user(&mut self, id: UserId) -> Result<()> {
+        user::delete(&mut self.tx, id).await
+    }
+
+    /// As `storage.keys().insert`.
+    pub async fn insert_key(
+        &mut self,
+        user: UserId,
+        key: &ApiKey,
+        name: &str,
+        expires_at: Option<Timestamp>,
+    ) -> Result<KeyRecord> {
+        keys::insert(&mut self.tx, user, key, name, expires_at, self.now).await
+    }
+
+    /// As `storage.keys().rotate`.
+    pub async fn rotate_key(&mut self, old: &KeyRecord, new: &ApiKey, ends_at: Timestamp) -> Result<KeyRecord> {
+        keys::rotate(&mut self.tx, old, new, ends_at, self.now).await
+    }
+
+    /// As `storage.keys().revoke`.
+    pub async fn revoke_key(&mut self, id: KeyId) -> Result<KeyRecord> {
+        keys::revoke(&mut self.tx, id, self.now).await
+    }
+
+    /// As `storage.setup_tokens().insert`.
+    pub async fn insert_setup_token(&mut self, new: &NewSetupToken<'_>) -> Result<()> {
+        setup_tokens::insert(&mut self.tx, new, self.now).await
+    }
+
+    /// As `storage.setup_tokens().revoke_unclaimed`.
+    pub async fn revoke_setup_tokens(&mut self, user: UserId) -> Result<u64> {
+        setup_tokens::revoke_unclaimed(&mut self.tx, user, self.now).await
+    }
+
+    /// Requests a sync. The caller wakes the service.
+    pub async fn request_sync(&mut self, user: UserId, id: ConnectionId) -> Result<()> {
+        let key = JobKey::new(job_kinds::SYNC, user, id);
+        if jobs::request(&mut self.tx, &key, self.now, SignedDuration::ZERO).await? {
+            return Ok(());
+        }
+        Err(StorageError::NotFound("connection"))
+    }
+
+    /// As `storage.removals().begin_because` without a lease: hides a connection, unless it is hidden already. The
+    /// caller wakes the service.
+    pub async fn hide_connection(&mut self, user: UserId, id: ConnectionId) -> Result<()> {
+        removals::hide(&mut self.tx, "removed", user, id, self.now).await.map(|_| ())
+    }
+
+    /// Commits the change with its audit row.
+    pub async fn commit_alone(mut self, action: &OperatorAction<'_>) -> Result<()> {
+        audit::insert(&mut self.tx, self.operator, action, self.now).await?;
+        self.tx.commit().await
+    }
+
+    /// Commits the change with its audit row. `response` is what a repeated request gets.
+    pub async fn commit(mut self, action: &OperatorAction<'_>, response: &StoredResponse) -> Result<()> {
+        audit::insert(&mut self.tx, self.operator, action, self.now).await?;
+        if let Some((idempotency, id)) = &self.request {
+            let request = (self.operator, idempotency, *id);
+            requests::finish(&mut self.tx, self.storage.secrets(), request, action.user_id, response).await?;
+        }
+        self.tx.commit().await
+    }
+}
