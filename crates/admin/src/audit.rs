@@ -31,6 +31,7 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
 struct AuditQuery {
     /// Rows of one page, at most 200.
+    #[param(inline, example = 50)]
     limit: Option<PageLimit>,
     /// The `nextCursor` of the page before.
     #[param(value_type = Option<String>)]

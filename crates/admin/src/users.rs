@@ -19,8 +19,8 @@ use crate::list::{Cursor, Item, PageLimit, cut, page_size};
 use crate::state::{Admin, problem};
 
 const TAG: &str = "Users";
-const TAKEN: &str = "Another user has the e-mail address or the reference (`conflict`), or the Idempotency-Key was sent with another \
-     request.";
+const TAKEN: &str = "Another user has the e-mail address or the reference (`conflict`), or the Idempotency-Key was \
+    sent with another request.";
 /// Seconds until a provider that could not be called is worth another attempt.
 const PROVIDER_RETRY_AFTER: u64 = 30;
 
@@ -98,6 +98,7 @@ struct UserChangeBody {
 #[into_params(parameter_in = Query)]
 struct UsersQuery {
     /// Users of one page, at most 200.
+    #[param(inline, example = 50)]
     limit: Option<PageLimit>,
     /// The `nextCursor` of the page before.
     #[param(value_type = Option<String>)]

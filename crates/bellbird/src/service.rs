@@ -1,5 +1,5 @@
-//! The running service: its listeners (API, console, ops, and perhaps admin), the background work, and the row of this instance.
-//! `serve`, `demo` and the tests start it in the same way.
+//! The running service: its listeners (API, console, ops, and perhaps admin), the background work, and the row of this
+//! instance. `serve`, `demo` and the tests start it in the same way.
 
 use std::io;
 use std::net::SocketAddr;

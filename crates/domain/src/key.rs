@@ -1,5 +1,5 @@
-//! The text form of keys: `bb_` for a user's API key, `bbo_` for an operator's, then 32 random characters, and a checksum
-//! of 6 characters.
+//! The text form of keys: `bb_` for a user's API key, `bbo_` for an operator's, then 32 random characters, and a
+//! checksum of 6 characters.
 
 use std::fmt;
 

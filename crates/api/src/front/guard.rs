@@ -34,11 +34,11 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
     let (quota, call) = match &endpoint.handler {
         EndpointHandler::Open(call) if accepts => return call(request).await,
         EndpointHandler::Open(_) => return method_not_allowed(&endpoint.route),
-        EndpointHandler::ForOperators(_) | EndpointHandler::Missing(Unlisted::ForOperators) => {
+        EndpointHandler::ForOperators(_) | EndpointHandler::Missing(Unlisted::Operators) => {
             return Box::pin(guard_for_operators(access, &endpoint, request)).await;
         }
-        EndpointHandler::Missing(Unlisted::ForAll) => return Problem::NoSuchPath.into_response(),
-        EndpointHandler::Missing(Unlisted::ForUsers) => (metadata, Err(Problem::NoSuchPath.into_response())),
+        EndpointHandler::Missing(Unlisted::Public) => return Problem::NoSuchPath.into_response(),
+        EndpointHandler::Missing(Unlisted::Users) => (metadata, Err(Problem::NoSuchPath.into_response())),
         EndpointHandler::Guarded { .. } if !accepts => (metadata, Err(method_not_allowed(&endpoint.route))),
         EndpointHandler::Guarded { quota, call } => (quota, Ok(call)),
     };

@@ -155,9 +155,9 @@ pub(crate) enum EndpointHandler {
 /// Who gets 404 for paths below a prefix that do not exist. Everybody else gets 401.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unlisted {
-    ForAll,
-    ForUsers,
-    ForOperators,
+    Public,
+    Users,
+    Operators,
 }
 
 impl Mount {
@@ -165,7 +165,7 @@ impl Mount {
     #[must_use]
     pub fn new(prefix: &'static str) -> Self {
         let form = Form { key: bearer_key, error: json_response };
-        let unlisted = Unlisted::ForAll;
+        let unlisted = Unlisted::Public;
         Self { prefix, form, cors_headers: &[], allows_browsers: true, unlisted, endpoints: Vec::new() }
     }
 
@@ -192,13 +192,13 @@ impl Mount {
     /// Paths below the prefix that do not exist need a key too, so that 401 comes before 404.
     #[must_use]
     pub fn guarded(self) -> Self {
-        Self { unlisted: Unlisted::ForUsers, ..self }
+        Self { unlisted: Unlisted::Users, ..self }
     }
 
     /// As [`Self::guarded`], with an operator's key. Pages in a browser cannot call the paths below the prefix.
     #[must_use]
     pub fn guarded_for_operators(self) -> Self {
-        Self { unlisted: Unlisted::ForOperators, allows_browsers: false, ..self }
+        Self { unlisted: Unlisted::Operators, allows_browsers: false, ..self }
     }
 
     /// Adds paths whose handlers share a state.
@@ -271,7 +271,7 @@ impl Mounts {
         let mut mounts = Self {
             endpoints: Vec::new(),
             missing: Vec::new(),
-            fallback: first.missing(Unlisted::ForAll),
+            fallback: first.missing(Unlisted::Public),
             cors_headers: Vec::new(),
             without_browsers: Vec::new(),
         };
@@ -335,7 +335,7 @@ mod tests {
     fn unlisted_paths_need_a_key_below_a_guarded_prefix_only() {
         let mounts = mounts();
         let needs_key = |path| match &mounts.find(path, &Method::GET).handler {
-            EndpointHandler::Missing(unlisted) => Some(*unlisted == Unlisted::ForUsers),
+            EndpointHandler::Missing(unlisted) => Some(*unlisted == Unlisted::Users),
             _ => None,
         };
         for path in ["/v1", "/v1/", "/v1/accounts/", "/v1/none"] {
@@ -373,7 +373,7 @@ mod tests {
         }
         assert!(matches!(
             mounts.find("/admin/users", &Method::GET).handler,
-            EndpointHandler::Missing(Unlisted::ForOperators)
+            EndpointHandler::Missing(Unlisted::Operators)
         ));
         assert_eq!(mounts.without_browsers, ["/admin"]);
     }

@@ -1,7 +1,7 @@
 //! What handlers for operators extract: the operator, the id in the path, the query, and a JSON body.
 //!
-//! These exist for the state [`ForOperators`] only, which nothing but the guard makes, after it has checked an operator's
-//! key.
+//! These exist for the state [`ForOperators`] only, which nothing but the guard makes, after it has checked the key of
+//! an operator.
 
 use std::str::FromStr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Stores operators' keys by the SHA-256 of their text, as users' keys are. They are never deleted, so that a revoked key
-//! stays known.
+//! Stores operators' keys by the SHA-256 of their text, as users' keys are. They are never deleted, so that a revoked
+//! key stays known.
 
 use bellbird_domain::{OperatorKey, OperatorKeyId};
 use jiff::Timestamp;
@@ -25,7 +25,8 @@ statements! {
     REVOKE = "UPDATE operator_keys SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1
         RETURNING id, name, prefix, created_at, last_used_at, expires_at, revoked_at";
 
-    EXPIRE = "UPDATE operator_keys SET expires_at = CASE WHEN expires_at < $2 THEN expires_at ELSE $2 END WHERE id = $1";
+    EXPIRE = "UPDATE operator_keys SET expires_at = CASE WHEN expires_at < $2 THEN expires_at ELSE $2 END
+        WHERE id = $1";
 }
 
 /// What is known about an operator's key. The key itself is not stored. Serialized as commands print it with `--json`.

@@ -27,7 +27,8 @@ statements! {
     FIND = "SELECT id, user_id, request_digest, status FROM operator_requests
         WHERE operator_key_id = $1 AND idempotency_hash = $2";
 
-    FINISH = "UPDATE operator_requests SET user_id = $3, status = $4 WHERE operator_key_id = $1 AND idempotency_hash = $2";
+    FINISH = "UPDATE operator_requests SET user_id = $3, status = $4
+        WHERE operator_key_id = $1 AND idempotency_hash = $2";
 
     DELETE_OF = "DELETE FROM operator_requests WHERE user_id = $1 RETURNING id, user_id";
 

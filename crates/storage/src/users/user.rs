@@ -119,8 +119,8 @@ impl Users<'_> {
         self.0.db.all(LIST, params![], user).await
     }
 
-    /// Changes a user, and returns the result. The revision grows only if a value changes. [`StorageError::Conflict`] if
-    /// another user has the e-mail address or the reference.
+    /// Changes a user, and returns the result. The revision grows only if a value changes. [`StorageError::Conflict`]
+    /// if another user has the e-mail address or the reference.
     pub async fn update(self, id: UserId, change: &UserChange<'_>) -> Result<User> {
         let mut tx = self.0.db.begin().await?;
         let user = update(&mut tx, id, change).await?;

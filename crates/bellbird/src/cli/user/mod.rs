@@ -66,7 +66,8 @@ pub(super) struct ShowArgs {
     format: JsonFlag,
 }
 
-/// Change a user's e-mail address, plan, timezone or reference. A running service applies the change from the next request on.
+/// Change a user's e-mail address, plan, timezone or reference. A running service applies the change from the next
+/// request on.
 ///
 /// A provider at which the user is registered keeps the old e-mail address.
 #[derive(Debug, Args)]

@@ -27,7 +27,7 @@ on_both_databases! {
             assert_eq!(connection["category"], "banking");
             assert_eq!(connection["status"], "active");
             assert!(connection["institutionId"].as_str().unwrap().bytes().all(|byte| byte.is_ascii_digit()));
-            assert_eq!(connection.as_object().unwrap().len(), 9);
+            assert_eq!(connection.as_object().unwrap().len(), 10);
         }
     }
 }

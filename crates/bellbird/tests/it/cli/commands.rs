@@ -321,7 +321,10 @@ fn wrong_usage_exits_with_2_and_explains() {
         ("user add --email me@example.com --plan gold", "[possible values: saver, developer, professional]"),
         ("user add --email me@example.com --timezone Sydney", "must be an IANA timezone such as Australia/Sydney"),
         ("user show", "required arguments were not provided"),
-        ("user set me@example.com", "<--email <EMAIL>|--plan <PLAN>|--timezone <TZ>|--no-timezone>"),
+        (
+            "user set me@example.com",
+            "<--email <EMAIL>|--plan <PLAN>|--timezone <TZ>|--no-timezone|--reference <REFERENCE>",
+        ),
         ("key create --user me@example.com --expires 5", "must be a whole number and a unit: 30s, 15m, 24h or 90d"),
         ("key create --user me@example.com --expires 0s", "must be longer than 0"),
         ("connection sync", "<ID|--user <USER>|--all>"),

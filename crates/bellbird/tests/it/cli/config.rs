@@ -263,7 +263,7 @@ fn error_names_setting_value_expectation_and_source() {
         ),
         (
             "listen = \"x\"",
-            "`listen` in FILE, line 1 is outside of a section: write it below [api] or [console] or [ops]",
+            "`listen` in FILE, line 1 is outside of a section: write it below [api] or [console] or [admin] or [ops]",
         ),
         ("row_cap = 1", "`row_cap` in FILE, line 1 is outside of a section: write it below [reads]"),
         (
@@ -281,7 +281,7 @@ fn error_names_setting_value_expectation_and_source() {
         [("[redis]\nurl = \"redis://x\"\nport = 1", "redis"), ("[redis]", "redis"), ("api = 1", "api")]
     {
         let message = format!(
-            "unknown section `{section}` in FILE, line 1: the sections are database, api, console, ops, admin, \
+            "unknown section `{section}` in FILE, line 1: the sections are database, api, console, admin, ops, \
              secrets, {providers}, reads, cache, limits, sync, webhooks, log"
         );
         assert_eq!(error_of(&from_file(file)), message, "{file}");

@@ -50,7 +50,8 @@ both! {
         remembered_response(db, user, "response").await;
         assert_eq!(db.secrets_for("operator_request").await, 1);
         let later = at(1) + SignedDuration::from_hours(24);
-        assert_eq!(db.operator_audit().delete_outdated_requests(later - SignedDuration::from_secs(1)).await.unwrap(), 0);
+        let before = later - SignedDuration::from_secs(1);
+        assert_eq!(db.operator_audit().delete_outdated_requests(before).await.unwrap(), 0);
         assert_eq!(db.operator_audit().delete_outdated_requests(later).await.unwrap(), 1);
         assert_eq!(db.secrets_for("operator_request").await, 0);
         // Without a cleanup, the key is new after a day, too.

@@ -6,7 +6,8 @@ use crate::{NewUser, StorageError, UserChange};
 
 both! {
     async fn finds_what_was_added(db) {
-        let new = NewUser { email: "Zoë@Example.com", plan: Plan::Developer, timezone: Some("Pacific/Auckland"), reference: None };
+        let (email, timezone) = ("Zoë@Example.com", Some("Pacific/Auckland"));
+        let new = NewUser { email, plan: Plan::Developer, timezone, reference: Some("customer-17") };
         let user = db.users().insert(&new, "2026-11-21T03:04:05.123456789Z".parse().unwrap()).await.unwrap();
         assert_eq!(user.created_at.to_string(), "2026-11-21T03:04:05.123456Z");
         assert_eq!(db.users().find(user.id).await.unwrap(), Some(user.clone()));
@@ -15,6 +16,8 @@ both! {
             assert_eq!(db.users().find_by_email(email).await.unwrap().as_ref(), Some(&user), "{email}");
         }
         assert_eq!(db.users().find_by_email("zoe@example.com").await.unwrap(), None);
+        assert_eq!(db.users().find_by_reference("customer-17").await.unwrap(), Some(user));
+        assert_eq!(db.users().find_by_reference("Customer-17").await.unwrap(), None);
     }
 
     async fn email_is_unique_ignoring_case(db) {
