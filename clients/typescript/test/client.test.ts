@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { createServer } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { inspect } from "node:util";
@@ -19,24 +19,28 @@ const me = {
 };
 
 test("four_live_requests_at_once", async () => {
-  let running = 0;
+  const waiting: ServerResponse[] = [];
+  let arrived = 0;
   let most = 0;
+  const respond = () => waiting.splice(0).forEach((response) => response.end('{"data":[]}'));
   const server = createServer((_, response) => {
-    running += 1;
-    most = Math.max(most, running);
-    setTimeout(() => {
-      running -= 1;
-      response.end('{"data":[]}');
-    }, 20);
+    arrived += 1;
+    waiting.push(response);
+    most = Math.max(most, waiting.length);
+    // A fifth would come in this time.
+    if (waiting.length === 4 || arrived === 10) setTimeout(respond, 50);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   const client = new Bellbird({ url: `http://127.0.0.1:${port}`, key: KEY });
-  const requests = Array.from({ length: 10 }, () => client.holdings({ connectionId: "c" }));
-  assert.equal((await Promise.all(requests)).length, 10);
-  assert.equal(most, 4);
-  server.closeAllConnections();
-  server.close();
+  try {
+    const requests = Array.from({ length: 10 }, () => client.holdings({ connectionId: "c" }));
+    assert.equal((await Promise.all(requests)).length, 10);
+    assert.equal(most, 4);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
 });
 
 test("a_wait_takes_its_time", () =>

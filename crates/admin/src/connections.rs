@@ -204,26 +204,31 @@ async fn sync_connection(
     body: JsonBody<NoMembers>,
 ) -> Result<Response, Problem> {
     let NoMembers {} = body.value;
-    let connection = find(admin.storage(), id).await?;
-    if connection.status == ConnectionStatus::Deleting {
-        return Err(Problem::Conflict("The connection is being removed and cannot be synced".into()));
-    }
-    let syncs = admin.access.connections().syncs();
-    if !syncs.are_enabled() {
-        return Err(Problem::Conflict("Syncs are off: set sync.enabled, or run `bellbird connection sync`".into()));
-    }
-    let (user_id, provider) = (connection.user_id, connection.provider.clone());
-    let shown = Item { data: details(admin.storage(), connection).await? };
+    // Read before the change begins, and judged after it, because a repeated request gets its response anyway.
+    let connection = find_to_sync(&admin, id).await;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
+    let shown = connection?;
+    let (user_id, provider) = (shown.data.connection.user_id, shown.data.connection.provider.clone());
     change.request_sync(user_id, id).await.map_err(problem)?;
     let subject = id.to_string();
     let action = OperatorAction { name: "connection.sync", user_id, subject: Some(&subject) };
     let response = commit(change, &action, StatusCode::ACCEPTED, &shown).await?;
-    syncs.wake(&provider);
+    admin.access.connections().syncs().wake(&provider);
     Ok(response)
+}
+
+async fn find_to_sync(admin: &Admin, id: ConnectionId) -> Result<Item<DetailsView>, Problem> {
+    let connection = find(admin.storage(), id).await?;
+    if connection.status == ConnectionStatus::Deleting {
+        return Err(Problem::Conflict("The connection is being removed and cannot be synced".into()));
+    }
+    if !admin.access.connections().syncs().are_enabled() {
+        return Err(Problem::Conflict("Syncs are off: set sync.enabled, or run `bellbird connection sync`".into()));
+    }
+    Ok(Item { data: details(admin.storage(), connection).await? })
 }
 
 async fn remove_connection(
@@ -232,14 +237,17 @@ async fn remove_connection(
     PathId(id): PathId<ConnectionId>,
 ) -> Result<Response, Problem> {
     let connection = find(admin.storage(), id).await?;
-    let (user_id, provider) = (connection.user_id, connection.provider);
+    let user_id = connection.user_id;
     let mut change = admin.begin_idempotent(&operator).await?;
-    change.hide_connection(user_id, id).await.map_err(problem)?;
-    let subject = id.to_string();
-    let action = OperatorAction { name: "connection.remove", user_id, subject: Some(&subject) };
-    change.commit_alone(&action).await.map_err(problem)?;
-    admin.access.connections().removals().wake(&provider);
-    let connection = find(admin.storage(), id).await?;
+    if change.hide_connection(user_id, id).await.map_err(problem)? {
+        let subject = id.to_string();
+        let action = OperatorAction { name: "connection.remove", user_id, subject: Some(&subject) };
+        change.commit_alone(&action).await.map_err(problem)?;
+        admin.access.connections().removals().wake(&connection.provider);
+    } else {
+        drop(change);
+    }
+    let connection = Connection { status: ConnectionStatus::Deleting, ..connection };
     let mut response = json_bytes(to_json(&Item { data: details(admin.storage(), connection).await? })?);
     *response.status_mut() = StatusCode::ACCEPTED;
     Ok(response)

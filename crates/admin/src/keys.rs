@@ -145,17 +145,17 @@ async fn create_key(
 ) -> Result<Response, Problem> {
     let name = body.value.name.as_ref().map_or(DEFAULT_NAME, |name| &name.0);
     let expires_at = body.value.expires_at.as_ref().map(|at| at.0);
+    let key = ApiKey::from_random(random_base62());
+    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
+        Begun::Change(change) => change,
+        Begun::Repeated(response) => return Ok(response),
+    };
     if expires_at.is_some_and(|at| at <= operator.now) {
         return Err(Problem::BadRequest {
             message: "Invalid members of the body".into(),
             details: vec!["expiresAt: Must be in the future".to_owned()],
         });
     }
-    let key = ApiKey::from_random(random_base62());
-    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
-    };
     let record = change.insert_key(user_id, &key, name, expires_at).await.map_err(problem)?;
     let id = record.id.to_string();
     let action = OperatorAction { name: "key.create", user_id, subject: Some(&id) };
@@ -171,12 +171,13 @@ async fn rotate_key(
 ) -> Result<Response, Problem> {
     let grace = body.value.grace_seconds.map_or(DEFAULT_GRACE, |seconds| SignedDuration::from_secs(seconds.0));
     let ends_at = operator.now.saturating_add(grace).map_err(|_| Problem::Internal)?;
-    let old = admin.storage().keys().find(id).await?.ok_or(Problem::NotFound("Key"))?;
+    let old = admin.storage().keys().find(id).await?;
     let key = ApiKey::from_random(random_base62());
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
+    let old = old.ok_or(Problem::NotFound("Key"))?;
     if old.revoked_at.is_some() || old.expires_at.is_some_and(|at| at <= operator.now) {
         return Err(Problem::Conflict("The key is revoked or expired: create a new one".into()));
     }

@@ -40,6 +40,7 @@ pub(crate) fn problem(error: StorageError) -> Problem {
     match error {
         StorageError::NotFound("user") => Problem::NotFound("User"),
         StorageError::NotFound("key") => Problem::NotFound("Key"),
+        StorageError::NotFound("connection") => Problem::NotFound("Connection"),
         StorageError::Conflict(what) => Problem::Conflict(format!("There is {what} already").into()),
         other => other.into(),
     }

@@ -1,7 +1,7 @@
 //! Link sessions: links that an app creates for its users. A link session connects once, leads the browser back to the
 //! app, and has a result for which the app asks.
 
-use bellbird_domain::{Confirmation, ConnectionId, LinkOutcome, LinkPhase, LinkStatus, UserId};
+use bellbird_domain::{Confirmation, Connection, ConnectionId, LinkOutcome, LinkPhase, LinkStatus, UserId};
 use bellbird_storage::{ConsentSession, Link, NewLinkSession};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -111,7 +111,11 @@ impl Links<'_> {
         // A session that was confirmed on the link's page has no callback, after which it could end with a result.
         for session in sessions.iter_mut().filter(|session| session.confirmation == Confirmation::Confirmed) {
             if session.phase == LinkPhase::Started || outcome_of(session) == Some(LinkOutcome::Expired) {
-                let results = connections.iter().filter(|connection| is_result(connection, session));
+                let is_result = |connection: &&Connection| {
+                    let is_in_time = session.connection_id.is_some() || connection.created_at < session.expires_at;
+                    is_in_time && is_result(connection, session)
+                };
+                let results = connections.iter().filter(is_result);
                 session.connections = results.map(|connection| connection.id).collect();
             }
         }

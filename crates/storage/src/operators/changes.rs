@@ -109,10 +109,10 @@ impl OperatorChange<'_> {
         Err(StorageError::NotFound("connection"))
     }
 
-    /// As `storage.removals().begin_because` without a lease: hides a connection, unless it is hidden already. The
-    /// caller wakes the service.
-    pub async fn hide_connection(&mut self, user: UserId, id: ConnectionId) -> Result<()> {
-        removals::hide(&mut self.tx, "removed", user, id, self.now).await.map(|_| ())
+    /// As `storage.removals().begin_because` without a lease: hides a connection. The caller wakes the service. Returns
+    /// false, and is not to be committed, if it is hidden or gone already.
+    pub async fn hide_connection(&mut self, user: UserId, id: ConnectionId) -> Result<bool> {
+        removals::hide(&mut self.tx, "removed", user, id, self.now).await
     }
 
     /// Commits the change with its audit row.

@@ -65,7 +65,7 @@ pub(crate) enum Earlier {
     /// The row of this id was inserted.
     None(Uuid),
     Same(StoredResponse),
-    /// Another request.
+    /// Another request, or one whose response cannot be opened.
     Other,
 }
 
@@ -99,8 +99,13 @@ pub(crate) async fn begin(
     if found.request_digest != idempotency.request_digest {
         return Ok(Earlier::Other);
     }
-    let body = secrets.find_in(tx, &found.slot).await?.ok_or(StorageError::Corrupt("a response without its body"))?;
-    Ok(Earlier::Same(StoredResponse { status: found.status, body }))
+    match secrets.find_in(tx, &found.slot).await {
+        Ok(Some(body)) => Ok(Earlier::Same(StoredResponse { status: found.status, body })),
+        Ok(None) => Err(StorageError::Corrupt("a response without its body")),
+        // Its master key is lost.
+        Err(StorageError::Sealed(_)) => Ok(Earlier::Other),
+        Err(error) => Err(error),
+    }
 }
 
 /// Stores the response.

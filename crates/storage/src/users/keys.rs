@@ -178,7 +178,8 @@ pub(crate) async fn rotate(
     let expires_at = lifetime.map(|lifetime| now.saturating_add(lifetime)).transpose();
     let expires_at = expires_at.map_err(StorageError::unavailable)?;
     let expired = tx.one(EXPIRE, params![old.id, ends_at], record).await?;
-    expired.ok_or(StorageError::NotFound("key"))?;
+    // It may have been revoked since it was read.
+    expired.filter(|old| old.revoked_at.is_none()).ok_or(StorageError::NotFound("key"))?;
     insert(tx, old.user_id, new, &old.name, expires_at, now).await
 }
 

@@ -42,6 +42,15 @@ both! {
         assert!(matches!(db.keys().revoke(KeyId::new(), at(5)).await, Err(StorageError::NotFound("key"))));
     }
 
+    async fn key_that_was_revoked_meanwhile_is_not_rotated(db) {
+        let user = db.user("a@x").await;
+        let before = db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
+        db.keys().revoke(before.id, at(1)).await.unwrap();
+        let rotated = db.keys().rotate(&before, &key(2), at(9), at(2)).await;
+        assert!(matches!(rotated, Err(StorageError::NotFound("key"))));
+        assert_eq!(db.keys().find_caller(&key(2), at(3)).await.unwrap(), None);
+    }
+
     async fn a_key_is_valid_before_its_expiry(db) {
         let user = db.user("a@x").await;
         let record = db.keys().insert(user.id, &key(1), "k", Some(at(100)), at(0)).await.unwrap();
