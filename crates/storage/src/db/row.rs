@@ -101,5 +101,10 @@ fn timestamp(microseconds: i64) -> Result<Timestamp> {
 
 /// Rounds a time to whole microseconds, as a later read returns it.
 pub(crate) fn as_stored(at: Timestamp) -> Timestamp {
-    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
+    Timestamp::from_microsecond(stored_microseconds(at)).unwrap_or(at)
+}
+
+/// At most 9999-12-30T22:00:00Z, because not every later microsecond can be read as a time.
+pub(crate) fn stored_microseconds(at: Timestamp) -> i64 {
+    at.as_microsecond().min(253_402_207_200_000_000)
 }

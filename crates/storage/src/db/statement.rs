@@ -137,7 +137,7 @@ impl<'a> From<&'a [u8]> for Param<'a> {
 
 impl From<Timestamp> for Param<'_> {
     fn from(value: Timestamp) -> Self {
-        Self::Int(value.as_microsecond())
+        Self::Int(super::row::stored_microseconds(value))
     }
 }
 
