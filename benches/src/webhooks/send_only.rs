@@ -41,7 +41,7 @@ pub(super) async fn run(subscribers: &[Subscriber], rows: &[RowJson], events: us
         total_chunks: 1,
     };
     let rows: Vec<(RowKey, RowJson)> = rows.iter().map(|row| (RowKey([7; 8]), row.clone())).collect();
-    let (body, sent) = (body(&envelope, ApiVersion::DEFAULT, &rows, &[]), Arc::new(AtomicUsize::new(0)));
+    let (body, sent) = (body(&envelope, ApiVersion::DEFAULT.into(), &rows, &[]), Arc::new(AtomicUsize::new(0)));
     let started = Instant::now();
     let mut sending = JoinSet::new();
     for subscriber in subscribers {

@@ -1,5 +1,6 @@
 //! Deletes what has expired: links, consent sessions, provider events, webhook events, and what is
-//! remembered of operators' requests. One instance does it, every hour.
+//! remembered of operators' requests. Before that, tells endpoints of consents that expire soon. One instance does it,
+//! every hour.
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ pub(crate) static KIND: JobKind = JobKind {
 
 async fn clean_up(state: &State, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
     let now = state.clock.now();
+    state.storage.connections().report_expiring(now).await?;
     state.storage.consent_sessions().delete_outdated(now).await?;
     state.storage.operator_audit().delete_outdated_requests(now).await?;
     state.storage.operator_audit().delete_outdated(now).await?;

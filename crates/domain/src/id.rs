@@ -69,6 +69,12 @@ macro_rules! typed_id {
 }
 
 typed_id!(UserId);
+
+impl UserId {
+    /// The owner of what belongs to no user, such as an endpoint that gets the events of all. No user has this id.
+    pub const INSTALLATION: Self = Self(Uuid::nil());
+}
+
 typed_id!(
     /// The id of an API key, not its text.
     KeyId

@@ -13,8 +13,14 @@ string_enum! {
         TransactionsSynced "transactions.synced",
         /// A sync found new or changed trades.
         TradesSynced "trades.synced",
+        /// A connection was linked or imported.
+        ConnectionCreated "connection.created",
         /// The status of a connection changed.
         ConnectionUpdated "connection.updated",
+        /// The consent of an active connection ends soon.
+        ConnectionExpiring "connection.expiring",
+        /// The removal of a connection began.
+        ConnectionRemoved "connection.removed",
         /// A user tests whether the endpoint responds.
         Ping "endpoint.ping",
     }
@@ -22,7 +28,14 @@ string_enum! {
 
 impl EventType {
     /// Event types that an endpoint can subscribe to.
-    pub const SUBSCRIBABLE: &'static [Self] = &[Self::TransactionsSynced, Self::TradesSynced, Self::ConnectionUpdated];
+    pub const SUBSCRIBABLE: &'static [Self] = &[
+        Self::TransactionsSynced,
+        Self::TradesSynced,
+        Self::ConnectionCreated,
+        Self::ConnectionUpdated,
+        Self::ConnectionExpiring,
+        Self::ConnectionRemoved,
+    ];
 }
 
 string_enum! {

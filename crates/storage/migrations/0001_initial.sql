@@ -150,6 +150,8 @@ CREATE TABLE connections (
     created_at INTEGER NOT NULL,
     -- When the consent ends, as the provider says. NULL: it has not said.
     consent_expires_at INTEGER,
+    -- How many days before that its last event was due. NULL: none has been.
+    consent_notice_days INTEGER,
 
     -- Providers list accounts late. Until then, a refresh deletes no account.
     backfill_ends_at INTEGER,
@@ -301,8 +303,9 @@ CREATE TABLE fingerprints (
 -- webhook          endpoint id       the signing secret
 -- old_webhook      endpoint id       the previous signing secret
 -- operator_request its id            the response, which may hold a new key
+-- Those of the installation have the user 0.
 CREATE TABLE secrets (
-    user_id TEXT NOT NULL REFERENCES users (id),
+    user_id TEXT NOT NULL,
     purpose TEXT NOT NULL,
     subject TEXT NOT NULL,
     sealed BLOB NOT NULL,
@@ -400,8 +403,10 @@ CREATE TABLE provider_events (
 
 CREATE INDEX provider_events_received ON provider_events (received_at);
 
+-- An endpoint of the installation has a row without a user (of the id 0), and a lane for each user who had an event for
+-- it: a row of that user with its id. Deliveries belong to lanes, so that no user's events delay another's.
 CREATE TABLE webhook_endpoints (
-    user_id TEXT NOT NULL REFERENCES users (id),
+    user_id TEXT NOT NULL,
     id TEXT NOT NULL,
     url TEXT NOT NULL,
     -- Separated by commas.
@@ -428,10 +433,13 @@ CREATE TABLE webhook_endpoints (
     lease_until INTEGER,
     holder TEXT,
     fence INTEGER NOT NULL DEFAULT 0,
+    -- A lane: the fence of the installation's endpoint when the lane was last made equal to it. NULL: no lane.
+    lane_fence INTEGER,
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE UNIQUE INDEX webhook_endpoints_id ON webhook_endpoints (id);
+CREATE INDEX webhook_endpoints_id ON webhook_endpoints (id);
+CREATE INDEX webhook_endpoints_lanes ON webhook_endpoints (user_id, id) WHERE lane_fence IS NOT NULL;
 -- The order of claims. An endpoint whose lease expired was not released, so it is claimed too.
 CREATE INDEX webhook_endpoints_due_healthy ON webhook_endpoints (COALESCE(lease_until, due_at))
     WHERE status = 'enabled' AND is_failing = 0;
@@ -464,20 +472,22 @@ CREATE TABLE webhook_events (
     total_chunks INTEGER NOT NULL,
     -- The dates and accounts of its rows, sealed with the key of the connection's fingerprints. Empty: unknown.
     row_hint BLOB NOT NULL,
-    -- What a connection.updated event says: the connection at that time, which may have changed since. NULL: another
-    -- type of event.
+    -- What an event about a connection says: the connection at that time, which may have changed since. NULL: another
+    -- type of event, or connection.removed.
     connection_status TEXT,
+    -- NULL: the status has not changed.
     previous_status TEXT,
     provider TEXT,
     institution_name TEXT,
     last_refreshed_at INTEGER,
+    consent_expires_at INTEGER,
     -- Rows that are gone: the key and the account of each, 24 bytes.
     removed BLOB NOT NULL,
     PRIMARY KEY (user_id, id)
 ) STRICT;
 
 CREATE INDEX webhook_events_connection ON webhook_events (connection_id);
-CREATE INDEX webhook_events_created ON webhook_events (created_at);
+CREATE INDEX webhook_events_created ON webhook_events (created_at, id);
 
 -- One event to one endpoint.
 CREATE TABLE webhook_deliveries (

@@ -72,11 +72,11 @@ pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecre
 pub use users::keys::{FoundCaller, KeyRecord};
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
 pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange};
-pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt};
+pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, EventUser, FinishedAttempt};
 pub use webhooks::delivery_log::{AttemptRecord, DeliveryOverview, DeliveryRecord};
 pub use webhooks::endpoints::{Endpoint, EndpointSecrets, NewEndpoint};
 pub use webhooks::redeliveries::PingResult;
-pub use webhooks::webhook_events::{ConnectionStatusChange, NewWebhookEvent, WebhookEvent, removed_bytes};
+pub use webhooks::webhook_events::{EventConnection, NewWebhookEvent, WebhookEvent, removed_bytes};
 
 use db::file_user;
 use db::postgres::Postgres;

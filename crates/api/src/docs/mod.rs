@@ -194,8 +194,8 @@ fn complete_components(components: &mut Value, parts: &mut Map<String, Value>) {
     for (schema, member, values) in [
         ("Connection", "category", json!(bellbird_domain::ConnectionCategory::ALL)),
         ("Connection", "status", statuses.clone()),
-        ("EventConnection", "status", statuses.clone()),
-        ("EventConnection", "previous_status", statuses),
+        ("EventConnection", "status", statuses),
+        ("EventConnection", "previous_status", json!(["active", "invalidated", "pending_mfa", "revoked", null])),
         ("Account", "type", json!(bellbird_domain::AccountType::ALL)),
         ("Trade", "type", json!(bellbird_domain::TradeType::ALL)),
         ("EventTrade", "type", json!(bellbird_domain::TradeType::ALL)),

@@ -107,7 +107,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let (storage, connections) = (service.parts.storage.clone(), service.parts.connections.clone());
     let people = add_people(&storage, &connections, sandbox.description()).await?;
     let webhook_secret = match &webhook {
-        Some(url) => Some(webhook::insert(&storage, &people[0].user, url, &EVENTS, ApiVersion::DEFAULT).await?.1),
+        Some(url) => Some(webhook::insert(&storage, Some(&people[0].user), url, &EVENTS, ApiVersion::DEFAULT).await?.1),
         None => None,
     };
     let demo = Demo { user: people[0].user.id, email: people[0].user.email.clone(), database: database.clone() };

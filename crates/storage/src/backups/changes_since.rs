@@ -185,6 +185,7 @@ impl Backups<'_> {
                 done.endpoints_disabled += 1;
             }
         }
+        self.0.endpoints().align_lanes(now).await?;
         Ok(())
     }
 

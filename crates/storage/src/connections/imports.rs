@@ -11,7 +11,7 @@ use crate::connections::account_merge;
 use crate::connections::accounts::NewAccount;
 use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::{connection, select_connections, write_last_refreshed_at};
-use crate::connections::{status_changes, syncs};
+use crate::connections::{events, syncs};
 use crate::db::{Param, Row, Tx, named, params, statements, strip_nul};
 use crate::digest::provider_user_digest;
 use crate::error::Result;
@@ -37,7 +37,7 @@ statements! {
     UPDATE = "UPDATE connections SET category = :category, institution_id = :institution, institution_name = :name,
             institution_logo = :logo, status = 'active', provider_connection_id = :consent,
             provider_user_digest = COALESCE(:provider_user, provider_user_digest),
-            consent_expires_at = :consent_expires_at, backfill_ends_at = :backfill_ends_at
+            consent_expires_at = :consent_expires_at, consent_notice_days = NULL, backfill_ends_at = :backfill_ends_at
         WHERE user_id = :user AND id = :connection";
 }
 
@@ -69,7 +69,7 @@ pub struct NewConnection<'a> {
     pub backfill_ends_at: Option<Timestamp>,
     /// The first sync. If the connection exists and its next sync is earlier, that time stays.
     pub next_sync_at: Timestamp,
-    /// When the first attempts to deliver the webhook event of a repair are due.
+    /// When the first attempts to deliver the webhook event of a new or repaired connection are due.
     pub first_attempt_at: Timestamp,
     /// The audit cause of a new connection, as one word.
     pub cause: &'a str,
@@ -107,7 +107,7 @@ impl Connections<'_> {
             write_last_refreshed_at(&mut tx, user, id, now).await?;
         }
         if let Some(change) = status_change {
-            status_changes::record(&mut tx, &change, now, new.first_attempt_at).await?;
+            events::record(&mut tx, &change, now, new.first_attempt_at).await?;
         }
         let imported = tx.one(FIND, params![user, id], connection).await?;
         tx.commit().await?;

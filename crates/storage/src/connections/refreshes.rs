@@ -11,7 +11,7 @@ use crate::connections::account_merge;
 use crate::connections::accounts::NewAccount;
 use crate::connections::audit::StatusChange;
 use crate::connections::connection::write_last_refreshed_at;
-use crate::connections::status_changes;
+use crate::connections::events;
 use crate::db::{params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob};
@@ -22,7 +22,9 @@ statements! {
 
     END_BACKFILL = "UPDATE connections SET backfill_ends_at = NULL WHERE user_id = $1 AND id = $2";
 
-    SET_CONSENT_EXPIRY = "UPDATE connections SET consent_expires_at = $3
+    /// An end that is later by a day or more is another one, of which users are told again.
+    SET_CONSENT_EXPIRY = "UPDATE connections SET consent_expires_at = $3,
+            consent_notice_days = CASE WHEN $3 < consent_expires_at + 86400000000 THEN consent_notice_days END
         WHERE user_id = $1 AND id = $2 AND consent_expires_at IS DISTINCT FROM $3";
 
     SET_STATUS = "UPDATE connections SET status = $4 WHERE user_id = $1 AND id = $2 AND status = $3";
@@ -109,7 +111,7 @@ impl Refreshes<'_> {
             return Ok(true);
         }
         let change = StatusChange { user, connection, from: Some(from), to: Some(to), cause };
-        status_changes::record(&mut tx, &change, now, first_attempt_at).await?;
+        events::record(&mut tx, &change, now, first_attempt_at).await?;
         tx.commit().await?;
         Ok(true)
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::Removals;
 use crate::connections::audit::{self, StatusChange};
 use crate::connections::connection::connection;
+use crate::connections::events;
 use crate::db::{Row, Tx, params, statements};
 use crate::error::Result;
 use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
@@ -100,7 +101,7 @@ impl Removals<'_> {
     }
 
     /// Deletes a connection with its credentials, accounts, fingerprints, webhook events, deliveries and repair links.
-    /// The audit rows stay, and a last one records `cause`. Returns false, and changes nothing, if the lease was lost.
+    /// The event of its removal and the audit rows stay, and a last one records `cause`. Returns false, and changes nothing, if the lease was lost.
     pub async fn finish(self, claim: &ClaimedJob, cause: &str, now: Timestamp) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let mut tx = self.0.db.begin().await?;
@@ -145,7 +146,7 @@ pub(crate) async fn hide(tx: &mut Tx, cause: &str, user: UserId, id: ConnectionI
     let before: Option<(ConnectionStatus, String)> = tx.one(FIND_STATUS, params![user, id], before).await?;
     let to = ConnectionStatus::Deleting;
     let Some((from, provider)) = before.filter(|(status, _)| *status != to) else { return Ok(false) };
-    // From here on, no webhook event of this connection is delivered.
+    // From here on, no webhook event of this connection is delivered but that of its removal.
     endpoints::lock_endpoints(tx, user).await?;
     tx.run(HIDE, params![user, id]).await?;
     let removal = JobKey::new(job_kinds::REMOVAL, user, id);
@@ -154,6 +155,7 @@ pub(crate) async fn hide(tx: &mut Tx, cause: &str, user: UserId, id: ConnectionI
     webhook_events::delete_open_deliveries_of(tx, user, id).await?;
     let change = StatusChange { user, connection: id, from: Some(from), to: Some(to), cause };
     audit::record(tx, &change, now).await?;
+    events::insert_removed(tx, (user, id), now).await?;
     Ok(true)
 }
 

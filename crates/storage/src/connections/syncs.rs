@@ -199,12 +199,13 @@ impl Syncs<'_> {
             run: finished.run,
             event_type: finished.event_type,
             date_range: finished.date_range,
-            status_change: None,
+            shown: None,
             now: finished.started_at,
         };
         let mut statements = vec![user_lock(user), jobs::held(claim)];
+        let inserted_at = statements.len() + 1;
         statements.extend(webhook_events::insert_events(&origin, events, finished.first_attempt_at));
-        let removed_at = statements.len();
+        let removed_at = statements.len() + 1;
         let (run, removed_events) = finished.removed_events;
         let origin = EventOrigin { run, ..origin };
         statements.extend(webhook_events::insert_events(&origin, removed_events, finished.first_attempt_at));
@@ -215,8 +216,9 @@ impl Syncs<'_> {
         }
         statements.push(jobs::finished(claim, after.next_at));
         let rows = self.0.db.batch(&statements).await?;
-        let inserted = rows[2..2 + events.len()].iter().chain(&rows[removed_at..removed_at + removed_events.len()]);
-        let sent = inserted.flatten().filter(|endpoints| **endpoints > 0).count();
+        let inserted = rows.iter().skip(inserted_at).take(events.len());
+        let removed = rows.iter().skip(removed_at).take(removed_events.len());
+        let sent = inserted.chain(removed).flatten().filter(|endpoints| **endpoints > 0).count();
         Ok(rows[1].map(|_| sent as u64))
     }
 }

@@ -20,6 +20,10 @@ use crate::{
     NewWebhookEvent, OperatorAction, ProviderUserState, Sealer, Storage, StoredResponse, SyncState,
 };
 
+/// The events of syncs and of changes: not those of a new, ending or removed connection.
+pub(crate) const SYNCS_AND_CHANGES: &[EventType] =
+    &[EventType::TransactionsSynced, EventType::TradesSynced, EventType::ConnectionUpdated];
+
 /// A consent session that expires after a minute and is due after two.
 pub(crate) fn new_session(user_id: UserId, state: &str) -> NewConsentSession<'_> {
     NewConsentSession {

@@ -1,10 +1,10 @@
 //! Instances that renew their row, stop, or are killed.
 
-use bellbird_domain::{Clock, EventType};
+use bellbird_domain::Clock;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use crate::tests::fixtures::{chunk, connection_to_sync, endpoint, finish_sync_with};
+use crate::tests::fixtures::{SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with};
 use crate::tests::support::{at, both};
 use crate::{Instance, JobKey, Storage};
 
@@ -63,7 +63,7 @@ both! {
         db.instances().renew(&alive, at(15)).await.unwrap();
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 0).await;
-        endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        endpoint(db, user, SYNCS_AND_CHANGES).await;
         finish_sync_with(db, (user, connection), 0, &[chunk(1, 1)]).await;
         for kind in ["of_dead", "of_alive", "of_command"] {
             db.jobs().insert(&JobKey::of_service(kind), "", at(0)).await.unwrap();
@@ -104,7 +104,7 @@ both! {
         db.jobs().insert(&key, "", at(HOUR)).await.unwrap();
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", HOUR).await;
-        endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        endpoint(db, user, SYNCS_AND_CHANGES).await;
         finish_sync_with(db, (user, connection), HOUR, &[chunk(1, 1)]).await;
         let claim = db.jobs().claim_due("planned", "", at(HOUR), at(HOUR + 60)).await.unwrap().expect("due");
         assert!(db.jobs().request(&key, at(HOUR + 1), SignedDuration::ZERO).await.unwrap());

@@ -1,9 +1,9 @@
 //! Stolen SQLite files contain no plain secrets and no deleted data.
 
+use bellbird_domain::EventType;
 use std::collections::HashSet;
 use std::path::Path;
 
-use bellbird_domain::EventType;
 use secrecy::ExposeSecret as _;
 
 use crate::digest::provider_user_digest;

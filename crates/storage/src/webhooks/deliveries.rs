@@ -38,7 +38,8 @@ macro_rules! claim_due {
             UPDATE webhook_endpoints SET lease_until = $2, holder = $4, fence = fence + 1
             FROM due WHERE webhook_endpoints.user_id = due.user_id AND webhook_endpoints.id = due.id
             RETURNING webhook_endpoints.user_id, webhook_endpoints.id, url, api_version, failing_since, fence,
-                unhealthy_since, is_failing"
+                unhealthy_since, is_failing, lane_fence,
+                (SELECT u.reference FROM users u WHERE u.id = webhook_endpoints.user_id)"
         )
     };
 }
@@ -170,7 +171,25 @@ pub struct ClaimedEndpoint {
     pub is_unhealthy: bool,
     /// Whether exchanges have failed for a minute or longer.
     pub is_failing: bool,
+    /// Whose events these are, at an endpoint of the installation. None: its owner's.
+    pub event_user: Option<EventUser>,
     fence: i64,
+}
+
+/// The user of an event at an endpoint of the installation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventUser {
+    pub id: UserId,
+    /// The operator's own name of the user.
+    pub reference: Option<String>,
+}
+
+impl ClaimedEndpoint {
+    /// The owner of the endpoint and its secret.
+    #[must_use]
+    pub fn owner(&self) -> UserId {
+        self.event_user.as_ref().map_or(self.user_id, |_| UserId::INSTALLATION)
+    }
 }
 
 /// A delivery whose next attempt is due.
@@ -374,8 +393,12 @@ impl FinishedAttempt {
 }
 
 fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
+    let user_id = row.id(0)?;
+    let reference = row.opt_text(9)?.map(str::to_owned);
+    let event_user = row.opt_int(8)?.map(|_| EventUser { id: user_id, reference });
     Ok(ClaimedEndpoint {
-        user_id: row.id(0)?,
+        user_id,
+        event_user,
         endpoint_id: row.id(1)?,
         url: row.text(2)?.to_owned(),
         api_version: row.word(3, "an API version")?,
@@ -389,8 +412,8 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
 fn due_delivery(row: &Row<'_>) -> Result<DueDelivery> {
     Ok(DueDelivery {
         event: webhook_event(row)?,
-        attempts: row.attempts(19)?,
-        is_first: row.opt_int(20)?.is_none(),
-        due_at: row.time(21)?,
+        attempts: row.attempts(20)?,
+        is_first: row.opt_int(21)?.is_none(),
+        due_at: row.time(22)?,
     })
 }

@@ -10,15 +10,32 @@ use crate::Deliveries;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
 
+/// The columns that [`delivery`] expects, in its order.
+macro_rules! select_deliveries {
+    () => {
+        "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
+            e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
+            d.last_duration_ms, d.ended_at, e.user_id"
+    };
+}
+
 statements! {
     /// Event ids increase with time. `CROSS JOIN` makes SQLite read the deliveries in that order.
-    LIST = "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
-            e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
-            d.last_duration_ms, d.ended_at
-        FROM webhook_deliveries d CROSS JOIN webhook_events e
+    LIST = concat!(
+        select_deliveries!(),
+        " FROM webhook_deliveries d CROSS JOIN webhook_events e
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.state = COALESCE($3, d.state)
             AND e.user_id = d.user_id AND e.id = d.event_id
-        ORDER BY d.event_id DESC LIMIT $4";
+        ORDER BY d.event_id DESC LIMIT $4"
+    );
+
+    /// The deliveries of all users at an endpoint of the installation.
+    LIST_OF_LANES = concat!(
+        select_deliveries!(),
+        " FROM webhook_events e CROSS JOIN webhook_deliveries d
+        WHERE d.user_id = e.user_id AND d.endpoint_id = $1 AND d.event_id = e.id AND d.state = COALESCE($2, d.state)
+        ORDER BY e.created_at DESC, e.id DESC LIMIT $3"
+    );
 
     /// A success at the first attempt has no row of its own, and no attempt comes after it. Sorted in Rust: with ORDER
     /// BY, SQLite would read all attempts of the endpoint.
@@ -34,8 +51,9 @@ statements! {
             COUNT(CASE WHEN state = 'waiting' THEN 1 END), MIN(CASE WHEN next_attempt_at <= $1 THEN next_attempt_at END)
         FROM webhook_deliveries WHERE ended_at IS NULL";
 
-    COUNT_ENDPOINTS = "SELECT COUNT(CASE WHEN status = 'disabled' THEN 1 END),
-            COUNT(CASE WHEN status <> 'disabled' AND failing_since IS NOT NULL THEN 1 END)
+    /// An endpoint of the installation counts once.
+    COUNT_ENDPOINTS = "SELECT COUNT(DISTINCT CASE WHEN status = 'disabled' THEN id END),
+            COUNT(DISTINCT CASE WHEN status <> 'disabled' AND failing_since IS NOT NULL THEN id END)
         FROM webhook_endpoints";
 }
 
@@ -44,6 +62,8 @@ statements! {
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryRecord {
     pub event_id: EventId,
+    /// Whose event it is.
+    pub user_id: UserId,
     #[serde(rename = "type")]
     pub event_type: EventType,
     pub sync_run_id: SyncRunId,
@@ -103,7 +123,8 @@ pub struct DeliveryOverview {
 }
 
 impl Deliveries<'_> {
-    /// Lists deliveries to the user's endpoint, newest event first, in one state or in all.
+    /// Lists deliveries to the user's endpoint, or those of all users to an endpoint of the installation, newest event
+    /// first, in one state or in all.
     pub async fn list(
         self,
         user: UserId,
@@ -111,8 +132,11 @@ impl Deliveries<'_> {
         state: Option<DeliveryState>,
         limit: u32,
     ) -> Result<Vec<DeliveryRecord>> {
-        let values = params![user, endpoint, state.map(DeliveryState::as_str), i64::from(limit)];
-        self.0.db.all(LIST, values, delivery).await
+        let (state, limit) = (state.map(DeliveryState::as_str), i64::from(limit));
+        if user == UserId::INSTALLATION {
+            return self.0.db.all(LIST_OF_LANES, params![endpoint, state, limit], delivery).await;
+        }
+        self.0.db.all(LIST, params![user, endpoint, state, limit], delivery).await
     }
 
     /// Lists the attempts to deliver an event to the user's endpoint, oldest first.
@@ -135,6 +159,7 @@ impl Deliveries<'_> {
 fn delivery(row: &Row<'_>) -> Result<DeliveryRecord> {
     Ok(DeliveryRecord {
         event_id: row.id(0)?,
+        user_id: row.id(16)?,
         event_type: row.word(1, "the type of an event")?,
         sync_run_id: row.id(2)?,
         chunk: row.number(3, "the number of a chunk")?,

@@ -1,5 +1,5 @@
 //! Stores webhook endpoints: the URLs to which users want webhook events sent. Signing secrets are sealed in the table
-//! `secrets`.
+//! `secrets`. Those of the installation get the events of all users: see `webhooks/lanes.rs`.
 //!
 //! A transaction that changes deliveries first locks the endpoint's row. One that changes deliveries of several
 //! endpoints, or which events an endpoint gets, locks the user's row before that. The same order everywhere prevents
@@ -12,19 +12,30 @@ use serde::Serialize;
 
 use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::error::Result;
-use crate::locks::{lock_user, lock_user_if_exists, user_lock};
+use crate::locks::{lock_user_if_exists, user_lock};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{Endpoints, StorageError};
 
-/// The columns that [`endpoint`] expects, in its order.
+/// The columns that [`endpoint`] expects, in its order: of users' endpoints and of the installation's, which sum up their
+/// lanes.
 macro_rules! select_endpoints {
     ($rest:literal) => {
         concat!(
-            "SELECT user_id, id, url, event_types, api_version, status, disabled_reason, failing_since, delivered_at,
-                created_at
-            FROM webhook_endpoints ",
+            "SELECT e.user_id, e.id, e.url, e.event_types, e.api_version, e.status, e.disabled_reason,
+                (SELECT MIN(l.failing_since) FROM webhook_endpoints l WHERE l.id = e.id),
+                (SELECT MAX(l.delivered_at) FROM webhook_endpoints l WHERE l.id = e.id), e.created_at,
+                (SELECT COUNT(*) FROM webhook_endpoints l
+                    WHERE l.id = e.id AND l.lane_fence IS NOT NULL AND l.status = 'disabled')
+            FROM webhook_endpoints e WHERE e.lane_fence IS NULL",
             $rest
         )
+    };
+}
+
+/// Raises the fence of an endpoint of the installation, whose lanes then differ.
+macro_rules! raise_for_lanes {
+    () => {
+        "fence = CASE WHEN user_id = '00000000-0000-0000-0000-000000000000' THEN fence + 1 ELSE fence END"
     };
 }
 
@@ -35,13 +46,13 @@ statements! {
     INSERT = "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
-    COUNT = "SELECT COUNT(*) FROM webhook_endpoints WHERE user_id = $1";
+    COUNT = "SELECT COUNT(*) FROM webhook_endpoints WHERE user_id = $1 AND lane_fence IS NULL";
 
-    LIST = select_endpoints!("WHERE user_id = $1 ORDER BY created_at, id");
+    LIST = select_endpoints!(" AND e.user_id = $1 ORDER BY e.created_at, e.id");
 
-    LIST_ALL = select_endpoints!("ORDER BY created_at, id");
+    LIST_ALL = select_endpoints!(" ORDER BY e.created_at, e.id");
 
-    FIND_ANY = select_endpoints!("WHERE id = $1");
+    FIND_ANY = select_endpoints!(" AND e.id = $1");
 
     /// Always in the same order.
     LOCK_ALL = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 ORDER BY id", lock = " FOR NO KEY UPDATE";
@@ -55,12 +66,18 @@ statements! {
     FIND_OLD_SECRET_EXPIRES_AT = "SELECT old_secret_expires_at FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
 
     /// NULL keeps a value, so that two changes at once do not undo each other.
-    UPDATE = "UPDATE webhook_endpoints SET url = COALESCE($3, url), event_types = COALESCE($4, event_types)
-        WHERE user_id = $1 AND id = $2 RETURNING fence";
+    UPDATE = concat!(
+        "UPDATE webhook_endpoints SET url = COALESCE($3, url), event_types = COALESCE($4, event_types), ",
+        raise_for_lanes!(),
+        " WHERE user_id = $1 AND id = $2 RETURNING fence"
+    );
 
-    ENABLE = "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, unhealthy_since = NULL,
-            is_failing = 0, disabled_reason = NULL
-        WHERE user_id = $1 AND id = $2";
+    ENABLE = concat!(
+        "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, unhealthy_since = NULL, is_failing = 0,
+            disabled_reason = NULL, ",
+        raise_for_lanes!(),
+        " WHERE user_id = $1 AND id = $2"
+    );
 
     /// Raising the fence makes the claim holder lose its lease.
     DISABLE = "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $3, lease_until = NULL,
@@ -86,6 +103,7 @@ statements! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoint {
+    /// [`UserId::INSTALLATION`]: it gets the events of all users.
     #[serde(skip)]
     pub user_id: UserId,
     pub id: EndpointId,
@@ -104,11 +122,14 @@ pub struct Endpoint {
     #[serde(rename = "lastDeliveredAt")]
     pub delivered_at: Option<Timestamp>,
     pub created_at: Timestamp,
+    /// For how many users an endpoint of the installation is disabled, because it failed for them.
+    pub disabled_users: u64,
 }
 
 /// An endpoint to add.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEndpoint<'a> {
+    /// [`UserId::INSTALLATION`]: it gets the events of all users.
     pub user_id: UserId,
     /// Already checked by the caller.
     pub url: &'a str,
@@ -137,7 +158,9 @@ impl Endpoints<'_> {
     pub async fn insert(self, new: &NewEndpoint<'_>, max: u32, now: Timestamp) -> Result<Endpoint> {
         let (user, id) = (new.user_id, EndpointId::new());
         let mut tx = self.0.db.begin().await?;
-        lock_user(&mut tx, user).await?;
+        if !lock_user_if_exists(&mut tx, user).await? {
+            return Err(StorageError::NotFound("user"));
+        }
         let count = tx.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
         if count >= i64::from(max) {
             tx.rollback().await;
@@ -160,6 +183,7 @@ impl Endpoints<'_> {
             failing_since: None,
             delivered_at: None,
             created_at: as_stored(now),
+            disabled_users: 0,
         })
     }
 
@@ -168,12 +192,12 @@ impl Endpoints<'_> {
         self.0.db.all(LIST, params![user], endpoint).await
     }
 
-    /// All users' endpoints, oldest first. For the command line.
+    /// All endpoints, oldest first. For the command line.
     pub async fn list_all(self) -> Result<Vec<Endpoint>> {
         self.0.db.all(LIST_ALL, params![], endpoint).await
     }
 
-    /// Finds an endpoint of any user. For the command line.
+    /// Finds an endpoint of any user, or of the installation. For the command line.
     pub async fn find_any(self, id: EndpointId) -> Result<Option<Endpoint>> {
         self.0.db.one(FIND_ANY, params![id], endpoint).await
     }
@@ -307,7 +331,7 @@ pub(crate) async fn delete_endpoints(tx: &mut Tx, user: UserId) -> Result<Vec<En
 }
 
 /// Deletes the deliveries of an endpoint and their attempts. The caller has deleted the endpoint.
-async fn delete_deliveries(tx: &mut Tx, user: UserId, endpoint: EndpointId) -> Result<()> {
+pub(crate) async fn delete_deliveries(tx: &mut Tx, user: UserId, endpoint: EndpointId) -> Result<()> {
     tx.run(DELETE_DELIVERIES, params![user, endpoint]).await?;
     tx.run(DELETE_ATTEMPTS, params![user, endpoint]).await.map(|_| ())
 }
@@ -335,6 +359,7 @@ fn endpoint(row: &Row<'_>) -> Result<Endpoint> {
         failing_since: row.opt_time(7)?,
         delivered_at: row.opt_time(8)?,
         created_at: row.time(9)?,
+        disabled_users: row.number(10, "a count")?,
     })
 }
 

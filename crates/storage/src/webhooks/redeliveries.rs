@@ -11,6 +11,8 @@ use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
+const LANES_PER_READ: u32 = 500;
+
 /// An earlier chunk of the same run that has not ended.
 macro_rules! earlier_chunk {
     () => {
@@ -20,15 +22,16 @@ macro_rules! earlier_chunk {
     };
 }
 
-/// An event that may be sent again: no ping, and not of a connection that is being removed.
+/// An event that may be sent again: no ping, and no row or status of a connection that is being removed.
 macro_rules! can_be_sent_again {
     ($event:literal) => {
         concat!(
             "EXISTS (SELECT e.id FROM webhook_events e
                 WHERE e.user_id = $1 AND e.id = ",
             $event,
-            " AND e.event_type <> 'endpoint.ping' AND NOT EXISTS (SELECT c.id FROM connections c
-                    WHERE c.user_id = $1 AND c.id = e.connection_id AND c.status = 'deleting'))"
+            " AND e.event_type <> 'endpoint.ping' AND (e.event_type = 'connection.removed'
+                    OR NOT EXISTS (SELECT c.id FROM connections c
+                        WHERE c.user_id = $1 AND c.id = e.connection_id AND c.status = 'deleting')))"
         )
     };
 }
@@ -113,8 +116,8 @@ impl Deliveries<'_> {
         }
         let ping = NewWebhookEvent::without_rows(event);
         let event_type = EventType::Ping;
-        let (connection, fence, date_range, status_change) = (None, None, (at, at), None);
-        let origin = EventOrigin { user, connection, fence, run, event_type, date_range, status_change, now: at };
+        let (connection, fence, date_range, shown) = (None, None, (at, at), None);
+        let origin = EventOrigin { user, connection, fence, run, event_type, date_range, shown, now: at };
         let insert_delivery = INSERT_PING.with(named![
             user = user,
             endpoint = endpoint,
@@ -149,10 +152,26 @@ impl Deliveries<'_> {
         Ok(true)
     }
 
-    /// Makes all failed deliveries of events created at `since` or later pending again, with all attempts. The lowest
-    /// chunk of each run is due now, and the others wait for it. Pings are skipped. Returns the number of
-    /// recovered deliveries, which is 0 if the endpoint is disabled.
+    /// Makes all failed deliveries of events created at `since` or later pending again, with all attempts: those of the
+    /// user, or of all users at an endpoint of the installation. The lowest chunk of each run is due now, and the others
+    /// wait for it. Pings are skipped. Returns the number of recovered deliveries, which is 0 if the endpoint is
+    /// disabled.
     pub async fn recover(self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
+        if user != UserId::INSTALLATION {
+            return self.recover_of(user, endpoint, since, now).await;
+        }
+        let (mut recovered, mut last) = (0, user);
+        loop {
+            let users = self.0.endpoints().list_lane_users(endpoint, last, LANES_PER_READ).await?;
+            let Some(next) = users.last() else { return Ok(recovered) };
+            last = *next;
+            for user in users {
+                recovered += self.recover_of(user, endpoint, since, now).await?;
+            }
+        }
+    }
+
+    async fn recover_of(self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
         let mut tx = self.0.db.begin().await?;
         if !make_due(&mut tx, (user, endpoint), now).await? {
             tx.rollback().await;

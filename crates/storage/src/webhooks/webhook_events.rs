@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::jobs::sync_is_held;
 use crate::locks::lock_user_if_exists;
 use crate::webhooks::endpoints::{self, ENDPOINT_DISABLED};
+use crate::webhooks::lanes;
 use crate::{StorageError, WebhookEvents};
 
 /// The columns that [`webhook_event`] expects, in its order.
@@ -60,7 +61,9 @@ macro_rules! webhook_event_columns {
             $table,
             "last_refreshed_at, ",
             $table,
-            "removed"
+            "removed, ",
+            $table,
+            "consent_expires_at"
         )
     };
 }
@@ -72,11 +75,12 @@ macro_rules! insert_event {
         concat!(
             "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
                 date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint,
-                connection_status, previous_status, provider, institution_name, last_refreshed_at, removed)
+                connection_status, previous_status, provider, institution_name, last_refreshed_at, removed,
+                consent_expires_at)
             SELECT :user, :id, :connection, :run, :event_type, :now,
                 :date_range_from, :date_range_to, :row_digests, :new_count, :updated_count, :chunk, :total_chunks,
                 :row_hint, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at,
-                :removed",
+                :removed, :consent_expires_at",
             $($condition),*
         )
     };
@@ -94,6 +98,7 @@ macro_rules! subscribes {
         )
     };
 }
+pub(crate) use subscribes;
 
 statements! {
     INSERT = insert_event!();
@@ -158,7 +163,9 @@ statements! {
     DELETE_ATTEMPTS = "DELETE FROM webhook_attempts WHERE user_id = $1 AND event_id = $2
         AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)";
 
-    LIST_OF_CONNECTION = "SELECT id FROM webhook_events WHERE connection_id = $2 AND user_id = $1 LIMIT $3";
+    /// The event of its removal outlives it.
+    LIST_OF_CONNECTION = "SELECT id FROM webhook_events
+        WHERE connection_id = $2 AND user_id = $1 AND event_type <> 'connection.removed' LIMIT $3";
 
     DELETE_OPEN_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND ended_at IS NULL
         AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)
@@ -224,20 +231,22 @@ pub struct WebhookEvent {
     pub total_chunks: u32,
     /// Where its rows lie, as [`NewWebhookEvent::hint`].
     pub hint: Vec<u8>,
-    /// None unless the type is `connection.updated`.
-    pub status_change: Option<ConnectionStatusChange>,
+    /// What the event says of its connection. None: it has rows, or is a ping or `connection.removed`.
+    pub shown: Option<EventConnection>,
     /// Rows that are gone.
     pub removed: Vec<RemovedRow>,
 }
 
-/// What a `connection.updated` event says: its connection at the time of the change.
+/// A connection at the time of an event about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConnectionStatusChange {
+pub struct EventConnection {
     pub provider: String,
     pub institution_name: String,
     pub status: ConnectionStatus,
-    pub previous_status: ConnectionStatus,
+    /// None: the status has not changed.
+    pub previous_status: Option<ConnectionStatus>,
     pub last_refreshed_at: Option<Timestamp>,
+    pub consent_expires_at: Option<Timestamp>,
 }
 
 impl WebhookEvents<'_> {
@@ -310,7 +319,7 @@ async fn delete_deliveries(tx: &mut Tx, user: UserId, event: EventId) -> Result<
     tx.run(DELETE_ATTEMPTS, params![user, event]).await.map(|_| ())
 }
 
-/// What the events of a sync, a status change or a ping have in common.
+/// What the events of a sync, about a connection, or of a ping have in common.
 pub(crate) struct EventOrigin<'a> {
     pub(crate) user: UserId,
     /// None: a ping.
@@ -321,7 +330,7 @@ pub(crate) struct EventOrigin<'a> {
     pub(crate) event_type: EventType,
     /// The dates that the sync read: from, to.
     pub(crate) date_range: (Timestamp, Timestamp),
-    pub(crate) status_change: Option<&'a ConnectionStatusChange>,
+    pub(crate) shown: Option<&'a EventConnection>,
     pub(crate) now: Timestamp,
 }
 
@@ -329,23 +338,21 @@ pub(crate) struct EventOrigin<'a> {
 /// `first_attempt_at`, and each later chunk waits for the one before it. For a disabled endpoint a delivery has failed
 /// already, so that it can be recovered later.
 ///
-/// The first statements store one event each, and return to how many endpoints it is sent. The others depend on what
-/// these stored. The transaction holds the lock on the user's row.
+/// The first statement adds lanes. The next ones store one event each, and return to how many endpoints it is sent. The
+/// others depend on what these stored. The transaction holds the lock on the user's row.
 pub(crate) fn insert_events<'a>(
     origin: &EventOrigin<'a>,
     events: &'a [NewWebhookEvent],
     first_attempt_at: Timestamp,
 ) -> Vec<Bound<'a>> {
     let Some(first) = events.first() else { return Vec::new() };
-    let mut statements: Vec<Bound<'a>> = events
-        .iter()
-        .map(|new| {
-            let mut values = columns(origin, new);
-            values.push(("fence", origin.fence.into()));
-            values.push(("version_min", new.version_min().into()));
-            INSERT_FOR_SUBSCRIBERS.with(&values)
-        })
-        .collect();
+    let mut statements = vec![lanes::add(origin.user, origin.event_type)];
+    statements.extend(events.iter().map(|new| {
+        let mut values = columns(origin, new);
+        values.push(("fence", origin.fence.into()));
+        values.push(("version_min", new.version_min().into()));
+        INSERT_FOR_SUBSCRIBERS.with(&values)
+    }));
     let (user, event_type) = (origin.user, origin.event_type.as_str());
     let version_min = first.version_min();
     statements.push((NOTIFY, params![user, event_type, first.id, first_attempt_at, version_min].to_vec()));
@@ -362,7 +369,7 @@ pub(crate) fn insert<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> 
 }
 
 fn columns<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Vec<(&'static str, Param<'a>)> {
-    let change = origin.status_change;
+    let shown = origin.shown;
     named![
         user = origin.user,
         id = new.id,
@@ -378,11 +385,12 @@ fn columns<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Vec<(&'sta
         chunk = i64::from(new.chunk),
         total_chunks = i64::from(new.total_chunks),
         row_hint = new.hint.as_slice(),
-        connection_status = change.map(|change| change.status.as_str()),
-        previous_status = change.map(|change| change.previous_status.as_str()),
-        provider = change.map(|change| change.provider.as_str()),
-        institution_name = change.map(|change| change.institution_name.as_str()),
-        last_refreshed_at = change.and_then(|change| change.last_refreshed_at),
+        connection_status = shown.map(|shown| shown.status.as_str()),
+        previous_status = shown.and_then(|shown| shown.previous_status).map(ConnectionStatus::as_str),
+        provider = shown.map(|shown| shown.provider.as_str()),
+        institution_name = shown.map(|shown| shown.institution_name.as_str()),
+        last_refreshed_at = shown.and_then(|shown| shown.last_refreshed_at),
+        consent_expires_at = shown.and_then(|shown| shown.consent_expires_at),
         removed = new.removed.as_slice(),
     ]
     .to_vec()
@@ -425,18 +433,19 @@ pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
         chunk: row.number(10, "the number of a chunk")?,
         total_chunks: row.number(11, "a count of chunks")?,
         hint: row.blob(12)?.to_vec(),
-        status_change: status_change(row)?,
+        shown: shown(row)?,
         removed: row.blob(18)?.as_chunks::<REMOVED_BYTES>().0.iter().filter_map(removed_row).collect(),
     })
 }
 
-fn status_change(row: &Row<'_>) -> Result<Option<ConnectionStatusChange>> {
+fn shown(row: &Row<'_>) -> Result<Option<EventConnection>> {
     let Some(status) = row.opt_word(13, "a connection status")? else { return Ok(None) };
-    Ok(Some(ConnectionStatusChange {
+    Ok(Some(EventConnection {
         status,
-        previous_status: row.word(14, "a connection status")?,
+        previous_status: row.opt_word(14, "a connection status")?,
         provider: row.text(15)?.to_owned(),
         institution_name: row.text(16)?.to_owned(),
         last_refreshed_at: row.opt_time(17)?,
+        consent_expires_at: row.opt_time(19)?,
     }))
 }

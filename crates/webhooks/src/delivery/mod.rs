@@ -204,7 +204,7 @@ impl Webhooks {
         let Ok(url) = check_url(&claim.url, self.inner.settings.rules) else {
             return self.disable(claim, "address not allowed").await;
         };
-        let signer = match self.signer(claim.user_id, claim.endpoint_id).await {
+        let signer = match self.signer(claim.owner(), claim.endpoint_id).await {
             Ok(Some(signer)) => Some(signer),
             Ok(None) => return Err(ServeError::LeaseLost),
             // The operator can configure the key again, so this disables nothing. The attempts fail.
@@ -376,7 +376,7 @@ impl Webhooks {
         let Some(signer) = &slice.signer else {
             return Some(self.finished_attempt(delivery, started_at, Err(NOT_SIGNED)));
         };
-        let held = inner.event_buffer.find_body(event.id, claim.api_version, started_at, delivery.is_first);
+        let held = inner.event_buffer.find_body(event.id, claim.into(), started_at, delivery.is_first);
         let is_rebuilt = held.is_none();
         let body = match held {
             Some(body) => Ok(body),

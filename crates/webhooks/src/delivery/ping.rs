@@ -42,7 +42,7 @@ impl Webhooks {
         let signer = self.signer(user, id).await?.ok_or(PingError::NotFound)?;
         let (now, run, event) = (inner.clock.now(), SyncRunId::new(), EventId::new());
         let envelope = ping_envelope(event, run, now);
-        let body = body(&envelope, endpoint.api_version, &[], &[]);
+        let body = body(&envelope, endpoint.api_version.into(), &[], &[]);
         let timestamp = now.as_second();
         let signature = signer.signature(event, timestamp, &body);
         let message = Message { id: event, timestamp, signature: &signature, endpoint: id, body };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{
-    AccountId, ApiVersion, ConnectionId, Digest, EventId, EventType, RemovedRow, RowKey, SyncRunId, TimestampExt as _,
+    AccountId, ConnectionId, Digest, EventId, EventType, RemovedRow, RowKey, SyncRunId, TimestampExt as _,
 };
 use bellbird_limits::Expiring;
 use bellbird_storage::{NewWebhookEvent, removed_bytes};
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::event::chunk::chunks;
 use crate::event::digest::RowHasher;
-use crate::event::payload::{Envelope, RowJson, body};
+use crate::event::payload::{Envelope, Format, RowJson, body};
 use crate::event::row_locator::RowLocator;
 
 /// Maximum number of rows in an event.
@@ -49,7 +49,7 @@ pub struct ChangedRow {
     pub json: Option<RowJson>,
 }
 
-/// The body of an event in memory, from which each version of it is written.
+/// The body of an event in memory, from which each format of it is written.
 #[derive(Clone)]
 pub struct HeldBody {
     rows: Arc<EventRows>,
@@ -66,10 +66,10 @@ pub struct EventRows {
 }
 
 impl EventRows {
-    /// The body in this version.
+    /// The body in this format.
     #[must_use]
-    pub fn body(&self, version: ApiVersion) -> Bytes {
-        body(&self.envelope, version, &self.new, &self.updated)
+    pub fn body(&self, format: Format<'_>) -> Bytes {
+        body(&self.envelope, format, &self.new, &self.updated)
     }
 
     fn bytes(&self) -> usize {
@@ -184,9 +184,9 @@ impl WebhookEventBuffer {
 
     /// Returns the body of an event if this process built it recently. A later attempt gets only a body whose rows were
     /// read again within the last minute.
-    pub fn find_body(&self, id: EventId, version: ApiVersion, now: Timestamp, is_first: bool) -> Option<Bytes> {
+    pub fn find_body(&self, id: EventId, format: Format<'_>, now: Timestamp, is_first: bool) -> Option<Bytes> {
         let (held, age) = self.bodies.get(&id, now)?;
-        (is_first || held.is_rebuilt && age < REBUILT_BODY_MAX_AGE).then(|| held.rows.body(version))
+        (is_first || held.is_rebuilt && age < REBUILT_BODY_MAX_AGE).then(|| held.rows.body(format))
     }
 }
 

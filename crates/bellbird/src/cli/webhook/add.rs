@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, User};
+use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, User, UserId};
 use bellbird_storage::{Endpoint, NewEndpoint, Storage, StorageError};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bellbird_webhooks::target::check_url;
@@ -24,25 +24,35 @@ const ENDPOINTS_MAX: u32 = 20;
 /// Limit for the name resolution of a new endpoint.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Add a webhook endpoint: a URL that receives the user's events.
+/// Add a webhook endpoint: a URL that receives the events of a user, or of all users.
+///
+/// With --all-users, the endpoint belongs to the installation. It gets the events of everyone, also of users who come
+/// later, each with the user's id and reference in `metadata`.
 ///
 /// The URL must use https, a public host name, and port 443 or a port from 1024 on. Events are signed as Standard
-/// Webhooks specifies, with a secret of the endpoint that is shown only once. A user can have 20 endpoints.
+/// Webhooks specifies, with a secret of the endpoint that is shown only once. A user can have 20 endpoints, and so can the
+/// installation.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird
   bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird \\
-    --events transactions.synced,trades.synced,connection.updated")]
+    --events transactions.synced,trades.synced,connection.updated
+  bellbird webhook add --all-users --url https://hooks.example.com/bellbird")]
 pub(in super::super) struct AddArgs {
     /// E-mail address or id of the user
+    #[arg(long, required_unless_present = "all_users", conflicts_with = "all_users")]
+    user: Option<String>,
+
+    /// Send the events of all users
     #[arg(long)]
-    user: String,
+    all_users: bool,
 
     /// URL of the endpoint
     #[arg(long)]
     url: String,
 
-    /// Event types to send, separated by commas; connection.updated reports each change of a connection's status
+    /// Event types to send, separated by commas; those of a connection report that it is new, changed, removed, or that
+    /// its consent ends soon
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = arguments::one_of(EventType::SUBSCRIBABLE, EventType::as_str))]
     #[arg(default_value = "transactions.synced,trades.synced")]
@@ -83,9 +93,12 @@ impl NewEndpointView<'_> {
 }
 
 pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
-    let user = find_user(storage, &args.user).await?;
+    let user = match &args.user {
+        Some(user) => Some(find_user(storage, user).await?),
+        None => None,
+    };
     let (url, resolve_error) = checked_url(settings, &args.url).await?;
-    let (endpoint, secret) = insert(storage, &user, &url, &in_order(&args.events), args.api_version).await?;
+    let (endpoint, secret) = insert(storage, user.as_ref(), &url, &in_order(&args.events), args.api_version).await?;
     let view = NewEndpointView {
         id: endpoint.id,
         url: &endpoint.url,
@@ -101,21 +114,22 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }
 
-/// Adds an endpoint, and returns it with its secret. The URL is what [`checked_url`] returned.
+/// Adds an endpoint of a user or of the installation, and returns it with its secret. The URL is what [`checked_url`] returned.
 pub(in super::super) async fn insert(
     storage: &Storage,
-    user: &User,
+    user: Option<&User>,
     url: &str,
     events: &[EventType],
     api_version: ApiVersion,
 ) -> anyhow::Result<(Endpoint, SecretString)> {
     let secret = new_secret();
-    let new = NewEndpoint { user_id: user.id, url, event_types: events, api_version, secret: &secret };
+    let user_id = user.map_or(UserId::INSTALLATION, |user| user.id);
+    let new = NewEndpoint { user_id, url, event_types: events, api_version, secret: &secret };
     match storage.endpoints().insert(&new, ENDPOINTS_MAX, Timestamp::now()).await {
         Err(StorageError::Conflict(_)) => bail!(
-            "{0} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list --user {0}` shows \
-             them, and `bellbird webhook remove ID` removes one",
-            user.email
+            "{} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list` shows them, and \
+             `bellbird webhook remove ID` removes one",
+            user.map_or("the installation", |user| &user.email)
         ),
         other => Ok((other?, secret)),
     }

@@ -1,15 +1,26 @@
 //! `bellbird webhook deliveries`: shows the delivery log of an endpoint.
 
-use bellbird_domain::{DeliveryState, EventId};
-use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, Storage};
+use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
+use bellbird_storage::{AttemptRecord, DeliveryRecord, Storage};
 use clap::Args;
 
 use super::super::arguments;
 use super::super::output::{self, JsonFlag};
-use super::{EndpointArgs, advice, event_not_found, find};
+use super::{EndpointArgs, EventUserArgs, advice, event_not_found, find};
 
-const HEAD: [&str; 10] =
-    ["created", "type", "chunk", "new", "updated", "state", "attempts", "response", "next attempt", "event id"];
+const HEAD: [&str; 11] = [
+    "created",
+    "type",
+    "chunk",
+    "new",
+    "updated",
+    "state",
+    "attempts",
+    "response",
+    "next attempt",
+    "event id",
+    "user id",
+];
 
 /// Show the delivery log of an endpoint, newest event first, including pending deliveries.
 ///
@@ -31,10 +42,13 @@ pub(in super::super) struct DeliveriesArgs {
     event: Option<EventId>,
 
     #[command(flatten)]
+    user: EventUserArgs,
+
+    #[command(flatten)]
     endpoint: EndpointArgs,
 }
 
-fn delivery_row(record: &DeliveryRecord) -> [String; 10] {
+fn delivery_row(record: &DeliveryRecord) -> [String; 11] {
     [
         output::format_instant(Some(record.created_at)),
         record.event_type.to_string(),
@@ -46,6 +60,7 @@ fn delivery_row(record: &DeliveryRecord) -> [String; 10] {
         response(record.last_status, record.last_error.as_deref()),
         output::format_instant(record.next_attempt_at),
         record.event_id.to_string(),
+        record.user_id.to_string(),
     ]
 }
 
@@ -57,9 +72,11 @@ fn attempt_row(record: &AttemptRecord) -> [String; 4] {
 pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.endpoint.id).await?;
     if let Some(event) = args.event {
-        return attempts(storage, args.endpoint.format, &endpoint, event).await;
+        let user = args.user.find(storage, &endpoint).await?;
+        return attempts(storage, args.endpoint.format, (user, endpoint.id), event).await;
     }
-    let records = storage.deliveries().list(endpoint.user_id, endpoint.id, args.state, args.limit).await?;
+    let user = args.user.find_or_all(storage, &endpoint).await?;
+    let records = storage.deliveries().list(user, endpoint.id, args.state, args.limit).await?;
     output::print(args.endpoint.format, &records, |records| {
         let text = match (records.is_empty(), args.state) {
             (true, None) => "No deliveries yet.".to_owned(),
@@ -70,10 +87,15 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
     })
 }
 
-async fn attempts(storage: &Storage, format: JsonFlag, endpoint: &Endpoint, event: EventId) -> anyhow::Result<()> {
-    let records = storage.deliveries().list_attempts(endpoint.user_id, endpoint.id, event).await?;
-    if records.is_empty() && storage.webhook_events().find(endpoint.user_id, event).await?.is_none() {
-        return Err(event_not_found(endpoint.id, event));
+async fn attempts(
+    storage: &Storage,
+    format: JsonFlag,
+    (user, endpoint): (UserId, EndpointId),
+    event: EventId,
+) -> anyhow::Result<()> {
+    let records = storage.deliveries().list_attempts(user, endpoint, event).await?;
+    if records.is_empty() && storage.webhook_events().find(user, event).await?.is_none() {
+        return Err(event_not_found(endpoint, event));
     }
     output::print(format, &records, |records| {
         if records.is_empty() {

@@ -1,4 +1,4 @@
-//! `bellbird webhook`: manages the webhook endpoints of users and their deliveries.
+//! `bellbird webhook`: manages the webhook endpoints of users and of the installation, and their deliveries.
 
 pub(super) mod add;
 pub(super) mod advice;
@@ -12,14 +12,15 @@ mod state;
 
 use std::process::ExitCode;
 
-use bellbird_domain::{EndpointId, EventId, EventType};
+use bellbird_domain::{EndpointId, EndpointStatus, EventId, EventType, UserId};
 use bellbird_storage::{Endpoint, Storage};
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
-use super::output::{self, JsonFlag};
-use super::user::UserFilter;
+use super::output::{self, JsonFlag, count};
+use super::user::{UserFilter, find_user};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::instances;
@@ -84,7 +85,41 @@ pub(super) struct EndpointArgs {
     format: JsonFlag,
 }
 
+/// Whose events a command is about, at an endpoint of the installation.
+#[derive(Debug, Args)]
+struct EventUserArgs {
+    /// E-mail address or id of the user, if the endpoint gets the events of all users
+    #[arg(long)]
+    user: Option<String>,
+}
+
+impl EventUserArgs {
+    /// Their user, or the installation: all users.
+    async fn find_or_all(&self, storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<UserId> {
+        let Some(given) = &self.user else { return Ok(endpoint.user_id) };
+        let user = find_user(storage, given).await?.id;
+        if ![user, UserId::INSTALLATION].contains(&endpoint.user_id) {
+            return Err(Failure::not_found(format!("the endpoint {} belongs to another user", endpoint.id)));
+        }
+        Ok(user)
+    }
+
+    async fn find(&self, storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<UserId> {
+        match self.find_or_all(storage, endpoint).await? {
+            UserId::INSTALLATION => anyhow::bail!(
+                "the endpoint gets the events of all users: name one with --user, as `bellbird webhook deliveries {}` \
+                 shows them",
+                endpoint.id
+            ),
+            user => Ok(user),
+        }
+    }
+}
+
 fn status(endpoint: &Endpoint) -> String {
+    if endpoint.status == EndpointStatus::Enabled && endpoint.disabled_users > 0 {
+        return format!("{} (disabled for {})", endpoint.status, count(endpoint.disabled_users, "user", "users"));
+    }
     match (&endpoint.disabled_reason, endpoint.failing_since) {
         (Some(reason), _) => format!("{} ({reason})", endpoint.status),
         (None, Some(since)) => format!("{} (failing since {})", endpoint.status, output::format_instant(Some(since))),
@@ -101,6 +136,22 @@ fn row(endpoint: &Endpoint) -> [String; 6] {
         output::format_instant(Some(endpoint.created_at)),
         endpoint.id.to_string(),
     ]
+}
+
+/// Whose events an endpoint gets.
+async fn user_of(storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<Option<String>> {
+    if endpoint.user_id == UserId::INSTALLATION {
+        return Ok(Some("all users".to_owned()));
+    }
+    Ok(storage.users().find(endpoint.user_id).await?.map(|user| user.email))
+}
+
+/// Makes the users of an endpoint of the installation follow its change. Returns how many deliveries were cancelled.
+async fn align(storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<u64> {
+    match endpoint.user_id {
+        UserId::INSTALLATION => Ok(storage.endpoints().align_lanes(Timestamp::now()).await?),
+        _ => Ok(0),
+    }
 }
 
 /// All about an endpoint, with its user unless that one was removed meanwhile.
@@ -166,7 +217,7 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
 /// What `webhook show --json` prints.
 #[derive(Serialize)]
 struct ShownEndpoint {
-    /// E-mail address.
+    /// E-mail address, or `all users`.
     user: Option<String>,
     #[serde(flatten)]
     endpoint: Endpoint,
@@ -174,8 +225,7 @@ struct ShownEndpoint {
 
 async fn show(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.id).await?;
-    let user = storage.users().find(endpoint.user_id).await?;
-    let user = user.map(|user| user.email);
+    let user = user_of(storage, &endpoint).await?;
     output::print(args.format, &ShownEndpoint { user, endpoint }, |shown| {
         details(&shown.endpoint, shown.user.as_deref())
     })

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::super::arguments;
 use super::super::output::{self, count};
 use super::state::SCANNED_MAX;
-use super::{EndpointArgs, event_not_found, find};
+use super::{EndpointArgs, EventUserArgs, event_not_found, find};
 
 /// Deliver an event to an endpoint again, whether it failed or was delivered before.
 ///
@@ -28,6 +28,9 @@ pub(in super::super) struct RedeliverArgs {
     /// Id of the event, as `webhook deliveries` shows it
     #[arg(value_parser = arguments::event_id)]
     event: EventId,
+
+    #[command(flatten)]
+    user: EventUserArgs,
 }
 
 /// Deliver all failed events of an endpoint again.
@@ -42,6 +45,9 @@ pub(in super::super) struct RecoverArgs {
     /// Oldest event to deliver: an instant such as 2026-11-20T09:30:00Z, or an age such as 24h or 7d
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Since,
+
+    #[command(flatten)]
+    user: EventUserArgs,
 
     #[command(flatten)]
     endpoint: EndpointArgs,
@@ -71,7 +77,7 @@ fn since(text: &str) -> Result<Since, String> {
 
 pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.endpoint.id).await?;
-    let (user, event) = (endpoint.user_id, args.event);
+    let (user, event) = (args.user.find(storage, &endpoint).await?, args.event);
     let Some(found) = storage.webhook_events().find(user, event).await? else {
         return Err(event_not_found(endpoint.id, event));
     };
@@ -98,7 +104,8 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     check_enabled(&endpoint)?;
     let now = Timestamp::now();
     let since = args.since.instant(now)?;
-    let recovered = storage.deliveries().recover(endpoint.user_id, endpoint.id, since, now).await?;
+    let user = args.user.find_or_all(storage, &endpoint).await?;
+    let recovered = storage.deliveries().recover(user, endpoint.id, since, now).await?;
     if recovered == 0 {
         // The endpoint may have been disabled meanwhile.
         check_enabled(&find(storage, args.endpoint.id).await?)?;

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::output;
 use super::super::removal::RemovalArgs;
 use super::state::SCANNED_MAX;
-use super::{EndpointArgs, details, endpoint_not_found, find};
+use super::{EndpointArgs, align, details, endpoint_not_found, find, user_of};
 
 /// Remove an endpoint with its secret and its delivery log.
 ///
@@ -38,7 +38,7 @@ struct PlannedRemoval<'a> {
 pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
     let EndpointArgs { id, format } = args.endpoint;
     let endpoint = find(storage, id).await?;
-    let user = storage.users().find(endpoint.user_id).await?.map(|user| user.email);
+    let user = user_of(storage, &endpoint).await?;
     let mut cancelled_deliveries = 0;
     for state in [DeliveryState::Pending, DeliveryState::Waiting] {
         let deliveries = storage.deliveries().list(endpoint.user_id, endpoint.id, Some(state), SCANNED_MAX).await?;
@@ -53,5 +53,6 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
     if !storage.endpoints().delete(endpoint.user_id, endpoint.id).await? {
         return Err(endpoint_not_found(id));
     }
+    align(storage, &endpoint).await?;
     output::print(format, &json!({"id": id, "removed": true}), |_| format!("Removed the endpoint {}.", endpoint.url))
 }

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 
 use super::super::{arguments, output};
 use super::add::{checked_url, in_order};
-use super::{EndpointArgs, details, endpoint_not_found, find, warn_of_rejections};
+use super::{EndpointArgs, align, details, endpoint_not_found, find, user_of, warn_of_rejections};
 use crate::config::Settings;
 
 /// Change the URL or the event types of an endpoint. It keeps its id, its secret and its log.
@@ -44,7 +44,8 @@ pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) 
     if !storage.endpoints().update(before.user_id, before.id, url.as_deref(), events.as_deref()).await? {
         return Err(endpoint_not_found(args.endpoint.id));
     }
-    let user = storage.users().find(before.user_id).await?.map(|user| user.email);
+    align(storage, &before).await?;
+    let user = user_of(storage, &before).await?;
     let endpoint = find(storage, args.endpoint.id).await?;
     output::print(args.endpoint.format, &endpoint, |endpoint| {
         format!("Changed.\n\n{}", details(endpoint, user.as_deref()))

@@ -16,7 +16,7 @@ use bellbird_domain::{Connection, Plan, User, UserId};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
 use bellbird_sandbox::Sandbox;
-use bellbird_storage::{NewUser, Sealer, Storage};
+use bellbird_storage::{JobKey, NewUser, Sealer, Storage};
 use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -403,6 +403,12 @@ impl App {
         self.connections.jobs().run_due("consent_session").await.unwrap();
         self.connections.jobs().run_due("refresh").await.unwrap();
         self.connections.jobs().run_due("removal").await.unwrap();
+    }
+
+    /// Runs the hourly cleanup, if it is due.
+    pub(crate) async fn clean_up(&self) {
+        self.storage.jobs().insert(&JobKey::of_service("cleanup"), "", self.clock.now()).await.unwrap();
+        self.connections.jobs().run_due("cleanup").await.unwrap();
     }
 
     pub(crate) async fn set_consent(&self, connection: &Connection, state: &str) {

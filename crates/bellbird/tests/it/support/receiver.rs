@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use bellbird::serve::{self, ServeOptions};
 use bellbird_connections::SyncReport;
-use bellbird_domain::{ApiVersion, Connection, DeliveryState, EndpointStatus, EventType, User};
+use bellbird_domain::{ApiVersion, Connection, DeliveryState, EndpointStatus, EventType, User, UserId};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, NewEndpoint};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bytes::Bytes;
@@ -225,10 +225,19 @@ impl Hook {
 impl App {
     /// An endpoint of the user, for events of these types.
     pub(crate) async fn hook_for(&self, user: &User, events: &[EventType]) -> Hook {
+        self.hook_of(user.id, events).await
+    }
+
+    /// An endpoint that gets the events of all users.
+    pub(crate) async fn hook_for_all(&self, events: &[EventType]) -> Hook {
+        self.hook_of(UserId::INSTALLATION, events).await
+    }
+
+    async fn hook_of(&self, owner: UserId, events: &[EventType]) -> Hook {
         let receiver = Receiver::start().await;
         let secret = new_secret();
         let new = NewEndpoint {
-            user_id: user.id,
+            user_id: owner,
             url: &receiver.url,
             event_types: events,
             api_version: ApiVersion::DEFAULT,

@@ -3,6 +3,7 @@
 mod concurrency;
 mod events;
 mod health;
+mod installation;
 mod interrupted;
 mod rebuild;
 mod retention;

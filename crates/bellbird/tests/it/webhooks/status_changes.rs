@@ -1,4 +1,4 @@
-//! `connection.updated`: each change of a connection's status is an event for the endpoints that ask for it.
+//! The events about connections, for the endpoints that ask for them.
 
 use bellbird_connections::Removal;
 use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked};
@@ -72,12 +72,13 @@ on_both_databases! {
                     "id": connection.id, "object": "connection", "provider": provider,
                     "institution_name": connection.institution_name, "status": after, "previous_status": before,
                     "last_refreshed_at": listed[0]["lastRefreshedAt"],
+                    "consent_expires_at": listed[0]["consentExpiresAt"],
                 });
                 assert_eq!(*shown(event), expected, "{provider}");
                 assert!(expected["last_refreshed_at"].is_string());
                 assert_eq!(
                     members(shown(event)),
-                    "id institution_name last_refreshed_at object previous_status provider status"
+                    "consent_expires_at id institution_name last_refreshed_at object previous_status provider status"
                 );
                 app.sync(connection).await;
                 assert!(app.delivered_to(&hook).await.is_empty(), "{provider}: {state} again");
@@ -156,6 +157,50 @@ on_both_databases! {
         let received = app.delivered_to(&hook).await;
         let expected = [["active", "invalidated"], ["invalidated", "revoked"]].map(|pair| pair.map(str::to_owned));
         assert_eq!(statuses(&received), expected);
+    }
+}
+
+on_both_databases! {
+    async fn new_ending_and_removed_connections_are_reported(app: App) {
+        let types = [EventType::ConnectionCreated, EventType::ConnectionExpiring, EventType::ConnectionRemoved];
+        let hook = app.hook_for_all(&types).await;
+        let mut expected_of = Vec::new();
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            let created = app.delivered_to(&hook).await.remove(0);
+            assert_envelope(&created, "connection.created", Some(connection.id), app.clock.now().as_second());
+            assert_eq!((created.counts(), &created.body["metadata"]["user_id"]), (
+                RowCounts { new: 1, updated: 0 },
+                &json!(person.user.id),
+            ));
+            let listed = app.get_as(&person.key, "/v1/connections").await.data();
+            let shown = &created.rows("new")[0];
+            assert_eq!((&shown["id"], &shown["previous_status"]), (&listed[0]["id"], &Value::Null));
+            assert_eq!(shown["consent_expires_at"], listed[0]["consentExpiresAt"], "{provider}");
+            if provider == "fiskil" {
+                let end = listed[0]["consentExpiresAt"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+                expected_of.push((connection.clone(), end));
+            }
+            if provider == "akahu" {
+                assert_eq!(app.connections.removals().remove(connection.id).await.unwrap(), Removal::Done);
+                let removed = app.delivered_to(&hook).await.remove(0);
+                assert_envelope(&removed, "connection.removed", Some(connection.id), app.clock.now().as_second());
+                assert_eq!(removed.counts(), RowCounts { new: 0, updated: 0 });
+                assert!(app.storage.connections().find(person.user.id, connection.id).await.unwrap().is_none());
+            }
+        }
+        let (connection, end) = expected_of.remove(0);
+        for days in [14, 3] {
+            app.clock.set(end - days * DAY);
+            app.clean_up().await;
+            let of_it = |event: &ReceivedEvent| event.body["metadata"]["connection_id"] == json!(connection.id);
+            let received: Vec<_> = app.delivered_to(&hook).await.into_iter().filter(of_it).collect();
+            assert_eq!(received.len(), 1, "{days} days before");
+            assert_envelope(&received[0], "connection.expiring", Some(connection.id), (end - days * DAY).as_second());
+            assert_eq!(shown(&received[0])["consent_expires_at"], json!(end));
+            assert_eq!(shown(&received[0])["previous_status"], Value::Null);
+        }
     }
 }
 

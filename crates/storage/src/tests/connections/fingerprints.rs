@@ -1,11 +1,11 @@
 //! Fingerprints and their keys.
 
-use bellbird_domain::{AccountTag, ConnectionId, Digest, EventType, Fingerprint, RowDigests, RowKey, UserId, UtcDay};
+use bellbird_domain::{AccountTag, ConnectionId, Digest, Fingerprint, RowDigests, RowKey, UserId, UtcDay};
 use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::{
-    chunk, connection_to_sync, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with, start_sync,
-    state_after,
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with,
+    start_sync, state_after,
 };
 use crate::tests::support::{at, both};
 use crate::{FinishedSync, SealError, Sealer, Storage, StorageError, SyncState};
@@ -119,7 +119,7 @@ both! {
 
     async fn removal_deletes_fingerprints_and_events(db) {
         let user = db.user("a@x").await.id;
-        let endpoint = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let endpoint = endpoint(db, user, SYNCS_AND_CHANGES).await;
         let (id, kept) = (connection_to_sync(db, user, "c", 20).await, connection_to_sync(db, user, "kept", 20).await);
         for connection in [id, kept] {
             db.syncs().fingerprint_key(user, connection).await.unwrap().expect("made");

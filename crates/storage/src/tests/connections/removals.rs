@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{ConnectionId, ConnectionStatus, EventType, UserId};
+use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 
 use crate::digest::provider_user_digest;
 use crate::job_kinds::REMOVAL;
 use crate::tests::fixtures::{
-    chunk, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with, new_link, new_session,
+    SYNCS_AND_CHANGES, chunk, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with, new_link, new_session,
     session_with_callback, start_sync, wait_for_lock_waiters,
 };
 use crate::tests::support::{TestDb, at, both, connect, credentials, masked, new_account, new_connection, on_postgres};
@@ -73,7 +73,7 @@ both! {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
         let kept = db.connection(user, "kept", &[]).await.id;
-        endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        endpoint(db, user, SYNCS_AND_CHANGES).await;
         for connection in [id, kept] {
             finish_sync_with(db, (user, connection), 14, &[chunk(1, 3), chunk(2, 3), chunk(3, 3)]).await;
         }
@@ -178,7 +178,7 @@ both! {
                 NewConsentSession { connection_id: Some(connection), known_consents, ..new_session(user, &token) };
             db.consent_sessions().insert(&session, at(13)).await.unwrap();
         }
-        endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        endpoint(db, user, SYNCS_AND_CHANGES).await;
         db.syncs().fingerprint_key(user, made.id).await.unwrap().expect("made");
         let sync = start_sync(db, user, made.id, 14).await;
         let digest = [0x6b; 16];

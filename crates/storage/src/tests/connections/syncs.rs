@@ -8,8 +8,8 @@ use secrecy::SecretString;
 
 use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{
-    chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with, start_sync,
-    state_after, wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, fingerprints,
+    finish_sync_with, start_sync, state_after, wait_for_lock_waiters,
 };
 use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, connect, credentials, new_connection, on_postgres};
@@ -404,7 +404,7 @@ both! {
         let trades = endpoint(db, user, &[EventType::TradesSynced]).await;
         let (_, written) = finish_sync_with(db, (user, id), 60, &events).await;
         assert_eq!((written, db.webhook_events().find(user, events[0].id).await.unwrap()), (0, None), "other type");
-        let both = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let both = endpoint(db, user, SYNCS_AND_CHANGES).await;
         let transactions = endpoint(db, user, &[EventType::TransactionsSynced]).await;
         let (run, written) = finish_sync_with(db, (user, id), 100, &events).await;
         assert_eq!(written, 2);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
 
 use crate::tests::fixtures::{
-    chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt, states,
-    wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt,
+    states, wait_for_lock_waiters,
 };
 use crate::tests::support::{at, both, connect, on_postgres};
 use crate::{
@@ -33,7 +33,7 @@ both! {
     async fn endpoint_is_claimed_by_one_instance(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         assert_eq!(due(db, 99, false).await, [], "nothing is due");
         let events = [NewWebhookEvent { row_digests: [[1; 16], [2; 16]].concat(), ..chunk(1, 1) }];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
@@ -69,7 +69,7 @@ both! {
         let connection = connection_to_sync(db, user, "c", 20).await;
         let mut all = BTreeSet::new();
         for _ in 0..10 {
-            all.insert(endpoint(db, user, EventType::SUBSCRIBABLE).await);
+            all.insert(endpoint(db, user, SYNCS_AND_CHANGES).await);
         }
         assert_eq!(finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await.1, 1);
         let handles = [db.reopen().await, db.reopen().await];
@@ -90,9 +90,9 @@ both! {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
         let ids = [
-            endpoint(db, user, EventType::SUBSCRIBABLE).await,
-            endpoint(db, user, EventType::SUBSCRIBABLE).await,
-            endpoint(db, user, EventType::SUBSCRIBABLE).await,
+            endpoint(db, user, SYNCS_AND_CHANGES).await,
+            endpoint(db, user, SYNCS_AND_CHANGES).await,
+            endpoint(db, user, SYNCS_AND_CHANGES).await,
         ];
         finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
         let mut order = Vec::new();
@@ -107,7 +107,7 @@ both! {
     async fn chunks_are_delivered_in_order(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let other = [chunk(1, 2), chunk(2, 2)];
@@ -147,7 +147,7 @@ both! {
     async fn redelivered_chunk_blocks_waiting_chunks(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
@@ -178,7 +178,7 @@ both! {
     async fn every_attempt_is_recorded(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         let events = [NewWebhookEvent { new_count: 3, updated_count: 2, ..chunk(1, 1) }];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
@@ -232,7 +232,7 @@ both! {
     async fn failing_endpoint_is_claimed_separately(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         let events = [chunk(1, 1), chunk(1, 1)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
@@ -292,7 +292,7 @@ both! {
     async fn due_ids_need_the_lease(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         let events = [chunk(1, 1), chunk(1, 1)];
         finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
@@ -310,7 +310,7 @@ both! {
     async fn claim_holder_can_disable_the_endpoint(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         finish_sync_with(db, (user, connection), 20, &[chunk(1, 2), chunk(2, 2)]).await;
         let claim = claimed_endpoint(db, id, 30).await;
         assert!(db.deliveries().disable_endpoint(&claim, "gone", at(31)).await.unwrap());
@@ -325,7 +325,7 @@ both! {
     async fn longest_due_job_is_claimed_first(db) {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         let events = [chunk(1, 1), chunk(1, 1), chunk(1, 1)];
         let mut runs = Vec::new();
         for (event, now) in events.iter().zip([20, 25, 30]) {
@@ -347,7 +347,7 @@ both! {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
         let (id, off) =
-            (endpoint(db, user, EventType::SUBSCRIBABLE).await, endpoint(db, user, EventType::SUBSCRIBABLE).await);
+            (endpoint(db, user, SYNCS_AND_CHANGES).await, endpoint(db, user, SYNCS_AND_CHANGES).await);
         db.endpoints().disable(user, off, "by command", at(1)).await.unwrap().expect("there");
         let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
@@ -377,7 +377,7 @@ fn postgres_event_stored_during_a_release_is_due() {
     on_postgres(async |db| {
         let user = db.user("a@x").await.id;
         let connection = connection_to_sync(db, user, "c", 20).await;
-        let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         let events = [chunk(1, 1), chunk(1, 1)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events[..1]).await;
         let claim = claimed_endpoint(db, id, 20).await;

@@ -1,5 +1,6 @@
 mod claim_plans;
+mod connection_events;
 mod deliveries;
 mod endpoints;
+mod lanes;
 mod redeliveries;
-mod status_changes;

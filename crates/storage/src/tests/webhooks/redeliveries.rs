@@ -5,8 +5,8 @@ use bellbird_domain::{
 };
 
 use crate::tests::fixtures::{
-    chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt, secret, states,
-    wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt,
+    secret, states, wait_for_lock_waiters,
 };
 use crate::tests::support::{TestDb, at, both, connect, on_postgres};
 use crate::{AttemptOutcome, FinishedAttempt, PingResult, Storage, StorageError};
@@ -16,7 +16,7 @@ use DeliveryState::{Delivered, Failed, Pending, Waiting};
 /// A user with a connection and an endpoint.
 async fn user_with_endpoint(db: &TestDb, email: &str) -> (UserId, ConnectionId, EndpointId) {
     let user = db.user(email).await.id;
-    (user, connection_to_sync(db, user, email, 20).await, endpoint(db, user, EventType::SUBSCRIBABLE).await)
+    (user, connection_to_sync(db, user, email, 20).await, endpoint(db, user, SYNCS_AND_CHANGES).await)
 }
 
 async fn ping(db: &Storage, user: UserId, endpoint: EndpointId, delivered: bool) -> Option<EventId> {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, ApiVersion, Bound, DateFilter, DateRange, Digest, EventType, Fingerprints, ProviderName, RowKey,
-    SyncRunId, TimestampExt as _, Trade, Transaction,
+    Account, Bound, DateFilter, DateRange, Digest, EventType, Fingerprints, ProviderName, RowKey, SyncRunId,
+    TimestampExt as _, Trade, Transaction,
 };
 use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
 use bellbird_providers::{CallContext, ConsentStatus, Kind, Provider, TradeQuery, TransactionQuery};
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use crate::Webhooks;
 use crate::event::buffer::EventRows;
 use crate::event::digest::RowHasher;
-use crate::event::payload::{self, Envelope, RowJson};
+use crate::event::payload::{self, Envelope, Format, RowJson};
 use crate::event::row_locator::RowLocator;
 
 /// Maximum time for reading the rows of an event again.
@@ -132,9 +132,9 @@ impl Webhooks {
         delivery: &DueDelivery,
         deadline: Instant,
     ) -> Result<Bytes, RebuildError> {
-        let (event, version) = (&delivery.event, claim.api_version);
+        let (event, format) = (&delivery.event, Format::from(claim));
         if !has_rows(event) {
-            return Ok(body_without_rows(event, version));
+            return Ok(body_without_rows(event, format));
         }
         let waiting_since = Instant::now();
         let shared = self.inner.rebuilds.shared_read(event.sync_run_id, claim.is_failing);
@@ -143,7 +143,7 @@ impl Webhooks {
         };
         // The read of another delivery may have found it, or may have failed.
         let now = self.inner.clock.now();
-        if let Some(body) = self.inner.event_buffer.find_body(event.id, version, now, delivery.is_first) {
+        if let Some(body) = self.inner.event_buffer.find_body(event.id, format, now, delivery.is_first) {
             return Ok(body);
         }
         if let Some((failed_at, error)) = *last_failure
@@ -165,7 +165,7 @@ impl Webhooks {
         delivery: &DueDelivery,
         deadline: Instant,
     ) -> Result<Bytes, RebuildError> {
-        let (event, version) = (&delivery.event, claim.api_version);
+        let (event, format) = (&delivery.event, Format::from(claim));
         let source = self.row_source(claim, event, deadline).await?;
         let permits = self.inner.rebuilds.permits(source.provider.name(), claim.is_failing);
         let Ok(Ok(_permit)) = tokio::time::timeout_at(deadline, permits.acquire()).await else {
@@ -201,7 +201,7 @@ impl Webhooks {
             if are_missing_gone || !is_last {
                 self.inner.event_buffer.hold_rebuilt_body(Arc::clone(&rows), now);
             }
-            first = first.or_else(|| (rows.envelope.id == event.id).then(|| rows.body(version)));
+            first = first.or_else(|| (rows.envelope.id == event.id).then(|| rows.body(format)));
         }
         match (outcome, first) {
             // A failure after the last row of the event affects other chunks only.
@@ -229,7 +229,7 @@ impl Webhooks {
             chunks - 1,
         );
         let (mut waiting, now) = (waiting.await?, self.inner.clock.now());
-        let is_held = |id| self.inner.event_buffer.find_body(id, claim.api_version, now, delivery.is_first).is_some();
+        let is_held = |id| self.inner.event_buffer.find_body(id, claim.into(), now, delivery.is_first).is_some();
         waiting.retain(|waiting| !is_held(waiting.id));
         Ok(waiting)
     }
@@ -260,16 +260,15 @@ impl Webhooks {
 }
 
 /// The body of an event without rows to read, from what is stored with it. Equal in every attempt.
-fn body_without_rows(event: &WebhookEvent, version: ApiVersion) -> Bytes {
+fn body_without_rows(event: &WebhookEvent, format: Format<'_>) -> Bytes {
     if !event.removed.is_empty() {
-        return payload::removed_body(&envelope(event), version, &event.removed);
+        return payload::removed_body(&envelope(event), format, &event.removed);
     }
-    let change = event.connection_id.zip(event.status_change.as_ref());
-    let updated = change.map(|(id, change)| payload::connection(id, change));
-    payload::connection_body(&envelope(event), version, updated)
+    let shown = event.connection_id.zip(event.shown.as_ref()).map(|(id, shown)| payload::connection(id, shown));
+    payload::connection_body(&envelope(event), format, shown)
 }
 
-/// Whether a body needs the provider. Pings, `connection.updated` events and those of removed rows have no rows.
+/// Whether a body needs the provider. Pings, events about connections and those of removed rows have no rows.
 pub(crate) fn has_rows(event: &WebhookEvent) -> bool {
     event.connection_id.is_some() && !event.rows.is_empty()
 }

@@ -19,7 +19,7 @@ fn event(chunk: u32, rows: &[u8]) -> WebhookEvent {
         chunk,
         total_chunks: 3,
         hint: Vec::new(),
-        status_change: None,
+        shown: None,
         removed: Vec::new(),
     }
 }
@@ -35,7 +35,7 @@ fn reread<'e>(events: &[&'e WebhookEvent]) -> RereadRows<'e> {
 /// Rows and counts of each rebuilt body, by chunk.
 fn bodies(found: RereadRows<'_>, is_final: bool) -> Vec<(u32, Value)> {
     let body = |rows: EventRows| {
-        let body = rows.body(ApiVersion::DEFAULT);
+        let body = rows.body(bellbird_domain::ApiVersion::DEFAULT.into());
         (rows.envelope.chunk, serde_json::from_slice::<Value>(&body).unwrap()["data"].clone())
     };
     found.into_events(is_final).map(body).collect()

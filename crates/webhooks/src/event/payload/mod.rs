@@ -7,7 +7,7 @@ use bellbird_domain::{
     AccountId, ApiVersion, Category, ConnectionId, ConnectionStatus, Currency, Decimal, EventId, EventType, MinorUnits,
     RemovedRow, RowKey, SyncRunId, Trade, TradeType, Transaction,
 };
-use bellbird_storage::ConnectionStatusChange;
+use bellbird_storage::{ClaimedEndpoint, EventConnection, EventUser};
 use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 /// Initial capacity for the JSON of a row. Enough for most rows.
 const ROW_BYTES: usize = 640;
-/// Capacity for the longest envelope.
+/// Capacity for the longest envelope at a user's own endpoint.
 const ENVELOPE_BYTES_MAX: usize = 576;
 /// Room for the members that a later version of the body adds to a row.
 const ROW_MEMBERS_BYTES: usize = 64;
@@ -176,20 +176,22 @@ struct ConnectionObject<'a> {
     provider: &'a str,
     institution_name: &'a str,
     status: ConnectionStatus,
-    previous_status: ConnectionStatus,
+    previous_status: Option<ConnectionStatus>,
     last_refreshed_at: Option<Timestamp>,
+    consent_expires_at: Option<Timestamp>,
 }
 
-/// Writes the connection of a `connection.updated` event, as it was when its status changed.
-pub fn connection(id: ConnectionId, change: &ConnectionStatusChange) -> Vec<u8> {
+/// Writes a connection as it was at the time of an event about it.
+pub fn connection(id: ConnectionId, shown: &EventConnection) -> Vec<u8> {
     to_json(&ConnectionObject {
         id,
         object: "connection",
-        provider: &change.provider,
-        institution_name: &change.institution_name,
-        status: change.status,
-        previous_status: change.previous_status,
-        last_refreshed_at: change.last_refreshed_at,
+        provider: &shown.provider,
+        institution_name: &shown.institution_name,
+        status: shown.status,
+        previous_status: shown.previous_status,
+        last_refreshed_at: shown.last_refreshed_at,
+        consent_expires_at: shown.consent_expires_at,
     })
 }
 
@@ -214,33 +216,58 @@ pub struct Envelope {
     pub total_chunks: u32,
 }
 
+/// What the body of an event depends on at an endpoint.
+#[derive(Debug, Clone, Copy)]
+pub struct Format<'a> {
+    pub version: ApiVersion,
+    /// Named in `metadata` at an endpoint of the installation.
+    pub user: Option<&'a EventUser>,
+}
+
+impl<'a> From<&'a ClaimedEndpoint> for Format<'a> {
+    fn from(claim: &'a ClaimedEndpoint) -> Self {
+        Self { version: claim.api_version, user: claim.event_user.as_ref() }
+    }
+}
+
+impl From<ApiVersion> for Format<'_> {
+    /// The format of a user's own endpoint.
+    fn from(version: ApiVersion) -> Self {
+        Self { version, user: None }
+    }
+}
+
 /// Writes the body of an event that reports rows, each with its key. Counts the given rows.
 pub fn body(
     envelope: &Envelope,
-    version: ApiVersion,
+    format: Format<'_>,
     new: &[(RowKey, RowJson)],
     updated: &[(RowKey, RowJson)],
 ) -> Bytes {
     let rows: usize = new.iter().chain(updated).map(|(_, row)| row.bytes() + ROW_MEMBERS_BYTES).sum();
-    let write = |row: &(RowKey, RowJson), json: &mut Vec<u8>| row.1.write(row.0, version, json);
-    assemble(envelope, version, rows, (new, updated, &[]), write)
+    let write = |row: &(RowKey, RowJson), json: &mut Vec<u8>| row.1.write(row.0, format.version, json);
+    assemble(envelope, format, rows, (new, updated, &[]), write)
 }
 
-/// Writes the body of a `connection.updated` event.
-pub fn connection_body(envelope: &Envelope, version: ApiVersion, connection: Option<Vec<u8>>) -> Bytes {
+/// Writes the body of an event about a connection, or of a ping.
+pub fn connection_body(envelope: &Envelope, format: Format<'_>, connection: Option<Vec<u8>>) -> Bytes {
     let write = |row: &Vec<u8>, json: &mut Vec<u8>| json.extend_from_slice(row);
-    assemble(envelope, version, 0, (&[], connection.as_slice(), &[]), write)
+    let (new, updated) = match envelope.event_type {
+        EventType::ConnectionCreated => (connection.as_slice(), [].as_slice()),
+        _ => ([].as_slice(), connection.as_slice()),
+    };
+    assemble(envelope, format, 0, (new, updated, &[]), write)
 }
 
 /// Writes the body of an event that reports rows that are gone.
-pub fn removed_body(envelope: &Envelope, version: ApiVersion, removed: &[RemovedRow]) -> Bytes {
-    assemble(envelope, version, removed.len() * 100, (&[], &[], removed), |(): &(), _: &mut Vec<u8>| {})
+pub fn removed_body(envelope: &Envelope, format: Format<'_>, removed: &[RemovedRow]) -> Bytes {
+    assemble(envelope, format, removed.len() * 100, (&[], &[], removed), |(): &(), _: &mut Vec<u8>| {})
 }
 
 /// `room` is the approximate size of the rows.
 fn assemble<R>(
     envelope: &Envelope,
-    version: ApiVersion,
+    Format { version, user }: Format<'_>,
     room: usize,
     (new, updated, removed): (&[R], &[R], &[RemovedRow]),
     mut write_row: impl FnMut(&R, &mut Vec<u8>),
@@ -268,6 +295,11 @@ fn assemble<R>(
     let _ = write!(json, r#"}},"metadata":{{"sync_run_id":"{sync_run_id}","#);
     if let Some(connection_id) = connection_id {
         let _ = write!(json, r#""connection_id":"{connection_id}","#);
+    }
+    if let Some(EventUser { id, reference }) = user {
+        let _ = write!(json, r#""user_id":"{id}","reference":"#);
+        json.extend_from_slice(&to_json(reference));
+        json.push(b',');
     }
     let _ = write!(json, r#""new_count":{},"updated_count":{},"#, new.len(), updated.len());
     if version.has_keys() {

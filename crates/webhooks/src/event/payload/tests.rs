@@ -8,7 +8,7 @@ use super::*;
 use crate::event::fixtures::{self, account, decimal, instant};
 
 const KEY: RowKey = RowKey([0xab; 8]);
-const VERSION: ApiVersion = ApiVersion::DEFAULT;
+const VERSION: Format<'_> = Format { version: ApiVersion::DEFAULT, user: None };
 
 fn sydney() -> TimeZone {
     TimeZone::get("Australia/Sydney").unwrap()
@@ -112,7 +112,7 @@ fn trades_synced() {
 #[test]
 fn later_version_has_keys_exact_amounts_and_removed_rows() {
     let account = account(1, "Everyday \"joint\"", "AUD");
-    let (later, envelope) = (ApiVersion::V2026_12_01, envelope(EventType::TransactionsSynced));
+    let (later, envelope) = (ApiVersion::V2026_12_01.into(), envelope(EventType::TransactionsSynced));
     let transactions = [(KEY, transaction(&bare(&account), &sydney()))];
     let [trade, _] = trades(&account).map(|row| (KEY, trade(&row)));
     let removed = [RemovedRow { key: KEY, account_id: account.id }];
@@ -130,21 +130,45 @@ fn later_version_has_keys_exact_amounts_and_removed_rows() {
 }
 
 #[test]
-fn connection_updated() {
-    let change = ConnectionStatusChange {
+fn connection_events() {
+    let change = EventConnection {
         provider: "simulated".to_owned(),
         institution_name: "Bank of \"Example\" \u{2014} NZ".to_owned(),
         status: ConnectionStatus::PendingMfa,
-        previous_status: ConnectionStatus::Active,
+        previous_status: Some(ConnectionStatus::Active),
         last_refreshed_at: Some("2026-11-20T23:59:59.123456Z".parse().unwrap()),
+        consent_expires_at: None,
     };
-    let never_refreshed = ConnectionStatusChange { last_refreshed_at: None, ..change.clone() };
+    let never_refreshed = EventConnection { last_refreshed_at: None, ..change.clone() };
+    let created = EventConnection { previous_status: None, ..never_refreshed.clone() };
+    let ends_at = Some("2026-11-30T00:00:00Z".parse().unwrap());
+    let expiring = EventConnection { previous_status: None, consent_expires_at: ends_at, ..change.clone() };
     let id = ConnectionId::from(Uuid::from_u128(6));
-    let bodies = [change, never_refreshed].map(|change| {
-        let connection = connection(id, &change);
-        text(&connection_body(&envelope(EventType::ConnectionUpdated), VERSION, Some(connection))).to_owned()
+    let bodies = [
+        (EventType::ConnectionUpdated, Some(change)),
+        (EventType::ConnectionUpdated, Some(never_refreshed)),
+        (EventType::ConnectionCreated, Some(created)),
+        (EventType::ConnectionExpiring, Some(expiring)),
+        (EventType::ConnectionRemoved, None),
+    ]
+    .map(|(event_type, shown)| {
+        let connection = shown.map(|shown| connection(id, &shown));
+        text(&connection_body(&envelope(event_type), VERSION, connection)).to_owned()
     });
     insta::assert_snapshot!(bodies.join("\n\n"));
+}
+
+#[test]
+fn endpoint_of_the_installation_is_told_the_user() {
+    for (reference, expected) in [(Some("a \"b\"\n\u{2014}"), json!("a \"b\"\n\u{2014}")), (None, Value::Null)] {
+        let user = EventUser { id: Uuid::from_u128(7).into(), reference: reference.map(str::to_owned) };
+        let format = Format { user: Some(&user), ..VERSION };
+        let body = body(&envelope(EventType::TransactionsSynced), format, &[], &[]);
+        let metadata = &parsed(&body)["metadata"];
+        assert_eq!((&metadata["user_id"], &metadata["reference"]), (&json!(user.id), &expected));
+    }
+    let own = body(&envelope(EventType::TransactionsSynced), VERSION, &[], &[]);
+    assert!(parsed(&own)["metadata"].get("user_id").is_none());
 }
 
 #[test]
@@ -219,7 +243,7 @@ fn counts_match_the_rows() {
 fn longest_envelope_fits_its_capacity() {
     let longest = EventType::SUBSCRIBABLE.iter().max_by_key(|name| name.as_str().len()).unwrap();
     let envelope = Envelope { chunk: u32::MAX, total_chunks: u32::MAX, created: Timestamp::MIN, ..envelope(*longest) };
-    let body = body(&envelope, ApiVersion::V2026_12_01, &[], &[]);
+    let body = body(&envelope, ApiVersion::V2026_12_01.into(), &[], &[]);
     // Each of the three counts may have 19 digits more.
     assert!(body.len() + 3 * 19 <= ENVELOPE_BYTES_MAX, "{} bytes", body.len());
 }

@@ -1,12 +1,12 @@
-//! A change of a connection's status, and the webhook event of it.
+//! The webhook events about a connection: new, changed, its consent ends soon, removed.
 
 use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked};
 use bellbird_domain::{ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventType, SyncRunId, UserId};
 
 use crate::job_kinds::REFRESH;
-use crate::tests::fixtures::{claimed_endpoint, endpoint, states};
+use crate::tests::fixtures::{SYNCS_AND_CHANGES, claimed_endpoint, endpoint, states};
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
-use crate::{BrokenConnection, ConnectionCount, ConnectionStatusChange, EndingConsent, NewConnection, WebhookEvent};
+use crate::{BrokenConnection, ConnectionCount, EndingConsent, EventConnection, NewConnection, WebhookEvent};
 
 const SUBSCRIBED: &[EventType] = &[EventType::ConnectionUpdated];
 
@@ -27,8 +27,8 @@ async fn events(db: &TestDb, user: UserId, endpoint: EndpointId) -> Vec<WebhookE
 
 async fn changes(db: &TestDb, user: UserId, endpoint: EndpointId) -> Vec<(ConnectionStatus, ConnectionStatus)> {
     let events = events(db, user, endpoint).await;
-    let changes = events.into_iter().map(|event| event.status_change.expect("a status change"));
-    changes.map(|change| (change.previous_status, change.status)).collect()
+    let changes = events.into_iter().map(|event| event.shown.expect("a status change"));
+    changes.map(|shown| (shown.previous_status.expect("a change"), shown.status)).collect()
 }
 
 both! {
@@ -36,7 +36,7 @@ both! {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let id = db.connection(user, "c", &[new_account("acc", "One")]).await.id;
         let subscriber = endpoint(db, user, SUBSCRIBED).await;
-        let disabled = endpoint(db, user, EventType::SUBSCRIBABLE).await;
+        let disabled = endpoint(db, user, SYNCS_AND_CHANGES).await;
         db.endpoints().disable(user, disabled, "by command", at(20)).await.unwrap().expect("disabled");
         let default = endpoint(db, user, &[EventType::TransactionsSynced, EventType::TradesSynced]).await;
         let stranger = endpoint(db, other, SUBSCRIBED).await;
@@ -64,12 +64,13 @@ both! {
             total_chunks: 1,
             hint: Vec::new(),
             removed: Vec::new(),
-            status_change: Some(ConnectionStatusChange {
+            shown: Some(EventConnection {
                 provider: "akahu".to_owned(),
                 institution_name: "First Bank".to_owned(),
                 status: PendingMfa,
-                previous_status: Active,
+                previous_status: Some(Active),
                 last_refreshed_at: Some(at(10)),
+                consent_expires_at: None,
             }),
         };
         assert_eq!(event, expected);
@@ -103,15 +104,16 @@ both! {
         let renewed = NewConnection { institution_name: "Renamed Bank", ..new_connection(user, "c", &credentials) };
         db.connections().import(&renewed, &accounts, at(50)).await.unwrap();
         db.connections().import(&renewed, &accounts, at(60)).await.unwrap();
-        let said = |name: &str, previous_status, status, refreshed: Option<i64>| ConnectionStatusChange {
+        let said = |name: &str, previous_status, status, refreshed: Option<i64>| EventConnection {
             provider: "akahu".to_owned(),
             institution_name: name.to_owned(),
             status,
-            previous_status,
+            previous_status: Some(previous_status),
             last_refreshed_at: refreshed.map(at),
+            consent_expires_at: None,
         };
         let events = events(db, user, subscriber).await;
-        let found: Vec<_> = events.into_iter().filter_map(|event| event.status_change).collect();
+        let found: Vec<_> = events.into_iter().filter_map(|event| event.shown).collect();
         let expected = [
             said("First Bank", Active, Invalidated, None),
             said("First Bank", Invalidated, PendingMfa, None),
@@ -134,7 +136,71 @@ both! {
         assert!(events.iter().all(|event| event.connection_id == Some(id)), "the former consent has no event");
     }
 
-    async fn new_and_removed_connections_have_no_event(db) {
+    async fn new_and_removed_connections_have_events_of_their_own(db) {
+        let user = db.user("a@x").await.id;
+        let types = [EventType::ConnectionCreated, EventType::ConnectionRemoved];
+        let subscriber = endpoint(db, user, &types).await;
+        let id = db.connection(user, "c", &[]).await.id;
+        change(db, (user, id), Active, Revoked, 20).await;
+        let created = events(db, user, subscriber).await.remove(0);
+        assert_eq!((created.event_type, created.new_count, created.updated_count), (types[0], 1, 0));
+        let shown = created.shown.expect("a connection");
+        assert_eq!((shown.status, shown.previous_status, &*shown.institution_name), (Active, None, "First Bank"));
+
+        let removal = db.removals().begin(user, id, at(30), at(90)).await.unwrap().expect("hidden");
+        let removed = events(db, user, subscriber).await.remove(0);
+        assert_eq!((removed.event_type, removed.connection_id, removed.shown.clone()), (types[1], Some(id), None));
+        assert_eq!((removed.new_count, removed.updated_count), (0, 0));
+        assert_eq!(states(db, user, subscriber).await, [DeliveryState::Pending], "what was pending is not sent");
+        assert_eq!(db.removals().delete_webhook_events(&removal, 9).await.unwrap(), Some(1));
+        assert!(db.removals().finish(&removal, "deleted", at(40)).await.unwrap());
+        assert_eq!(events(db, user, subscriber).await, [removed.clone()], "it outlives the connection");
+        assert!(db.deliveries().redeliver(user, subscriber, removed.id, at(50)).await.unwrap());
+        let names = "SELECT COALESCE(institution_name, '') FROM webhook_events";
+        assert_eq!(db.texts(names).await, [""], "it names nothing of the connection");
+    }
+
+    async fn consent_that_ends_soon_is_reported_twice(db) {
+        const DAY: i64 = 86_400;
+        let user = db.user("a@x").await.id;
+        let subscriber = endpoint(db, user, &[EventType::ConnectionExpiring]).await;
+        let credentials = credentials();
+        let with_end = async |consent: &str, end: Option<i64>, now: i64| {
+            let new = NewConnection { consent_expires_at: end.map(at), ..new_connection(user, consent, &credentials) };
+            db.connections().import(&new, &[], at(now)).await.unwrap().id
+        };
+        let id = with_end("c", Some(20 * DAY), 0).await;
+        with_end("unknown", None, 0).await;
+        let revoked = with_end("revoked", Some(20 * DAY), 0).await;
+        change(db, (user, revoked), Active, Revoked, 20).await;
+        let report = async |now: i64| db.connections().report_expiring(at(now)).await.unwrap();
+        let reports = [6 * DAY - 1, 6 * DAY, 16 * DAY, 17 * DAY, 17 * DAY + 1, 20 * DAY];
+        let mut reported = Vec::new();
+        for now in reports {
+            reported.push(report(now).await);
+        }
+        assert_eq!(reported, [0, 1, 0, 1, 0, 0]);
+        let found = events(db, user, subscriber).await;
+        let said: Vec<_> = found.iter().map(|event| (event.connection_id, event.created_at)).collect();
+        assert_eq!(said, [(Some(id), at(6 * DAY)), (Some(id), at(17 * DAY))]);
+        let shown = found[0].shown.as_ref().expect("a connection");
+        assert_eq!((shown.status, shown.previous_status), (Active, None));
+        assert_eq!(shown.consent_expires_at, Some(at(20 * DAY)));
+
+        // A renewed consent is another one. An end that moves by less than a day is not.
+        with_end("c", Some(30 * DAY), 20 * DAY).await;
+        assert_eq!(report(20 * DAY).await, 1);
+        let claim = db.claim(REFRESH, user, id, at(20 * DAY), at(21 * DAY)).await.unwrap().expect("claimed");
+        for (end, expected) in [(31 * DAY - 1, 0), (33 * DAY, 1)] {
+            assert!(db.refreshes().set_consent_expiry(&claim, Some(at(end))).await.unwrap());
+            assert_eq!(report(20 * DAY).await, expected, "{end}");
+        }
+        // One that is near from the beginning is reported once.
+        with_end("near", Some(21 * DAY), 20 * DAY).await;
+        assert_eq!((report(20 * DAY).await, report(20 * DAY + 1).await), (1, 0));
+    }
+
+    async fn new_and_removed_connections_have_no_event_of_a_status(db) {
         let user = db.user("a@x").await.id;
         let subscriber = endpoint(db, user, SUBSCRIBED).await;
         let id = db.connection(user, "c", &[]).await.id;

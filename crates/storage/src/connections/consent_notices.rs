@@ -1,0 +1,67 @@
+//! Tells endpoints that a consent ends soon: 14 days before, and 3 days before.
+
+use bellbird_domain::{ConnectionId, UserId};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::Connections;
+use crate::connections::events;
+use crate::db::{Row, params, statements};
+use crate::error::{Result, StorageError};
+use crate::locks::lock_user_if_exists;
+
+/// Connections in one read.
+const BATCH_SIZE: i64 = 500;
+
+/// An active connection whose next notice is due: `$1` is now, `$2` is 14 days later and `$3` is 3 days later.
+macro_rules! is_due {
+    () => {
+        "status = 'active' AND consent_expires_at > $1 AND consent_expires_at <= $2
+            AND (consent_notice_days IS NULL OR consent_notice_days > 3 AND consent_expires_at <= $3)"
+    };
+}
+
+statements! {
+    LIST = concat!(
+        "SELECT user_id, id FROM connections WHERE ",
+        is_due!(),
+        " ORDER BY consent_expires_at LIMIT $4"
+    );
+
+    NOTE = concat!(
+        "UPDATE connections SET consent_notice_days = CASE WHEN consent_expires_at <= $3 THEN 3 ELSE 14 END
+        WHERE user_id = $4 AND id = $5 AND ",
+        is_due!()
+    );
+}
+
+impl Connections<'_> {
+    /// Stores a `connection.expiring` event for each active connection whose consent ends within 14 days, and another
+    /// within 3 days. Returns the number of connections.
+    pub async fn report_expiring(self, now: Timestamp) -> Result<u64> {
+        let later = |days: i64| now.saturating_add(SignedDuration::from_hours(days * 24));
+        let first = later(14).map_err(StorageError::unavailable)?;
+        let second = later(3).map_err(StorageError::unavailable)?;
+        let mut reported = 0;
+        loop {
+            let ids = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));
+            let due: Vec<(UserId, ConnectionId)> =
+                self.0.db.all(LIST, params![now, first, second, BATCH_SIZE], ids).await?;
+            let reported_before = reported;
+            for (user, id) in due {
+                let mut tx = self.0.db.begin().await?;
+                if !lock_user_if_exists(&mut tx, user).await?
+                    || tx.run(NOTE, params![now, first, second, user, id]).await? == 0
+                {
+                    tx.rollback().await;
+                    continue;
+                }
+                events::insert_expiring(&mut tx, (user, id), now).await?;
+                tx.commit().await?;
+                reported += 1;
+            }
+            if reported == reported_before {
+                return Ok(reported);
+            }
+        }
+    }
+}

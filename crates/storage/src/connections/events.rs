@@ -1,0 +1,84 @@
+//! The webhook events about connections: `connection.created`, `connection.updated`, `connection.expiring` and
+//! `connection.removed`. Each belongs to the transaction that makes it true, so a crash loses neither.
+
+use bellbird_domain::{ConnectionId, EventId, EventType, SyncRunId, UserId};
+use jiff::Timestamp;
+
+use crate::connections::audit::{self, StatusChange};
+use crate::db::{Row, Tx, params, statements};
+use crate::error::Result;
+use crate::webhooks::webhook_events::{self, EventConnection, EventOrigin, NewWebhookEvent};
+
+statements! {
+    FIND = "SELECT provider, institution_name, last_refreshed_at, consent_expires_at, status FROM connections
+        WHERE user_id = $1 AND id = $2";
+}
+
+/// Records a status change that the user sees, or a new connection: the audit row, and the event. Call this after the
+/// other writes to the connection, which the event shows. The caller holds the lock on the user's row.
+pub(crate) async fn record(
+    tx: &mut Tx,
+    change: &StatusChange<'_>,
+    now: Timestamp,
+    first_attempt_at: Timestamp,
+) -> Result<()> {
+    audit::record(tx, change, now).await?;
+    let of = (change.user, change.connection);
+    let Some(mut shown) = find(tx, of).await? else { return Ok(()) };
+    shown.previous_status = change.from;
+    let event_type = if change.from.is_some() { EventType::ConnectionUpdated } else { EventType::ConnectionCreated };
+    insert(tx, of, event_type, Some(&shown), now, first_attempt_at).await
+}
+
+/// The event that a consent ends soon. The caller holds the lock on the user's row.
+pub(crate) async fn insert_expiring(tx: &mut Tx, of: (UserId, ConnectionId), now: Timestamp) -> Result<()> {
+    let shown = find(tx, of).await?;
+    insert(tx, of, EventType::ConnectionExpiring, shown.as_ref(), now, now).await
+}
+
+/// The event that a removal has begun, which says nothing of the connection but its id. The caller holds the lock on
+/// the user's row.
+pub(crate) async fn insert_removed(tx: &mut Tx, of: (UserId, ConnectionId), now: Timestamp) -> Result<()> {
+    insert(tx, of, EventType::ConnectionRemoved, None, now, now).await
+}
+
+async fn find(tx: &mut Tx, (user, connection): (UserId, ConnectionId)) -> Result<Option<EventConnection>> {
+    let shown = |row: &Row<'_>| {
+        Ok(EventConnection {
+            provider: row.text(0)?.to_owned(),
+            institution_name: row.text(1)?.to_owned(),
+            last_refreshed_at: row.opt_time(2)?,
+            consent_expires_at: row.opt_time(3)?,
+            status: row.word(4, "a connection status")?,
+            previous_status: None,
+        })
+    };
+    tx.one(FIND, params![user, connection], shown).await
+}
+
+async fn insert(
+    tx: &mut Tx,
+    (user, connection): (UserId, ConnectionId),
+    event_type: EventType,
+    shown: Option<&EventConnection>,
+    now: Timestamp,
+    first_attempt_at: Timestamp,
+) -> Result<()> {
+    let id = EventId::new();
+    let origin = EventOrigin {
+        user,
+        connection: Some(connection),
+        fence: None,
+        // A run of its own, so that the event waits for no other.
+        run: SyncRunId::from(id.uuid()),
+        event_type,
+        date_range: (now, now),
+        shown,
+        now,
+    };
+    let is_new = event_type == EventType::ConnectionCreated;
+    let new_count = u32::from(is_new);
+    let updated_count = u32::from(shown.is_some() && !is_new);
+    let events = [NewWebhookEvent { new_count, updated_count, ..NewWebhookEvent::without_rows(id) }];
+    tx.batch(&webhook_events::insert_events(&origin, &events, first_attempt_at)).await.map(|_| ())
+}
