@@ -1,10 +1,11 @@
 //! The values that operators give, by API and by command: their form, and what is expected.
 
 use std::fmt;
+use std::str::FromStr;
 
 use bellbird_api::front::parameters::parse_text;
-use bellbird_domain::Plan;
 use bellbird_domain::user::find_timezone;
+use bellbird_domain::{ConnectionId, Plan, UserId};
 use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -81,6 +82,12 @@ checked! {
     ReferenceText: String = reference;
     PlanName: Plan = plan;
     Time: Timestamp = time;
+    UserIdText: UserId = id;
+    ConnectionIdText: ConnectionId = id;
+}
+
+fn id<T: FromStr>(text: &str) -> Result<T, &'static str> {
+    text.parse().map_err(|_| "an id such as 0191e7a0-7c3b-7def-8000-00aabbccddee")
 }
 
 fn plan(text: &str) -> Result<Plan, &'static str> {

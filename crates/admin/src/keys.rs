@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
 use crate::inputs::{KeyName, Seconds, Time};
 use crate::list::Item;
-use crate::state::{Admin, problem};
+use crate::state::{Admin, invalid_member, problem};
 use crate::users;
 
 const TAG: &str = "API keys";
@@ -151,10 +151,7 @@ async fn create_key(
         Begun::Repeated(response) => return Ok(response),
     };
     if expires_at.is_some_and(|at| at <= operator.now) {
-        return Err(Problem::BadRequest {
-            message: "Invalid members of the body".into(),
-            details: vec!["expiresAt: Must be in the future".to_owned()],
-        });
+        return Err(invalid_member("expiresAt", "Must be in the future"));
     }
     let record = change.insert_key(user_id, &key, name, expires_at).await.map_err(problem)?;
     let id = record.id.to_string();

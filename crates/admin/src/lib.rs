@@ -1,4 +1,5 @@
-//! The operator's API below `/admin/v1`: users, their keys, setup tokens and connections, and what operators did.
+//! The operator's API below `/admin/v1`: users, their keys, setup tokens, link sessions and connections, and what
+//! operators did.
 //!
 //! No response holds financial data, opened credentials or an account number, and a key only where it is created. A
 //! change commits together with its row in the audit and with the response that a repeated request gets.
@@ -8,6 +9,7 @@ mod change;
 mod connections;
 pub mod inputs;
 mod keys;
+mod link_sessions;
 mod list;
 mod openapi;
 mod setup_tokens;
@@ -41,7 +43,7 @@ pub fn document() -> &'static Document {
 
 /// In the order of the reference page.
 fn paths() -> Vec<Path<Admin>> {
-    [users::paths(), keys::paths(), setup_tokens::paths(), connections::paths(), audit::paths()]
+    [users::paths(), keys::paths(), setup_tokens::paths(), link_sessions::paths(), connections::paths(), audit::paths()]
         .into_iter()
         .flatten()
         .collect()

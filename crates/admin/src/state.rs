@@ -35,6 +35,11 @@ impl FromRef<ForOperators<Self>> for Admin {
     }
 }
 
+/// A member of the body whose value has the right form and is rejected all the same. `fault` is a sentence.
+pub(crate) fn invalid_member(member: &str, fault: &str) -> Problem {
+    Problem::BadRequest { message: "Invalid members of the body".into(), details: vec![format!("{member}: {fault}")] }
+}
+
 /// The error of a change. What is missing was removed meanwhile, or never existed.
 pub(crate) fn problem(error: StorageError) -> Problem {
     match error {

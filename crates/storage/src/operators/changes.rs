@@ -9,10 +9,11 @@ use crate::connections::removals;
 use crate::db::Tx;
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
+use crate::linking::links;
 use crate::operators::audit::{self, OperatorAction};
 use crate::operators::requests::{self, Earlier, Idempotency, StoredResponse};
 use crate::users::{keys, setup_tokens, user};
-use crate::{KeyRecord, NewSetupToken, NewUser, Storage, StorageError, UserChange};
+use crate::{KeyRecord, NewLink, NewSetupToken, NewUser, Storage, StorageError, UserChange};
 
 /// How a change begins.
 pub enum BegunChange<'s> {
@@ -98,6 +99,11 @@ impl OperatorChange<'_> {
     /// As `storage.setup_tokens().revoke_unclaimed`.
     pub async fn revoke_setup_tokens(&mut self, user: UserId) -> Result<u64> {
         setup_tokens::revoke_unclaimed(&mut self.tx, user, self.now).await
+    }
+
+    /// As `storage.links().insert`.
+    pub async fn insert_link(&mut self, link: &NewLink<'_>) -> Result<Uuid> {
+        links::insert(&mut self.tx, link, self.now).await
     }
 
     /// Requests a sync. The caller wakes the service.

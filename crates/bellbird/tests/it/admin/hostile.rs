@@ -31,8 +31,21 @@ const TEXTS: [&str; 16] = [
     "anna%40example.com",
     "2026-11-20T09:30:00Z",
 ];
-const MEMBERS: [&str; 9] =
-    ["email", "reference", "plan", "timezone", "name", "expiresAt", "graceSeconds", "userId", "\u{0}é"];
+const MEMBERS: [&str; 13] = [
+    "email",
+    "reference",
+    "plan",
+    "timezone",
+    "name",
+    "expiresAt",
+    "graceSeconds",
+    "userId",
+    "provider",
+    "connectionId",
+    "returnUrl",
+    "state",
+    "\u{0}é",
+];
 
 fn value(random: &mut Random) -> Value {
     match random.below(18) {
@@ -83,7 +96,7 @@ fn path(random: &mut Random, ids: &[String]) -> String {
         _ => ids[random.below(ids.len())].clone(),
     };
     let (one, other) = (id(), id());
-    let path = match random.below(13) {
+    let path = match random.below(15) {
         0 | 1 => "users".to_owned(),
         2 => format!("users/{one}"),
         3 | 4 => format!("users/{one}/keys"),
@@ -94,6 +107,8 @@ fn path(random: &mut Random, ids: &[String]) -> String {
         9 => format!("connections/{one}"),
         10 => format!("connections/{one}/sync"),
         11 => "audit".to_owned(),
+        12 => "link-sessions".to_owned(),
+        13 => format!("link-sessions/{one}"),
         _ => format!("{one}/{other}"),
     };
     let mut query = Vec::new();

@@ -6,6 +6,7 @@ mod guard;
 mod hostile;
 mod idempotency;
 mod keys;
+mod link_sessions;
 mod users;
 
 use bellbird_domain::OperatorKey;
