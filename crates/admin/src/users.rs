@@ -254,8 +254,7 @@ async fn remove_user(
 
 /// Whether a user cannot be removed yet: connections count until their consents are withdrawn.
 pub async fn has_connections(storage: &Storage, id: UserId) -> Result<bool, StorageError> {
-    let being_removed = storage.removals().list().await?.into_iter().any(|removal| removal.connection.user_id == id);
-    Ok(being_removed || !storage.connections().list(id).await?.is_empty())
+    Ok(!storage.connections().list_after(None, Some(id), 1).await?.is_empty())
 }
 
 pub(crate) async fn find(storage: &Storage, id: UserId) -> Result<User, Problem> {
