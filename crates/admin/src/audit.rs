@@ -58,7 +58,7 @@ struct AuditView {
     action: String,
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: UserId,
-    /// The id of what it was about, such as a key. Null: the action is about the user.
+    /// The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user.
     #[schema(required = true, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     subject: Option<String>,
 }

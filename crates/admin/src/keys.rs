@@ -179,8 +179,8 @@ async fn rotate_key(
         return Err(Problem::Conflict("The key is revoked or expired: create a new one".into()));
     }
     let record = change.rotate_key(&old, &key, ends_at).await.map_err(problem)?;
-    let new_id = record.id.to_string();
-    let action = OperatorAction { name: "key.rotate", user_id: old.user_id, subject: Some(&new_id) };
+    let subject = id.to_string();
+    let action = OperatorAction { name: "key.rotate", user_id: old.user_id, subject: Some(&subject) };
     commit(change, &action, StatusCode::CREATED, &shown_once(&key, record)).await
 }
 

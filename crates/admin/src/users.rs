@@ -242,6 +242,8 @@ async fn remove_user(
         return Err(Problem::Conflict(STILL_CONNECTED.into()));
     }
     let links = admin.access.connections().links();
+    // Before the change, because it must not wait for a provider, and after it no registration would be known. A
+    // removal that ends here has no row in the audit until it is repeated, which is how it is completed.
     links.unregister_provider_users(id, false).await.map_err(removal_problem)?;
     let mut change = admin.begin_idempotent(&operator).await?;
     change.delete_user(id).await.map_err(|error| match error {

@@ -92,7 +92,7 @@ impl OperatorChange<'_> {
     }
 
     /// As `storage.setup_tokens().insert`.
-    pub async fn insert_setup_token(&mut self, new: &NewSetupToken<'_>) -> Result<()> {
+    pub async fn insert_setup_token(&mut self, new: &NewSetupToken<'_>) -> Result<Uuid> {
         setup_tokens::insert(&mut self.tx, new, self.now).await
     }
 
