@@ -56,9 +56,11 @@ struct AuditView {
     /// The subject and the verb, such as `key.create`. The list may grow.
     #[schema(example = "key.create")]
     action: String,
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    user_id: UserId,
-    /// The id of the key or the connection. Null: the action is about the user.
+    /// Null: the action is about an endpoint for all users.
+    #[schema(value_type = Option<String>, format = "uuid", required = true)]
+    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    user_id: Option<UserId>,
+    /// The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user.
     #[schema(required = true, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     subject: Option<String>,
 }
@@ -76,6 +78,7 @@ struct AuditList {
 impl From<OperatorAuditRow> for AuditView {
     fn from(row: OperatorAuditRow) -> Self {
         let OperatorAuditRow { id, operator_key_id, action, user_id, subject, recorded_at } = row;
+        let user_id = Some(user_id).filter(|user| *user != UserId::INSTALLATION);
         Self { id, at: recorded_at, operator_key_id, action, user_id, subject }
     }
 }

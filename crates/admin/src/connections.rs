@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::change::{Begun, IdempotencyKey, commit};
+use crate::change::{Begun, IdempotencyKey, NoMembers, commit};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
 use crate::state::{Admin, problem};
 
@@ -63,10 +63,6 @@ struct ConnectionsQuery {
     user_id: Option<Id<UserId>>,
 }
 
-/// A request without members.
-#[derive(Deserialize)]
-struct NoMembers {}
-
 /// A link between a user and one institution through one provider.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -92,6 +88,9 @@ struct ConnectionView {
     /// When the provider last returned data.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     last_refreshed_at: Option<Timestamp>,
+    /// When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-08-01T02:10:00Z")]
+    consent_expires_at: Option<Timestamp>,
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     created_at: Timestamp,
 }
@@ -169,6 +168,7 @@ impl From<Connection> for ConnectionView {
             institution_name: connection.institution_name,
             status: connection.status,
             last_refreshed_at: connection.last_refreshed_at,
+            consent_expires_at: connection.consent_expires_at,
             created_at: connection.created_at,
         }
     }
@@ -260,7 +260,7 @@ async fn find(storage: &Storage, id: ConnectionId) -> Result<Connection, Problem
 async fn details(storage: &Storage, connection: Connection) -> Result<DetailsView, Problem> {
     let (mut sync, mut removal) = (None, None);
     if connection.status == ConnectionStatus::Deleting {
-        let pending = storage.removals().list().await?.into_iter().find(|one| one.connection.id == connection.id);
+        let pending = storage.removals().find(connection.user_id, connection.id).await?;
         removal = pending.map(|one| RemovalView {
             next_attempt_at: one.next_attempt_at,
             attempts: one.attempts,

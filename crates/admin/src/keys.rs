@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
 use crate::inputs::{KeyName, Seconds, Time};
 use crate::list::Item;
-use crate::state::{Admin, problem};
+use crate::state::{Admin, invalid_member, problem};
 use crate::users;
 
 const TAG: &str = "API keys";
@@ -151,10 +151,7 @@ async fn create_key(
         Begun::Repeated(response) => return Ok(response),
     };
     if expires_at.is_some_and(|at| at <= operator.now) {
-        return Err(Problem::BadRequest {
-            message: "Invalid members of the body".into(),
-            details: vec!["expiresAt: Must be in the future".to_owned()],
-        });
+        return Err(invalid_member("expiresAt", "Must be in the future"));
     }
     let record = change.insert_key(user_id, &key, name, expires_at).await.map_err(problem)?;
     let id = record.id.to_string();
@@ -182,8 +179,8 @@ async fn rotate_key(
         return Err(Problem::Conflict("The key is revoked or expired: create a new one".into()));
     }
     let record = change.rotate_key(&old, &key, ends_at).await.map_err(problem)?;
-    let new_id = record.id.to_string();
-    let action = OperatorAction { name: "key.rotate", user_id: old.user_id, subject: Some(&new_id) };
+    let subject = id.to_string();
+    let action = OperatorAction { name: "key.rotate", user_id: old.user_id, subject: Some(&subject) };
     commit(change, &action, StatusCode::CREATED, &shown_once(&key, record)).await
 }
 

@@ -88,9 +88,10 @@ async fn create_token(
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
-    change.insert_setup_token(&NewSetupToken { user_id, token: &token, name, expires_at }).await.map_err(problem)?;
+    let new = NewSetupToken { user_id, token: &token, name, expires_at };
+    let id = change.insert_setup_token(&new).await.map_err(problem)?.to_string();
     let text = setup_token_text(&admin.api_url, &token).expose_secret().to_owned();
-    let action = OperatorAction { name: "setup_token.create", user_id, subject: None };
+    let action = OperatorAction { name: "setup_token.create", user_id, subject: Some(&id) };
     commit(change, &action, StatusCode::CREATED, &Item { data: TokenView { token: text, expires_at } }).await
 }
 

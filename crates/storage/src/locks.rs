@@ -40,10 +40,15 @@ pub(crate) async fn bump_revision_if_exists(tx: &mut Tx, id: UserId) -> Result<b
     Ok(tx.run(BUMP, params![id]).await? > 0)
 }
 
-/// Locks the user's row. Returns false if the user does not exist. The installation has no row: what it owns is locked
-/// by its own rows.
+/// Locks the row of the user who owns something. Returns false if the user does not exist. The installation has no row:
+/// what it owns is locked by its own rows.
+pub(crate) async fn lock_owner_if_exists(tx: &mut Tx, id: UserId) -> Result<bool> {
+    Ok(id == UserId::INSTALLATION || lock_user_if_exists(tx, id).await?)
+}
+
+/// Locks the user's row. Returns false if the user does not exist.
 pub(crate) async fn lock_user_if_exists(tx: &mut Tx, id: UserId) -> Result<bool> {
-    Ok(id == UserId::INSTALLATION || tx.one(LOCK, params![id], |_| Ok(())).await?.is_some())
+    Ok(tx.one(LOCK, params![id], |_| Ok(())).await?.is_some())
 }
 
 fn require(exists: bool) -> Result<()> {

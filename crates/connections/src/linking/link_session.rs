@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::callback::outcome_of;
 use super::link_page::is_result;
-use super::start::{CreatedLink, LinkTarget};
+use super::start::{CreatedLink, LinkTarget, PreparedLink};
 use crate::ConnectionsError;
 use crate::linking::Links;
 use crate::return_url::{AppReturn, ReturnUrl};
@@ -83,16 +83,27 @@ impl<'a> Visit<'a> {
 }
 
 impl Links<'_> {
-    /// Creates a link session for a user, as [`Links::create_link`] creates a link.
-    ///
-    /// Fails with [`ConnectionsError::ReturnUrl`] or [`ConnectionsError::InvalidState`] if the browser could not return
-    /// with these.
+    /// Creates a link session for a user, as [`Links::create_link`] creates a link, with the errors of
+    /// [`Links::prepare_link_session`].
     pub async fn create_link_session(
         self,
         user: UserId,
         to: LinkTarget<'_>,
         session: NewLinkSession<'_>,
     ) -> Result<CreatedLink, ConnectionsError> {
+        self.insert_link(self.prepare_link_session(user, to, session).await?).await
+    }
+
+    /// Checks a link session for a user, for a caller who stores it in a transaction of its own.
+    ///
+    /// Fails with [`ConnectionsError::ReturnUrl`] or [`ConnectionsError::InvalidState`] if the browser could not return
+    /// with these.
+    pub async fn prepare_link_session<'a>(
+        self,
+        user: UserId,
+        to: LinkTarget<'_>,
+        session: NewLinkSession<'a>,
+    ) -> Result<PreparedLink<'a>, ConnectionsError> {
         if let Some(url) = session.return_url {
             ReturnUrl::check(url, &self.0.return_origins).map_err(ConnectionsError::ReturnUrl)?;
         }
@@ -100,7 +111,7 @@ impl Links<'_> {
         if !session.state.is_none_or(is_valid) {
             return Err(ConnectionsError::InvalidState);
         }
-        self.insert_link(user, to, Some(session)).await
+        self.prepare_link(user, to, Some(session)).await
     }
 
     /// Finds a link session of any user, with its result, for a day after it has expired. For the operator.

@@ -48,6 +48,31 @@ pub struct CreatedLink {
     pub expires_at: Timestamp,
 }
 
+/// A link that was checked, and is not stored yet.
+pub struct PreparedLink<'a> {
+    user_id: UserId,
+    token: SecretString,
+    url: SecretString,
+    provider: Option<String>,
+    connection_id: Option<ConnectionId>,
+    expires_at: Timestamp,
+    session: Option<NewLinkSession<'a>>,
+}
+
+impl PreparedLink<'_> {
+    /// What to store.
+    pub fn new_link(&self) -> NewLink<'_> {
+        let Self { user_id, connection_id, expires_at, session, .. } = *self;
+        let (token, provider) = (self.token.expose_secret(), self.provider.as_deref());
+        NewLink { user_id, token, provider, connection_id, expires_at, session }
+    }
+
+    /// The link, stored with this id.
+    pub fn into_created(self, id: Uuid) -> CreatedLink {
+        CreatedLink { id, url: self.url, expires_at: self.expires_at }
+    }
+}
+
 struct StartRequest<'a> {
     user: &'a User,
     link_id: Uuid,
@@ -66,15 +91,20 @@ impl<'c> Links<'c> {
     /// Creates a link URL for a user. Checks provider and connection now, so that the caller gets the error and not the
     /// user in the browser.
     pub async fn create_link(self, user: UserId, to: LinkTarget<'_>) -> Result<CreatedLink, ConnectionsError> {
-        self.insert_link(user, to, None).await
+        self.insert_link(self.prepare_link(user, to, None).await?).await
     }
 
-    pub(crate) async fn insert_link(
+    pub(crate) async fn insert_link(self, link: PreparedLink<'_>) -> Result<CreatedLink, ConnectionsError> {
+        let id = self.0.storage.links().insert(&link.new_link(), self.0.clock.now()).await?;
+        Ok(link.into_created(id))
+    }
+
+    pub(crate) async fn prepare_link<'a>(
         self,
-        user: UserId,
+        user_id: UserId,
         to: LinkTarget<'_>,
-        session: Option<NewLinkSession<'_>>,
-    ) -> Result<CreatedLink, ConnectionsError> {
+        session: Option<NewLinkSession<'a>>,
+    ) -> Result<PreparedLink<'a>, ConnectionsError> {
         let mut url = self.console_page_url("link")?;
         let (provider, connection_id) = match to {
             LinkTarget::UserChoice if self.providers().is_empty() => {
@@ -83,7 +113,7 @@ impl<'c> Links<'c> {
             LinkTarget::UserChoice => (None, None),
             LinkTarget::Provider(name) => (Some(name.to_owned()), None),
             LinkTarget::Connection(id) => {
-                let found = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+                let found = self.0.storage.connections().find(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
                 (Some(found.provider), Some(id))
             }
         };
@@ -91,18 +121,14 @@ impl<'c> Links<'c> {
             self.linking_for(name)?;
         }
         let token = random_token();
-        let now = self.0.clock.now();
-        let expires_at = now.plus(LINK_TTL);
+        let expires_at = self.0.clock.now().plus(LINK_TTL);
         // Whole seconds, for people to read.
         let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
-        let provider = provider.as_deref();
-        let token_text = token.expose_secret();
-        let link = NewLink { user_id: user, token: token_text, provider, connection_id, expires_at, session };
-        let id = self.0.storage.links().insert(&link, now).await?;
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.push(token_text);
+            segments.push(token.expose_secret());
         }
-        Ok(CreatedLink { id, url: String::from(url).into(), expires_at })
+        let url = String::from(url).into();
+        Ok(PreparedLink { user_id, token, url, provider, connection_id, expires_at, session })
     }
 
     /// Starts a consent session for the browser with this cookie, and returns the provider's consent page.

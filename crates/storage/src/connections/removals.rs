@@ -17,6 +17,18 @@ use crate::locks::{bump_revision_if_exists, lock_user_if_exists};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::webhooks::{endpoints, webhook_events};
 
+/// The columns that [`pending`] expects, in its order.
+macro_rules! select_pending {
+    ($rest:literal) => {
+        concat!(
+            "SELECT c.id, c.user_id, c.provider, c.category, c.institution_id, c.institution_name, c.institution_logo,
+                c.status, c.last_refreshed_at, c.created_at, c.consent_expires_at, j.run_at, j.attempts, j.last_error
+            FROM connections c JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'removal' AND j.subject = c.id ",
+            $rest
+        )
+    };
+}
+
 statements! {
     FIND_STATUS = "SELECT status, provider FROM connections WHERE user_id = $1 AND id = $2";
 
@@ -24,11 +36,9 @@ statements! {
 
     DELETE = "DELETE FROM connections WHERE user_id = $1 AND id = $2 AND status = 'deleting'";
 
-    LIST = "SELECT c.id, c.user_id, c.provider, c.category, c.institution_id, c.institution_name, c.institution_logo,
-            c.status, c.last_refreshed_at, c.created_at, c.consent_expires_at, j.run_at, j.attempts,
-            j.last_error
-        FROM connections c JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'removal' AND j.subject = c.id
-        ORDER BY c.created_at DESC, c.id";
+    LIST = select_pending!("ORDER BY c.created_at DESC, c.id");
+
+    FIND = select_pending!("WHERE c.user_id = $1 AND c.id = $2");
 }
 
 /// A connection that is hidden and not yet deleted. Serialized as commands print it with `--json`.
@@ -132,6 +142,11 @@ impl Removals<'_> {
     /// All hidden connections that are not yet deleted, newest first, of all users. For the operator.
     pub async fn list(self) -> Result<Vec<PendingRemoval>> {
         self.0.db.all(LIST, params![], pending).await
+    }
+
+    /// Finds the removal of a hidden connection that is not yet deleted.
+    pub async fn find(self, user: UserId, id: ConnectionId) -> Result<Option<PendingRemoval>> {
+        self.0.db.one(FIND, params![user, id], pending).await
     }
 }
 

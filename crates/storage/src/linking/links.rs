@@ -95,23 +95,7 @@ impl Links<'_> {
     /// the token does.
     pub async fn insert(self, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
         let mut tx = self.0.db.begin().await?;
-        lock_user(&mut tx, link.user_id).await?;
-        require_connection(&mut tx, link.user_id, link.connection_id).await?;
-        let (id, token) = (Uuid::now_v7(), hash(link.token));
-        let NewLinkSession { return_url, state } = link.session.unwrap_or_default();
-        let values = params![
-            link.user_id,
-            Param::Id(id),
-            token.as_ref(),
-            link.provider,
-            link.connection_id,
-            now,
-            link.expires_at,
-            i64::from(link.session.is_some()),
-            return_url,
-            state
-        ];
-        tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this link"))?;
+        let id = insert(&mut tx, link, now).await?;
         tx.commit().await?;
         Ok(id)
     }
@@ -136,6 +120,28 @@ impl Links<'_> {
         let token = hash(token);
         Ok(self.0.db.run(OPEN, params![token.as_ref(), now, i64::from(max_opens)]).await? > 0)
     }
+}
+
+/// As `storage.links().insert`, in a transaction.
+pub(crate) async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
+    lock_user(tx, link.user_id).await?;
+    require_connection(tx, link.user_id, link.connection_id).await?;
+    let (id, token) = (Uuid::now_v7(), hash(link.token));
+    let NewLinkSession { return_url, state } = link.session.unwrap_or_default();
+    let values = params![
+        link.user_id,
+        Param::Id(id),
+        token.as_ref(),
+        link.provider,
+        link.connection_id,
+        now,
+        link.expires_at,
+        i64::from(link.session.is_some()),
+        return_url,
+        state
+    ];
+    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this link"))?;
+    Ok(id)
 }
 
 /// Checks that the user has the connection to repair. The caller holds the lock on the user's row, so the connection

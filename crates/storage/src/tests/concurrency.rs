@@ -76,6 +76,24 @@ both! {
         }
     }
 
+    async fn key_of_a_user_who_is_being_removed_is_not_found(db) {
+        let handles = [db.reopen().await, db.reopen().await];
+        for round in 0..ROUNDS {
+            let user = db.user(&format!("{round}@x")).await.id;
+            let (key, other) = (key_of(0, round), key_of(1, round));
+            let old = db.keys().insert(user, &key_of(2, round), "k", None, at(0)).await.unwrap();
+            let (inserted, rotated, removed) = tokio::join!(
+                handles[0].keys().insert(user, &key, "k", None, at(0)),
+                db.keys().rotate(&old, &other, at(9), at(0)),
+                handles[1].users().delete(user),
+            );
+            removed.unwrap();
+            for result in [inserted, rotated] {
+                assert!(matches!(result, Ok(_) | Err(StorageError::NotFound("user" | "key"))), "{result:?}");
+            }
+        }
+    }
+
     async fn concurrent_user_updates_are_all_kept(db) {
         let user = db.user("a@x").await.id;
         let handles = [db.reopen().await, db.reopen().await];

@@ -9,13 +9,13 @@ use serde::Serialize;
 use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
+use crate::locks::{lock_user, lock_user_if_exists};
 use crate::users::user::parse_timezone;
 use crate::{Keys, StorageError};
 
 statements! {
-    /// Inserts nothing if the user does not exist.
     INSERT = "INSERT INTO api_keys (user_id, id, key_hash, name, prefix, created_at, expires_at)
-        SELECT id, $2, $3, $4, $5, $6, $7 FROM users WHERE id = $1";
+        VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
     FIND_CALLER = "SELECT k.id, k.user_id, k.last_used_at, u.plan, u.timezone, u.revision
         FROM api_keys k JOIN users u ON u.id = k.user_id
@@ -148,12 +148,10 @@ pub(crate) async fn insert(
     expires_at: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<KeyRecord> {
+    lock_user(tx, user).await?;
     let (id, hash) = (KeyId::new(), hash(key.expose()));
     let values = params![user, id, hash.as_ref(), name, key.prefix(), now, expires_at];
-    let inserted = tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
-    if inserted == 0 {
-        return Err(StorageError::NotFound("user"));
-    }
+    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
     Ok(KeyRecord {
         id,
         user_id: user,
@@ -177,6 +175,8 @@ pub(crate) async fn rotate(
     let lifetime = old.expires_at.map(|at| at.duration_since(old.created_at));
     let expires_at = lifetime.map(|lifetime| now.saturating_add(lifetime)).transpose();
     let expires_at = expires_at.map_err(StorageError::unavailable)?;
+    // Before the key, as the removal of a user locks them.
+    lock_user_if_exists(tx, old.user_id).await?;
     let expired = tx.one(EXPIRE, params![old.id, ends_at], record).await?;
     // It may have been revoked since it was read.
     expired.filter(|old| old.revoked_at.is_none()).ok_or(StorageError::NotFound("key"))?;

@@ -76,15 +76,16 @@ struct StoredToken {
 }
 
 impl SetupTokens<'_> {
-    /// Stores a setup token.
+    /// Stores a setup token, and returns its id.
     ///
     /// # Errors
     /// [`crate::StorageError::NotFound`] if the user does not exist, and [`crate::StorageError::Conflict`] if the token
     /// does.
-    pub async fn insert(self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<()> {
+    pub async fn insert(self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
         let mut tx = self.0.db.begin().await?;
-        insert(&mut tx, new, now).await?;
-        tx.commit().await
+        let id = insert(&mut tx, new, now).await?;
+        tx.commit().await?;
+        Ok(id)
     }
 
     /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds.
@@ -135,11 +136,12 @@ impl SetupTokens<'_> {
 }
 
 /// As `storage.setup_tokens().insert`, in a transaction.
-pub(crate) async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Result<()> {
+pub(crate) async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, new.user_id).await?;
-    let (id, hash) = (Param::Id(Uuid::now_v7()), hash(new.token.expose()));
-    let values = params![new.user_id, id, hash.as_ref(), new.name, now, new.expires_at];
-    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this setup token")).map(|_| ())
+    let (id, hash) = (Uuid::now_v7(), hash(new.token.expose()));
+    let values = params![new.user_id, Param::Id(id), hash.as_ref(), new.name, now, new.expires_at];
+    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this setup token"))?;
+    Ok(id)
 }
 
 /// As `storage.setup_tokens().revoke_unclaimed`, in a transaction.

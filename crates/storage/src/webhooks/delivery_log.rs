@@ -7,34 +7,41 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Deliveries;
-use crate::db::{Row, params, statements};
+use crate::db::{Param, Row, params, statements};
 use crate::error::Result;
 
 /// The columns that [`delivery`] expects, in its order.
 macro_rules! select_deliveries {
-    () => {
-        "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
-            e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
-            d.last_duration_ms, d.ended_at, e.user_id"
+    ($rest:literal) => {
+        concat!(
+            "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
+                e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
+                d.last_duration_ms, d.ended_at, e.user_id ",
+            $rest
+        )
     };
 }
 
 statements! {
     /// Event ids increase with time. `CROSS JOIN` makes SQLite read the deliveries in that order.
-    LIST = concat!(
-        select_deliveries!(),
-        " FROM webhook_deliveries d CROSS JOIN webhook_events e
-        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.state = COALESCE($3, d.state)
+    LIST = select_deliveries!(
+        "FROM webhook_deliveries d CROSS JOIN webhook_events e
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.state = COALESCE($3, d.state) AND d.event_id < $5
             AND e.user_id = d.user_id AND e.id = d.event_id
         ORDER BY d.event_id DESC LIMIT $4"
     );
 
     /// The deliveries of all users at an endpoint of the installation.
-    LIST_OF_LANES = concat!(
-        select_deliveries!(),
-        " FROM webhook_events e CROSS JOIN webhook_deliveries d
+    LIST_OF_LANES = select_deliveries!(
+        "FROM webhook_events e CROSS JOIN webhook_deliveries d
         WHERE d.user_id = e.user_id AND d.endpoint_id = $1 AND d.event_id = e.id AND d.state = COALESCE($2, d.state)
+            AND (e.created_at, e.id) < ($4, $5)
         ORDER BY e.created_at DESC, e.id DESC LIMIT $3"
+    );
+
+    FIND = select_deliveries!(
+        "FROM webhook_deliveries d CROSS JOIN webhook_events e
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.event_id = $3 AND e.user_id = $1 AND e.id = $3"
     );
 
     /// A success at the first attempt has no row of its own, and no attempt comes after it. Sorted in Rust: with ORDER
@@ -132,11 +139,28 @@ impl Deliveries<'_> {
         state: Option<DeliveryState>,
         limit: u32,
     ) -> Result<Vec<DeliveryRecord>> {
-        let (state, limit) = (state.map(DeliveryState::as_str), i64::from(limit));
+        self.list_before(None, (user, endpoint), state, limit).await
+    }
+
+    /// As [`Self::list`], of events before this one, which was created then.
+    pub async fn list_before(
+        self,
+        before: Option<(Timestamp, EventId)>,
+        (user, endpoint): (UserId, EndpointId),
+        state: Option<DeliveryState>,
+        limit: u32,
+    ) -> Result<Vec<DeliveryRecord>> {
+        let (created_at, id) = before.map_or((Timestamp::MAX, Uuid::max()), |(at, event)| (at, event.uuid()));
+        let (state, limit, id) = (state.map(DeliveryState::as_str), i64::from(limit), Param::Id(id));
         if user == UserId::INSTALLATION {
-            return self.0.db.all(LIST_OF_LANES, params![endpoint, state, limit], delivery).await;
+            return self.0.db.all(LIST_OF_LANES, params![endpoint, state, limit, created_at, id], delivery).await;
         }
-        self.0.db.all(LIST, params![user, endpoint, state, limit], delivery).await
+        self.0.db.all(LIST, params![user, endpoint, state, limit, id], delivery).await
+    }
+
+    /// Finds the delivery of an event to the user's endpoint.
+    pub async fn find(self, user: UserId, endpoint: EndpointId, event: EventId) -> Result<Option<DeliveryRecord>> {
+        self.0.db.one(FIND, params![user, endpoint, event], delivery).await
     }
 
     /// Lists the attempts to deliver an event to the user's endpoint, oldest first.

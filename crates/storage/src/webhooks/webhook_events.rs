@@ -15,7 +15,7 @@ use crate::db::{Bound, Param, Row, Tx, named, params, statements};
 use crate::digest::parse_digest;
 use crate::error::Result;
 use crate::jobs::sync_is_held;
-use crate::locks::lock_user_if_exists;
+use crate::locks::lock_owner_if_exists;
 use crate::webhooks::endpoints::{self, ENDPOINT_DISABLED};
 use crate::webhooks::lanes;
 use crate::{StorageError, WebhookEvents};
@@ -277,7 +277,7 @@ impl WebhookEvents<'_> {
         let mut deleted = 0;
         for (user, events) in events_by_user {
             let mut tx = self.0.db.begin().await?;
-            if lock_user_if_exists(&mut tx, user).await? {
+            if lock_owner_if_exists(&mut tx, user).await? {
                 endpoints::lock_endpoints(&mut tx, user).await?;
                 for event in events {
                     deleted += tx.run(DELETE, params![user, event]).await?;

@@ -121,7 +121,7 @@ async fn remove(
     let name = &connection.institution_name;
     let (mut pending, mut error) = (None, None);
     if let Removal::Waiting { reason, next_attempt_at } = &outcome {
-        pending = storage.removals().list().await?.into_iter().find(|one| one.connection.id == args.id);
+        pending = storage.removals().find(connection.user_id, args.id).await?;
         let retry_at = match next_attempt_at {
             Some(next) => format!("at {}", output::format_instant(Some(*next))),
             None => "in a few minutes".to_owned(),

@@ -24,6 +24,8 @@ on_both_databases! {
         let shown = data(&admin.get(&path).await, 200);
         assert_eq!((&shown["status"], &shown["removal"]), (&json!("active"), &json!(null)));
         assert_eq!(shown["sync"]["syncedAt"], json!(null));
+        let of_user = app.get_as(&app.ben.key, "/v1/connections").await.data();
+        assert_eq!(shown["consentExpiresAt"], of_user[0]["consentExpiresAt"]);
         let sync = async || admin.send(Method::POST, &format!("{path}/sync"), &json!({}), Some("sync-1")).await;
         data(&sync().await, 202);
         app.connections.jobs().run_due("sync").await.unwrap();

@@ -6,7 +6,9 @@ mod guard;
 mod hostile;
 mod idempotency;
 mod keys;
+mod link_sessions;
 mod users;
+mod webhooks;
 
 use bellbird_domain::OperatorKey;
 use bellbird_storage::random_base62;

@@ -96,6 +96,7 @@ both! {
         let claim = db.removals().begin(user, id, at(20), at(50)).await.unwrap().expect("hidden");
         assert!(db.jobs().fail(&claim, "the provider is not available", at(30)).await.unwrap());
         let waiting = db.removals().list().await.unwrap();
+        assert_eq!(db.removals().find(user, id).await.unwrap().as_ref(), Some(&waiting[0]));
         assert_eq!((waiting[0].connection.id, waiting[0].connection.status), (id, ConnectionStatus::Deleting));
         assert_eq!((waiting[0].attempts, waiting[0].next_attempt_at), (1, at(30)));
         assert_eq!(waiting[0].last_error.as_deref(), Some("the provider is not available"));

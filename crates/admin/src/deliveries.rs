@@ -1,0 +1,402 @@
+//! Deliveries of webhook events: list, show, send again.
+
+use std::fmt;
+use std::str::FromStr;
+
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_api::front::json::{json_bytes, to_json};
+use bellbird_api::front::parameters::Id;
+use bellbird_api::front::{
+    JsonBody, Operation, Operator, Path, PathId, PathIds, Problem, Resource as _, RouteMethod, StrictQuery,
+};
+use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId};
+use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, OperatorAction};
+use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::change::{Begun, IdempotencyKey, commit};
+use crate::inputs::{DeliveryStateName, Time, UserIdText};
+use crate::list::{Cursor, Item, PageLimit, cut, page_size};
+use crate::state::{Admin, invalid_member, problem};
+use crate::webhook_endpoints::{TAG, find, user_of};
+
+const DISABLED: &str = "The endpoint is disabled: enable it first";
+
+pub(crate) fn paths() -> Vec<Path<Admin>> {
+    let list = Operation::new("list_deliveries", TAG, "A page of deliveries.")
+        .text("List the deliveries of a webhook endpoint", "Newest event first, of the last 90 days.");
+    let show = Operation::new("get_delivery", TAG, "The delivery with its attempts.")
+        .text("Get a delivery", "With all attempts, oldest first. No body is stored.");
+    let redeliver = Operation::new("redeliver", TAG, "The event is due.").text(
+        "Deliver an event again",
+        "Whether it failed or was delivered before, with the same id and the provider's current rows. It is retried \
+         as often as a new one.",
+    );
+    let recover = Operation::new("recover", TAG, "The events are due.").text(
+        "Deliver all failed events again",
+        "Those that were created at `since` or later, with the same ids and the provider's current rows.",
+    );
+    vec![
+        Path::for_operators(RouteMethod::Get, "/admin/v1/webhook-endpoints/{id}/deliveries", list_deliveries)
+            .described(list.query::<DeliveriesQuery>().json::<DeliveryList>()),
+        Path::for_operators(RouteMethod::Get, "/admin/v1/webhook-endpoints/{id}/deliveries/{eventId}", show_delivery)
+            .described(show.query::<DeliveryQuery>().json::<DeliveryItem>()),
+        Path::for_operators(
+            RouteMethod::Post,
+            "/admin/v1/webhook-endpoints/{id}/deliveries/{eventId}/redeliver",
+            redeliver_event,
+        )
+        .described(redeliver.body::<RedeliveryBody>().json::<RedeliveryItem>().status(202).error(
+            409,
+            "The endpoint is disabled, the event is a ping, or it waits for an earlier one (`conflict`), or the key \
+             was sent with another request.",
+        )),
+        Path::for_operators(RouteMethod::Post, "/admin/v1/webhook-endpoints/{id}/recover", recover_events).described(
+            recover
+                .body::<RecoveryBody>()
+                .json::<RecoveryItem>()
+                .status(202)
+                .error(409, "The endpoint is disabled (`conflict`), or the key was sent with another request."),
+        ),
+    ]
+}
+
+/// Where a page of deliveries ends: when the event was created, and its id.
+#[derive(Debug, Clone, Copy)]
+struct Position(Timestamp, EventId);
+
+impl fmt::Display for Position {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.0.as_microsecond(), self.1)
+    }
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (at, event) = text.split_once('.').ok_or(())?;
+        let at = at.parse().ok().and_then(|at| Timestamp::from_microsecond(at).ok()).ok_or(())?;
+        Ok(Self(at, event.parse().map_err(|_| ())?))
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query, rename_all = "camelCase")]
+struct DeliveriesQuery {
+    /// Deliveries of one page, at most 200.
+    #[param(inline, example = 50)]
+    limit: Option<PageLimit>,
+    /// The `nextCursor` of the page before.
+    #[param(value_type = Option<String>)]
+    cursor: Option<Cursor<Position>>,
+    /// Only those of this user's events, at an endpoint for all users.
+    #[param(value_type = Option<String>, format = "uuid")]
+    user_id: Option<Id<UserId>>,
+    /// Only those in this state: `pending`, `waiting`, `delivered` or `failed`.
+    #[param(value_type = Option<String>)]
+    state: Option<DeliveryStateName>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query, rename_all = "camelCase")]
+struct DeliveryQuery {
+    /// Whose event it is. Required if the endpoint is for all users.
+    #[param(value_type = Option<String>, format = "uuid")]
+    user_id: Option<Id<UserId>>,
+}
+
+/// Which event to deliver again.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebhookRedelivery, rename_all = "camelCase")]
+struct RedeliveryBody {
+    /// Whose event it is. Required if the endpoint is for all users.
+    #[schema(value_type = Option<String>, nullable = false, format = "uuid")]
+    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    user_id: Option<UserIdText>,
+}
+
+/// Which events to deliver again.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebhookRecovery, rename_all = "camelCase")]
+struct RecoveryBody {
+    /// Only this user's events, at an endpoint for all users.
+    #[schema(value_type = Option<String>, nullable = false, format = "uuid")]
+    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    user_id: Option<UserIdText>,
+    /// When the oldest of them was created.
+    #[schema(value_type = String, format = "date-time", example = "2026-11-20T09:30:00Z")]
+    since: Time,
+}
+
+/// The delivery of an event to an endpoint.
+#[derive(ToSchema)]
+#[schema(as = Delivery, rename_all = "camelCase")]
+#[expect(dead_code, reason = "documents what `bellbird_storage::DeliveryRecord` is serialized to")]
+struct DeliveryView {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    event_id: EventId,
+    /// Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users.
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    user_id: UserId,
+    /// The type of the event.
+    #[schema(value_type = String, example = "transactions.synced")]
+    r#type: EventType,
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    sync_run_id: SyncRunId,
+    /// From 1 to `totalChunks`.
+    #[schema(example = 1)]
+    chunk: u32,
+    #[schema(example = 1)]
+    total_chunks: u32,
+    /// New rows in the event.
+    #[schema(example = 3)]
+    new_count: u32,
+    /// Changed rows in the event.
+    #[schema(example = 0)]
+    updated_count: u32,
+    /// When the event was created.
+    #[schema(value_type = String, format = "date-time", example = "2026-11-20T21:04:11.52Z")]
+    created_at: Timestamp,
+    /// `pending`, `waiting` for the chunk before, `delivered` or `failed`.
+    #[schema(value_type = String, example = "delivered")]
+    state: DeliveryState,
+    /// Starts again from 0 with a redelivery.
+    #[schema(example = 1)]
+    attempts: u32,
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    next_attempt_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    last_attempt_at: Option<Timestamp>,
+    /// HTTP status of the last attempt. Null: no response, or no attempt yet.
+    #[schema(required = true, example = 204)]
+    last_status: Option<u16>,
+    /// A few words.
+    #[schema(required = true, example = "timeout")]
+    last_error: Option<String>,
+    #[schema(required = true, example = 84)]
+    last_duration_ms: Option<u32>,
+    /// When it was delivered, or failed and was no longer retried.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    ended_at: Option<Timestamp>,
+}
+
+/// An attempt to deliver an event.
+#[derive(ToSchema)]
+#[schema(as = DeliveryAttempt, rename_all = "camelCase")]
+#[expect(dead_code, reason = "documents what `bellbird_storage::AttemptRecord` is serialized to")]
+struct AttemptView {
+    /// From 1, counted on after a redelivery.
+    #[schema(example = 1)]
+    attempt: u32,
+    #[schema(value_type = String, format = "date-time", example = "2026-11-20T21:04:11.52Z")]
+    at: Timestamp,
+    #[schema(example = 84)]
+    duration_ms: u32,
+    /// HTTP status. Null: no response.
+    #[schema(required = true, example = 204)]
+    status: Option<u16>,
+    /// A few words.
+    #[schema(required = true, example = "timeout")]
+    error: Option<String>,
+}
+
+/// A delivery with its attempts.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DeliveryDetails)]
+struct DetailsView {
+    #[serde(flatten)]
+    #[schema(value_type = DeliveryView)]
+    delivery: DeliveryRecord,
+    /// All attempts, oldest first.
+    #[schema(value_type = Vec<AttemptView>)]
+    attempt_log: Vec<AttemptRecord>,
+}
+
+/// An event that is due.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Redelivery)]
+struct RedeliveryView {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    event_id: EventId,
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    endpoint_id: EndpointId,
+    #[schema(value_type = String, example = "pending")]
+    state: DeliveryState,
+}
+
+/// Events that are due.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Recovered)]
+struct RecoveryView {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    endpoint_id: EndpointId,
+    /// How many. Pings are left out.
+    #[schema(example = 12)]
+    recovered: u64,
+}
+
+/// A delivery with its attempts.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents the body")]
+struct DeliveryItem {
+    data: DetailsView,
+}
+
+/// An event that is due.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents the body")]
+struct RedeliveryItem {
+    data: RedeliveryView,
+}
+
+/// Events that are due.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents the body")]
+struct RecoveryItem {
+    data: RecoveryView,
+}
+
+/// A page of deliveries.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct DeliveryList {
+    #[schema(value_type = Vec<DeliveryView>)]
+    data: Vec<DeliveryRecord>,
+    /// The `cursor` of the next page. Null: this is the last one.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+}
+
+/// Whose events a request is about.
+fn event_user(endpoint: &Endpoint, given: Option<UserId>) -> Result<UserId, Problem> {
+    match (user_of(endpoint), given) {
+        (UserId::INSTALLATION, None) => {
+            Err(invalid_member("userId", "Must name the user, because the endpoint is for all users"))
+        }
+        (UserId::INSTALLATION, Some(user)) => Ok(user),
+        (owner, Some(user)) if user != owner => Err(Problem::NotFound(EventId::NOUN)),
+        (owner, _) => Ok(owner),
+    }
+}
+
+async fn list_deliveries(
+    State(admin): State<Admin>,
+    PathId(id): PathId<EndpointId>,
+    StrictQuery(query): StrictQuery<DeliveriesQuery>,
+) -> Result<Response, Problem> {
+    let endpoint = find(admin.storage(), id).await?;
+    let size = page_size(query.limit);
+    let before = query.cursor.map(|Cursor(Position(at, event))| (at, event));
+    let user = match query.user_id {
+        // What is not an id is nobody's.
+        Some(Id(None)) => return Err(Problem::NotFound("User")),
+        Some(Id(given)) => event_user(&endpoint, given)?,
+        None => user_of(&endpoint),
+    };
+    let state = query.state.map(|state| state.0);
+    let deliveries = admin.storage().deliveries();
+    let mut data = deliveries.list_before(before, (user, id), state, size + 1).await?;
+    let next_cursor = cut(&mut data, size, |delivery| Position(delivery.created_at, delivery.event_id).to_string());
+    Ok(json_bytes(to_json(&DeliveryList { data, next_cursor })?))
+}
+
+async fn show_delivery(
+    State(admin): State<Admin>,
+    PathIds(id, event): PathIds<EndpointId, EventId>,
+    StrictQuery(query): StrictQuery<DeliveryQuery>,
+) -> Result<Response, Problem> {
+    let endpoint = find(admin.storage(), id).await?;
+    let user = event_user(&endpoint, query.user_id.and_then(|given| given.0))?;
+    let deliveries = admin.storage().deliveries();
+    let delivery = deliveries.find(user, id, event).await?.ok_or(Problem::NotFound(EventId::NOUN))?;
+    let attempt_log = deliveries.list_attempts(user, id, event).await?;
+    Ok(json_bytes(to_json(&Item { data: DetailsView { delivery, attempt_log } })?))
+}
+
+async fn redeliver_event(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathIds(id, event_id): PathIds<EndpointId, EventId>,
+    idempotency: IdempotencyKey,
+    body: JsonBody<RedeliveryBody>,
+) -> Result<Response, Problem> {
+    // Read before the change begins, and judged after it, because a repeated request gets its response anyway.
+    let endpoint = find(admin.storage(), id).await;
+    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
+        Begun::Change(change) => change,
+        Begun::Repeated(response) => return Ok(response),
+    };
+    let user_id = event_user(&endpoint?, body.value.user_id.map(|user| user.0))?;
+    if !change.redeliver((user_id, id), event_id).await.map_err(problem)? {
+        drop(change);
+        return Err(match why_not_redelivered(admin.storage(), (user_id, id), event_id).await? {
+            NotRedelivered::UnknownEndpoint => Problem::NotFound(EndpointId::NOUN),
+            NotRedelivered::UnknownEvent => Problem::NotFound(EventId::NOUN),
+            NotRedelivered::Ping => Problem::Conflict("A ping cannot be redelivered: send another".into()),
+            NotRedelivered::Disabled => Problem::Conflict(DISABLED.into()),
+            NotRedelivered::Waiting => Problem::Conflict(
+                "The event waits for an earlier event of the same sync: redeliver that one instead".into(),
+            ),
+        });
+    }
+    let subject = event_id.to_string();
+    let action = OperatorAction { name: "delivery.redeliver", user_id, subject: Some(&subject) };
+    let data = RedeliveryView { event_id, endpoint_id: id, state: DeliveryState::Pending };
+    commit(change, &action, StatusCode::ACCEPTED, &Item { data }).await
+}
+
+async fn recover_events(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<EndpointId>,
+    idempotency: IdempotencyKey,
+    body: JsonBody<RecoveryBody>,
+) -> Result<Response, Problem> {
+    let endpoint = find(admin.storage(), id).await;
+    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
+        Begun::Change(change) => change,
+        Begun::Repeated(response) => return Ok(response),
+    };
+    let (endpoint, since) = (endpoint?, body.value.since.0);
+    let user_id = match body.value.user_id {
+        Some(given) => event_user(&endpoint, Some(given.0))?,
+        None => user_of(&endpoint),
+    };
+    let recovered = if user_id != UserId::INSTALLATION {
+        change.recover((user_id, id), since).await.map_err(problem)?
+    } else if endpoint.status == EndpointStatus::Disabled {
+        None
+    } else {
+        // A transaction for each user. What was recovered is not failed any more, so a repetition finds the rest.
+        drop(change);
+        let recovered = admin.storage().deliveries().recover(user_id, id, since, operator.now).await?;
+        change = match admin.begin(&operator, &idempotency, body.digest).await? {
+            Begun::Change(change) => change,
+            Begun::Repeated(response) => return Ok(response),
+        };
+        Some(recovered)
+    };
+    let Some(recovered) = recovered else {
+        drop(change);
+        return Err(match find(admin.storage(), id).await?.status {
+            EndpointStatus::Disabled => Problem::Conflict(DISABLED.into()),
+            // It was enabled meanwhile.
+            EndpointStatus::Enabled => Problem::ServiceUnavailable,
+        });
+    };
+    let subject = id.to_string();
+    let action = OperatorAction { name: "delivery.recover", user_id, subject: Some(&subject) };
+    commit(change, &action, StatusCode::ACCEPTED, &Item { data: RecoveryView { endpoint_id: id, recovered } }).await
+}
