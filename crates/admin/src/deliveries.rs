@@ -1,6 +1,5 @@
 //! Deliveries of webhook events: list, show, send again.
 
-<<<<<<< HEAD
 use std::fmt;
 use std::str::FromStr;
 
@@ -13,33 +12,16 @@ use bellbird_api::front::{
 };
 use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, OperatorAction};
-=======
-use axum::extract::State;
-use axum::response::Response;
-use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{
-    JsonBody, Operation, Operator, Path, PathId, PathIds, Problem, Resource as _, RouteMethod, StrictQuery,
-};
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, SyncRunId};
-use bellbird_storage::{AttemptRecord, DeliveryRecord, OperatorAction};
->>>>>>> h25a
 use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-<<<<<<< HEAD
 use crate::change::{Begun, IdempotencyKey, commit};
 use crate::inputs::{DeliveryStateName, Time, UserIdText};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
 use crate::state::{Admin, invalid_member, problem};
-=======
-use crate::change::{Begun, IdempotencyKey, NoMembers, commit};
-use crate::inputs::{DeliveryStateName, Time};
-use crate::list::{Cursor, Item, PageLimit, cut, page_size};
-use crate::state::{Admin, problem};
->>>>>>> h25a
 use crate::webhook_endpoints::{TAG, find, user_of};
 
 const DISABLED: &str = "The endpoint is disabled: enable it first";
@@ -62,21 +44,13 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
         Path::for_operators(RouteMethod::Get, "/admin/v1/webhook-endpoints/{id}/deliveries", list_deliveries)
             .described(list.query::<DeliveriesQuery>().json::<DeliveryList>()),
         Path::for_operators(RouteMethod::Get, "/admin/v1/webhook-endpoints/{id}/deliveries/{eventId}", show_delivery)
-<<<<<<< HEAD
             .described(show.query::<DeliveryQuery>().json::<DeliveryItem>()),
-=======
-            .described(show.json::<DeliveryItem>()),
->>>>>>> h25a
         Path::for_operators(
             RouteMethod::Post,
             "/admin/v1/webhook-endpoints/{id}/deliveries/{eventId}/redeliver",
             redeliver_event,
         )
-<<<<<<< HEAD
         .described(redeliver.body::<RedeliveryBody>().json::<RedeliveryItem>().status(202).error(
-=======
-        .described(redeliver.json::<RedeliveryItem>().status(202).error(
->>>>>>> h25a
             409,
             "The endpoint is disabled, the event is a ping, or it waits for an earlier one (`conflict`), or the key \
              was sent with another request.",
@@ -91,7 +65,6 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
     ]
 }
 
-<<<<<<< HEAD
 /// Where a page of deliveries ends: when the event was created, and its id.
 #[derive(Debug, Clone, Copy)]
 struct Position(Timestamp, EventId);
@@ -115,30 +88,21 @@ impl FromStr for Position {
 #[derive(Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
-=======
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
->>>>>>> h25a
 struct DeliveriesQuery {
     /// Deliveries of one page, at most 200.
     #[param(inline, example = 50)]
     limit: Option<PageLimit>,
     /// The `nextCursor` of the page before.
     #[param(value_type = Option<String>)]
-<<<<<<< HEAD
     cursor: Option<Cursor<Position>>,
     /// Only those of this user's events, at an endpoint for all users.
     #[param(value_type = Option<String>, format = "uuid")]
     user_id: Option<Id<UserId>>,
-=======
-    cursor: Option<Cursor<EventId>>,
->>>>>>> h25a
     /// Only those in this state: `pending`, `waiting`, `delivered` or `failed`.
     #[param(value_type = Option<String>)]
     state: Option<DeliveryStateName>,
 }
 
-<<<<<<< HEAD
 #[derive(Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
@@ -168,12 +132,6 @@ struct RecoveryBody {
     #[schema(value_type = Option<String>, nullable = false, format = "uuid")]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: Option<UserIdText>,
-=======
-/// Which events to deliver again.
-#[derive(Deserialize, ToSchema)]
-#[schema(as = WebhookRecovery)]
-struct RecoveryBody {
->>>>>>> h25a
     /// When the oldest of them was created.
     #[schema(value_type = String, format = "date-time", example = "2026-11-20T09:30:00Z")]
     since: Time,
@@ -186,12 +144,9 @@ struct RecoveryBody {
 struct DeliveryView {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     event_id: EventId,
-<<<<<<< HEAD
     /// Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users.
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: UserId,
-=======
->>>>>>> h25a
     /// The type of the event.
     #[schema(value_type = String, example = "transactions.synced")]
     r#type: EventType,
@@ -324,7 +279,6 @@ struct DeliveryList {
     next_cursor: Option<String>,
 }
 
-<<<<<<< HEAD
 /// Whose events a request is about.
 fn event_user(endpoint: &Endpoint, given: Option<UserId>) -> Result<UserId, Problem> {
     match (user_of(endpoint), given) {
@@ -337,15 +291,12 @@ fn event_user(endpoint: &Endpoint, given: Option<UserId>) -> Result<UserId, Prob
     }
 }
 
-=======
->>>>>>> h25a
 async fn list_deliveries(
     State(admin): State<Admin>,
     PathId(id): PathId<EndpointId>,
     StrictQuery(query): StrictQuery<DeliveriesQuery>,
 ) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
-<<<<<<< HEAD
     let size = page_size(query.limit);
     let before = query.cursor.map(|Cursor(Position(at, event))| (at, event));
     let user = match query.user_id {
@@ -358,28 +309,16 @@ async fn list_deliveries(
     let deliveries = admin.storage().deliveries();
     let mut data = deliveries.list_before(before, (user, id), state, size + 1).await?;
     let next_cursor = cut(&mut data, size, |delivery| Position(delivery.created_at, delivery.event_id).to_string());
-=======
-    let (size, before) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
-    let state = query.state.map(|state| state.0);
-    let deliveries = admin.storage().deliveries();
-    let mut data = deliveries.list_before(before, (user_of(&endpoint), id), state, size + 1).await?;
-    let next_cursor = cut(&mut data, size, |delivery| delivery.event_id.to_string());
->>>>>>> h25a
     Ok(json_bytes(to_json(&DeliveryList { data, next_cursor })?))
 }
 
 async fn show_delivery(
     State(admin): State<Admin>,
     PathIds(id, event): PathIds<EndpointId, EventId>,
-<<<<<<< HEAD
     StrictQuery(query): StrictQuery<DeliveryQuery>,
 ) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
     let user = event_user(&endpoint, query.user_id.and_then(|given| given.0))?;
-=======
-) -> Result<Response, Problem> {
-    let user = user_of(&find(admin.storage(), id).await?);
->>>>>>> h25a
     let deliveries = admin.storage().deliveries();
     let delivery = deliveries.find(user, id, event).await?.ok_or(Problem::NotFound(EventId::NOUN))?;
     let attempt_log = deliveries.list_attempts(user, id, event).await?;
@@ -391,32 +330,18 @@ async fn redeliver_event(
     operator: Operator,
     PathIds(id, event_id): PathIds<EndpointId, EventId>,
     idempotency: IdempotencyKey,
-<<<<<<< HEAD
     body: JsonBody<RedeliveryBody>,
 ) -> Result<Response, Problem> {
-=======
-    body: JsonBody<NoMembers>,
-) -> Result<Response, Problem> {
-    let NoMembers {} = body.value;
->>>>>>> h25a
     // Read before the change begins, and judged after it, because a repeated request gets its response anyway.
     let endpoint = find(admin.storage(), id).await;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
-<<<<<<< HEAD
     let user_id = event_user(&endpoint?, body.value.user_id.map(|user| user.0))?;
     if !change.redeliver((user_id, id), event_id).await.map_err(problem)? {
         drop(change);
         return Err(match why_not_redelivered(admin.storage(), (user_id, id), event_id).await? {
-=======
-    let endpoint = endpoint?;
-    let user_id = user_of(&endpoint);
-    if !change.redeliver((user_id, id), event_id).await.map_err(problem)? {
-        drop(change);
-        return Err(match why_not_redelivered(admin.storage(), &endpoint, event_id).await? {
->>>>>>> h25a
             NotRedelivered::UnknownEndpoint => Problem::NotFound(EndpointId::NOUN),
             NotRedelivered::UnknownEvent => Problem::NotFound(EventId::NOUN),
             NotRedelivered::Ping => Problem::Conflict("A ping cannot be redelivered: send another".into()),
@@ -444,7 +369,6 @@ async fn recover_events(
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
-<<<<<<< HEAD
     let (endpoint, since) = (endpoint?, body.value.since.0);
     let user_id = match body.value.user_id {
         Some(given) => event_user(&endpoint, Some(given.0))?,
@@ -465,10 +389,6 @@ async fn recover_events(
         Some(recovered)
     };
     let Some(recovered) = recovered else {
-=======
-    let user_id = user_of(&endpoint?);
-    let Some(recovered) = change.recover((user_id, id), body.value.since.0).await.map_err(problem)? else {
->>>>>>> h25a
         drop(change);
         return Err(match find(admin.storage(), id).await?.status {
             EndpointStatus::Disabled => Problem::Conflict(DISABLED.into()),

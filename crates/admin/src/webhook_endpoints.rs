@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 //! Webhook endpoints of users and of the installation: create, list, change, remove, rotate the secret, ping.
-=======
-//! Webhook endpoints of users: create, list, change, remove, rotate the secret, ping.
->>>>>>> h25a
 
 use axum::extract::State;
 use axum::response::Response;
@@ -38,14 +34,9 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
         .text("List webhook endpoints", "Oldest first, of all users or of one.");
     let create = Operation::new("create_webhook_endpoint", TAG, "The endpoint with its secret, not shown again.").text(
         "Create a webhook endpoint",
-<<<<<<< HEAD
         "Of a user, or of the installation with `allUsers`, which receives the events of everyone, also of users who come \
          later, each with the user's id and reference in `metadata`. The URL must use https, a public host name, and \
          port 443 or a port from 1024 on. A user can have 20 endpoints, and so can the installation.",
-=======
-        "The URL must use https, a public host name, and port 443 or a port from 1024 on. A user can have 20 \
-         endpoints.",
->>>>>>> h25a
     );
     let show = Operation::new("get_webhook_endpoint", TAG, "The endpoint.")
         .text("Get a webhook endpoint", "Without its secret.");
@@ -74,11 +65,7 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
                 .json::<NewEndpointItem>()
                 .status(201)
                 .error(404, "The user does not exist.")
-<<<<<<< HEAD
                 .error(409, "There are 20 endpoints already (`conflict`), or the key was sent with another request."),
-=======
-                .error(409, "The user has 20 endpoints (`conflict`), or the key was sent with another request."),
->>>>>>> h25a
         ),
         Path::for_operators(RouteMethod::Get, ENDPOINT, show_endpoint).described(show.json::<EndpointItem>()),
         Path::for_operators(RouteMethod::Patch, ENDPOINT, change_endpoint)
@@ -113,7 +100,6 @@ struct EndpointsQuery {
 #[schema(as = NewWebhookEndpoint, rename_all = "camelCase")]
 #[serde(rename_all = "camelCase")]
 struct NewEndpointBody {
-<<<<<<< HEAD
     /// Whose events it receives, unless `allUsers` is true.
     #[schema(value_type = Option<String>, nullable = false, format = "uuid")]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
@@ -121,11 +107,6 @@ struct NewEndpointBody {
     /// Whether it receives the events of all users.
     #[schema(nullable = false, example = false)]
     all_users: Option<bool>,
-=======
-    /// Whose events it receives.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    user_id: UserIdText,
->>>>>>> h25a
     /// Where events are sent.
     #[schema(format = "uri", example = "https://hooks.example.com/bellbird")]
     url: String,
@@ -152,26 +133,17 @@ struct EndpointChangeBody {
     enabled: Option<bool>,
 }
 
-<<<<<<< HEAD
 /// A URL that receives the events of a user, or of all users.
-=======
-/// A URL that receives the events of a user.
->>>>>>> h25a
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookEndpoint)]
 struct EndpointView {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: EndpointId,
-<<<<<<< HEAD
     /// Null: it receives the events of all users.
     #[schema(value_type = Option<String>, format = "uuid", required = true)]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: Option<UserId>,
-=======
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    user_id: UserId,
->>>>>>> h25a
     #[schema(format = "uri", example = "https://hooks.example.com/bellbird")]
     url: String,
     /// The event types that it receives.
@@ -194,12 +166,9 @@ struct EndpointView {
     last_delivered_at: Option<Timestamp>,
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     created_at: Timestamp,
-<<<<<<< HEAD
     /// For how many users it is disabled because it failed for them. 0 unless it receives the events of all users.
     #[schema(example = 0)]
     disabled_users: u64,
-=======
->>>>>>> h25a
 }
 
 /// A created webhook endpoint.
@@ -291,11 +260,7 @@ impl From<Endpoint> for EndpointView {
     fn from(endpoint: Endpoint) -> Self {
         Self {
             id: endpoint.id,
-<<<<<<< HEAD
             user_id: Some(endpoint.user_id).filter(|user| *user != UserId::INSTALLATION),
-=======
-            user_id: user_of(&endpoint),
->>>>>>> h25a
             url: endpoint.url,
             events: endpoint.event_types,
             api_version: endpoint.api_version,
@@ -304,10 +269,7 @@ impl From<Endpoint> for EndpointView {
             failing_since: endpoint.failing_since,
             last_delivered_at: endpoint.delivered_at,
             created_at: endpoint.created_at,
-<<<<<<< HEAD
             disabled_users: endpoint.disabled_users,
-=======
->>>>>>> h25a
         }
     }
 }
@@ -352,7 +314,6 @@ async fn create_endpoint(
     idempotency: IdempotencyKey,
     body: JsonBody<NewEndpointBody>,
 ) -> Result<Response, Problem> {
-<<<<<<< HEAD
     let NewEndpointBody { user_id, all_users, url, events, api_version } = &body.value;
     let user_id = match (user_id, all_users.unwrap_or(false)) {
         (Some(UserIdText(UserId::INSTALLATION)), _) => return Err(Problem::NotFound("User")),
@@ -363,10 +324,6 @@ async fn create_endpoint(
         }
     };
     let secret = new_secret();
-=======
-    let NewEndpointBody { user_id, url, events, api_version } = &body.value;
-    let (user_id, secret) = (user_id.0, new_secret());
->>>>>>> h25a
     // Checked before the change begins, and judged after it, because a repeated request gets its response anyway.
     let checked = EndpointUrl::check(url, admin.webhooks.rules()).await;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
@@ -382,11 +339,7 @@ async fn create_endpoint(
     };
     let endpoint = change.insert_endpoint(&new, ENDPOINTS_MAX).await.map_err(|error| match error {
         StorageError::Conflict(_) => Problem::Conflict(
-<<<<<<< HEAD
             format!("There are {ENDPOINTS_MAX} endpoints already, which is the limit: remove one first").into(),
-=======
-            format!("The user already has {ENDPOINTS_MAX} endpoints, which is the limit: remove one first").into(),
->>>>>>> h25a
         ),
         other => problem(other),
     })?;
@@ -428,7 +381,6 @@ async fn change_endpoint(
     let endpoint = change.find_endpoint(id).await.map_err(problem)?.ok_or(Problem::NotFound(EndpointId::NOUN))?;
     let subject = id.to_string();
     let action = OperatorAction { name: "webhook_endpoint.update", user_id, subject: Some(&subject) };
-<<<<<<< HEAD
     let response = commit(change, &action, StatusCode::OK, &Item { data: EndpointView::from(endpoint) }).await?;
     align(&admin, &operator, user_id).await?;
     Ok(response)
@@ -440,9 +392,6 @@ async fn align(admin: &Admin, operator: &Operator, owner: UserId) -> Result<(), 
         admin.storage().endpoints().align_lanes(operator.now).await?;
     }
     Ok(())
-=======
-    commit(change, &action, StatusCode::OK, &Item { data: EndpointView::from(endpoint) }).await
->>>>>>> h25a
 }
 
 async fn remove_endpoint(
@@ -456,14 +405,10 @@ async fn remove_endpoint(
         return Err(Problem::NotFound(EndpointId::NOUN));
     }
     let subject = id.to_string();
-<<<<<<< HEAD
     let action = OperatorAction { name: "webhook_endpoint.remove", user_id, subject: Some(&subject) };
     let status = commit_empty(change, &action).await?;
     align(&admin, &operator, user_id).await?;
     Ok(status)
-=======
-    commit_empty(change, &OperatorAction { name: "webhook_endpoint.remove", user_id, subject: Some(&subject) }).await
->>>>>>> h25a
 }
 
 async fn rotate_secret(

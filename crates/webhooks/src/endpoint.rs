@@ -3,23 +3,14 @@
 
 use std::time::Duration;
 
-<<<<<<< HEAD
 use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, UserId};
 use bellbird_storage::{Storage, StorageError};
-=======
-use bellbird_domain::{DeliveryState, EndpointStatus, EventId, EventType};
-use bellbird_storage::{Endpoint, Storage, StorageError};
->>>>>>> h25a
 use jiff::SignedDuration;
 
 use crate::target::resolver::{ResolveError, Resolver};
 use crate::target::{Rules, TargetError, check_url};
 
-<<<<<<< HEAD
 /// Endpoints per user, and of the installation: docs/contract.md#webhook-endpoints.
-=======
-/// Endpoints per user: docs/contract.md#webhook-endpoints.
->>>>>>> h25a
 pub const ENDPOINTS_MAX: u32 = 20;
 /// How long events are also signed with the old secret: docs/contract.md#webhook-signatures.
 pub const OLD_SECRET_LIFE: SignedDuration = SignedDuration::from_hours(24);
@@ -92,7 +83,6 @@ pub enum NotRedelivered {
 /// Finds why `storage.deliveries().redeliver` has returned false.
 pub async fn why_not_redelivered(
     storage: &Storage,
-<<<<<<< HEAD
     (user, endpoint): (UserId, EndpointId),
     event: EventId,
 ) -> Result<NotRedelivered, StorageError> {
@@ -101,16 +91,6 @@ pub async fn why_not_redelivered(
         return Ok(NotRedelivered::UnknownEndpoint);
     };
     let Some(delivery) = storage.deliveries().find(user, endpoint.id, event).await? else {
-=======
-    endpoint: &Endpoint,
-    event: EventId,
-) -> Result<NotRedelivered, StorageError> {
-    // It may have been disabled or removed meanwhile.
-    let Some(endpoint) = storage.endpoints().find_any(endpoint.id).await? else {
-        return Ok(NotRedelivered::UnknownEndpoint);
-    };
-    let Some(delivery) = storage.deliveries().find(endpoint.user_id, endpoint.id, event).await? else {
->>>>>>> h25a
         return Ok(NotRedelivered::UnknownEvent);
     };
     Ok(match (delivery.event_type, endpoint.status, delivery.state) {

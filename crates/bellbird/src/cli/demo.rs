@@ -107,12 +107,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let people = add_people(&storage, &connections, sandbox.description()).await?;
     let webhook_secret = match &webhook {
         Some(url) => {
-<<<<<<< HEAD
             let user = Some(&people[0].user);
             Some(webhook::insert(&storage, user, url, &DEFAULT_EVENTS, ApiVersion::DEFAULT).await?.1)
-=======
-            Some(webhook::insert(&storage, &people[0].user, url, &DEFAULT_EVENTS, ApiVersion::DEFAULT).await?.1)
->>>>>>> h25a
         }
         None => None,
     };

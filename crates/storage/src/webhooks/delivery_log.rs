@@ -16,13 +16,7 @@ macro_rules! select_deliveries {
         concat!(
             "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
                 e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
-<<<<<<< HEAD
                 d.last_duration_ms, d.ended_at, e.user_id ",
-=======
-                d.last_duration_ms, d.ended_at
-            FROM webhook_deliveries d CROSS JOIN webhook_events e
-            WHERE d.user_id = $1 AND d.endpoint_id = $2 AND e.user_id = d.user_id AND e.id = d.event_id AND ",
->>>>>>> h25a
             $rest
         )
     };
@@ -30,7 +24,6 @@ macro_rules! select_deliveries {
 
 statements! {
     /// Event ids increase with time. `CROSS JOIN` makes SQLite read the deliveries in that order.
-<<<<<<< HEAD
     LIST = select_deliveries!(
         "FROM webhook_deliveries d CROSS JOIN webhook_events e
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.state = COALESCE($3, d.state) AND d.event_id < $5
@@ -50,11 +43,6 @@ statements! {
         "FROM webhook_deliveries d CROSS JOIN webhook_events e
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.event_id = $3 AND e.user_id = $1 AND e.id = $3"
     );
-=======
-    LIST = select_deliveries!("d.event_id < $5 AND d.state = COALESCE($3, d.state) ORDER BY d.event_id DESC LIMIT $4");
-
-    FIND = select_deliveries!("d.event_id = $3");
->>>>>>> h25a
 
     /// A success at the first attempt has no row of its own, and no attempt comes after it. Sorted in Rust: with ORDER
     /// BY, SQLite would read all attempts of the endpoint.
@@ -154,38 +142,20 @@ impl Deliveries<'_> {
         self.list_before(None, (user, endpoint), state, limit).await
     }
 
-<<<<<<< HEAD
     /// As [`Self::list`], of events before this one, which was created then.
     pub async fn list_before(
         self,
         before: Option<(Timestamp, EventId)>,
-=======
-    /// As [`Self::list`], of events before this one.
-    pub async fn list_before(
-        self,
-        before: Option<EventId>,
->>>>>>> h25a
         (user, endpoint): (UserId, EndpointId),
         state: Option<DeliveryState>,
         limit: u32,
     ) -> Result<Vec<DeliveryRecord>> {
-<<<<<<< HEAD
         let (created_at, id) = before.map_or((Timestamp::MAX, Uuid::max()), |(at, event)| (at, event.uuid()));
         let (state, limit, id) = (state.map(DeliveryState::as_str), i64::from(limit), Param::Id(id));
         if user == UserId::INSTALLATION {
             return self.0.db.all(LIST_OF_LANES, params![endpoint, state, limit, created_at, id], delivery).await;
         }
         self.0.db.all(LIST, params![user, endpoint, state, limit, id], delivery).await
-    }
-
-    /// Finds the delivery of an event to the user's endpoint.
-    pub async fn find(self, user: UserId, endpoint: EndpointId, event: EventId) -> Result<Option<DeliveryRecord>> {
-        self.0.db.one(FIND, params![user, endpoint, event], delivery).await
-=======
-        let before = Param::Id(before.map_or(Uuid::max(), EventId::uuid));
-        let values = params![user, endpoint, state.map(DeliveryState::as_str), i64::from(limit), before];
-        self.0.db.all(LIST, values, delivery).await
->>>>>>> h25a
     }
 
     /// Finds the delivery of an event to the user's endpoint.

@@ -52,19 +52,11 @@ statements! {
 
     LIST_ALL = select_endpoints!(" ORDER BY e.created_at, e.id");
 
-<<<<<<< HEAD
     LIST_AFTER = select_endpoints!(" AND e.id > $1 ORDER BY e.id LIMIT $2");
 
     LIST_AFTER_OF_USER = select_endpoints!(" AND e.user_id = $3 AND e.id > $1 ORDER BY e.id LIMIT $2");
 
     FIND_ANY = select_endpoints!(" AND e.id = $1");
-=======
-    LIST_AFTER = select_endpoints!("WHERE id > $1 ORDER BY id LIMIT $2");
-
-    LIST_AFTER_OF_USER = select_endpoints!("WHERE user_id = $3 AND id > $1 ORDER BY id LIMIT $2");
-
-    FIND_ANY = select_endpoints!("WHERE id = $1");
->>>>>>> h25a
 
     /// Always in the same order.
     LOCK_ALL = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 ORDER BY id", lock = " FOR NO KEY UPDATE";
@@ -205,11 +197,7 @@ impl Endpoints<'_> {
         }
     }
 
-<<<<<<< HEAD
     /// Finds an endpoint of any user, or of the installation. For the operator.
-=======
-    /// Finds an endpoint of any user. For the operator.
->>>>>>> h25a
     pub async fn find_any(self, id: EndpointId) -> Result<Option<Endpoint>> {
         self.0.db.one(FIND_ANY, params![id], endpoint).await
     }
@@ -297,13 +285,9 @@ pub(crate) async fn insert(
     now: Timestamp,
 ) -> Result<Endpoint> {
     let (user, id) = (new.user_id, EndpointId::new());
-<<<<<<< HEAD
     if !lock_owner_if_exists(tx, user).await? {
         return Err(StorageError::NotFound("user"));
     }
-=======
-    lock_user(tx, user).await?;
->>>>>>> h25a
     let count = tx.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
     if count >= i64::from(max) {
         return Err(StorageError::Conflict("endpoints"));
@@ -324,10 +308,7 @@ pub(crate) async fn insert(
         failing_since: None,
         delivered_at: None,
         created_at: as_stored(now),
-<<<<<<< HEAD
         disabled_users: 0,
-=======
->>>>>>> h25a
     })
 }
 
@@ -345,11 +326,7 @@ pub(crate) async fn rotate_secret(
     old_until: Timestamp,
 ) -> Result<Option<SecretRotation>> {
     let (slot, old_slot) = (SecretSlot::webhook(user, id), SecretSlot::old_webhook(user, id));
-<<<<<<< HEAD
     if !lock_owner_if_exists(tx, user).await? {
-=======
-    if !lock_user_if_exists(tx, user).await? {
->>>>>>> h25a
         return Ok(None);
     }
     let old = match secrets.find_in(tx, &slot).await {
@@ -393,11 +370,7 @@ pub(crate) async fn disable(
     reason: &str,
     now: Timestamp,
 ) -> Result<Option<u64>> {
-<<<<<<< HEAD
     if !lock_owner_if_exists(tx, user).await? || tx.run(DISABLE, params![user, id, reason]).await? == 0 {
-=======
-    if !lock_user_if_exists(tx, user).await? || tx.run(DISABLE, params![user, id, reason]).await? == 0 {
->>>>>>> h25a
         return Ok(None);
     }
     fail_unfinished_deliveries(tx, user, id, now).await.map(Some)
@@ -405,11 +378,7 @@ pub(crate) async fn disable(
 
 /// As `storage.endpoints().delete`, in a transaction.
 pub(crate) async fn delete(tx: &mut Tx, (user, id): (UserId, EndpointId)) -> Result<bool> {
-<<<<<<< HEAD
     if !lock_owner_if_exists(tx, user).await? || tx.run(DELETE, params![user, id]).await? == 0 {
-=======
-    if !lock_user_if_exists(tx, user).await? || tx.run(DELETE, params![user, id]).await? == 0 {
->>>>>>> h25a
         return Ok(false);
     }
     delete_deliveries(tx, user, id).await?;

@@ -154,7 +154,6 @@ impl Deliveries<'_> {
     /// wait for it. Pings are skipped. Returns the number of recovered deliveries, which is 0 if the endpoint is
     /// disabled.
     pub async fn recover(self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
-<<<<<<< HEAD
         if user != UserId::INSTALLATION {
             return self.recover_of(user, endpoint, since, now).await;
         }
@@ -167,12 +166,6 @@ impl Deliveries<'_> {
                 recovered += self.recover_of(user, endpoint, since, now).await?;
             }
         }
-=======
-        let mut tx = self.0.db.begin().await?;
-        let recovered = recover(&mut tx, (user, endpoint), since, now).await?;
-        tx.commit().await?;
-        Ok(recovered.unwrap_or(0))
->>>>>>> h25a
     }
 
     async fn recover_of(self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
@@ -181,37 +174,6 @@ impl Deliveries<'_> {
         tx.commit().await?;
         Ok(recovered.unwrap_or(0))
     }
-}
-
-/// As `storage.deliveries().redeliver`, in a transaction, which is to be rolled back if this returns false.
-pub(crate) async fn redeliver(
-    tx: &mut Tx,
-    (user, endpoint): (UserId, EndpointId),
-    event: EventId,
-    now: Timestamp,
-) -> Result<bool> {
-    if !make_due(tx, (user, endpoint), now).await? {
-        return Ok(false);
-    }
-    let attempt_id = Param::Id(Uuid::now_v7());
-    tx.run(KEEP_ATTEMPT, params![user, endpoint, event, attempt_id, "delivered"]).await?;
-    Ok(tx.run(REDELIVER, params![user, endpoint, event, now]).await? > 0)
-}
-
-/// As `storage.deliveries().recover`, in a transaction. None if there is no such endpoint, or it is disabled.
-pub(crate) async fn recover(
-    tx: &mut Tx,
-    (user, endpoint): (UserId, EndpointId),
-    since: Timestamp,
-    now: Timestamp,
-) -> Result<Option<u64>> {
-    if !make_due(tx, (user, endpoint), now).await? {
-        return Ok(None);
-    }
-    let recovered = tx.run(RECOVER, params![user, endpoint, since]).await?;
-    tx.run(HOLD_BACK, params![user, endpoint]).await?;
-    tx.run(UNBLOCK_FIRST, params![user, endpoint, now]).await?;
-    Ok(Some(recovered))
 }
 
 /// As `storage.deliveries().redeliver`, in a transaction, which is to be rolled back if this returns false.

@@ -16,14 +16,10 @@ use super::super::user::find_user;
 use super::{advice, names, warn_of_rejections};
 use crate::config::Settings;
 
-<<<<<<< HEAD
 /// Add a webhook endpoint: a URL that receives the events of a user, or of all users.
 ///
 /// With --all-users, the endpoint belongs to the installation. It gets the events of everyone, also of users who come
 /// later, each with the user's id and reference in `metadata`.
-=======
-/// Add a webhook endpoint: a URL that receives the user's events.
->>>>>>> h25a
 ///
 /// The URL must use https, a public host name, and port 443 or a port from 1024 on. Events are signed as Standard
 /// Webhooks specifies, with a secret of the endpoint that is shown only once. A user can have 20 endpoints, and so can the
@@ -89,18 +85,12 @@ impl NewEndpointView<'_> {
 }
 
 pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
-<<<<<<< HEAD
     let user = match &args.user {
         Some(user) => Some(find_user(storage, user).await?),
         None => None,
     };
     let EndpointUrl { url, unresolved } = checked_url(settings, &args.url).await?;
     let (endpoint, secret) = insert(storage, user.as_ref(), &url, &in_order(&args.events), args.api_version).await?;
-=======
-    let user = find_user(storage, &args.user).await?;
-    let EndpointUrl { url, unresolved } = checked_url(settings, &args.url).await?;
-    let (endpoint, secret) = insert(storage, &user, &url, &in_order(&args.events), args.api_version).await?;
->>>>>>> h25a
     let view = NewEndpointView {
         id: endpoint.id,
         url: &endpoint.url,

@@ -12,11 +12,7 @@ use serde_json::json;
 
 use super::super::arguments;
 use super::super::output::{self, count};
-<<<<<<< HEAD
 use super::{EndpointArgs, EventUserArgs, endpoint_not_found, event_not_found, find};
-=======
-use super::{EndpointArgs, endpoint_not_found, event_not_found, find};
->>>>>>> h25a
 
 /// Deliver an event to an endpoint again, whether it failed or was delivered before.
 ///
@@ -81,15 +77,9 @@ fn since(text: &str) -> Result<Since, String> {
 
 pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.endpoint.id).await?;
-<<<<<<< HEAD
     let (user, event) = (args.user.find(storage, &endpoint).await?, args.event);
     if !storage.deliveries().redeliver(user, endpoint.id, event, Timestamp::now()).await? {
         return Err(match why_not_redelivered(storage, (user, endpoint.id), event).await? {
-=======
-    let event = args.event;
-    if !storage.deliveries().redeliver(endpoint.user_id, endpoint.id, event, Timestamp::now()).await? {
-        return Err(match why_not_redelivered(storage, &endpoint, event).await? {
->>>>>>> h25a
             NotRedelivered::UnknownEndpoint => endpoint_not_found(endpoint.id),
             NotRedelivered::UnknownEvent => event_not_found(endpoint.id, event),
             NotRedelivered::Ping => {

@@ -7,11 +7,7 @@ use clap::{ArgGroup, Args};
 
 use super::super::{arguments, output};
 use super::add::checked_url;
-<<<<<<< HEAD
 use super::{EndpointArgs, align, details, endpoint_not_found, find, user_of, warn_of_rejections};
-=======
-use super::{EndpointArgs, details, endpoint_not_found, find, warn_of_rejections};
->>>>>>> h25a
 use crate::config::Settings;
 
 /// Change the URL or the event types of an endpoint. It keeps its id, its secret and its log.
