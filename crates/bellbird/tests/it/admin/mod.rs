@@ -7,6 +7,7 @@ mod hostile;
 mod idempotency;
 mod keys;
 mod link_sessions;
+mod many_users;
 mod users;
 mod webhooks;
 

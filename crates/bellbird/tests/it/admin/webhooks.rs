@@ -252,7 +252,6 @@ async fn wrong_endpoints_are_named() {
     error(&admin.post(&format!("{path}/recover"), &json!({})).await, 400, "invalid_parameters");
     error(&admin.get(&format!("{path}/deliveries?state=done")).await, 400, "invalid_parameters");
 }
-<<<<<<< HEAD
 
 on_both_databases! {
     async fn one_endpoint_gets_the_events_of_all(database: Database) {
@@ -364,5 +363,3 @@ on_both_databases! {
         assert!(receiver.drain().is_empty());
     }
 }
-=======
->>>>>>> h25a
