@@ -1,6 +1,6 @@
 """Against the operator's API at BELLBIRD_TEST_ADMIN_URL, with the key BELLBIRD_TEST_OPERATOR_KEY.
 
-It has to allow the return origin https://app.example.com.
+It has to allow the return origin https://app.example.com and webhook endpoints on loopback.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from bellbird_client.operator_types import NewUser
 
 URL = os.environ.get("BELLBIRD_TEST_ADMIN_URL", "")
 KEY = os.environ.get("BELLBIRD_TEST_OPERATOR_KEY", "")
+WEBHOOK_URL = "http://127.0.0.1:1024/"  # nobody listens there
 NOBODY = "00000000-0000-7000-8000-000000000000"
 
 pytestmark = pytest.mark.skipif(
@@ -92,6 +93,25 @@ def test_pages_of_users_and_connections(operator: OperatorClient) -> None:
     assert operator.connection(connection["id"])["userId"] == connection["userId"]
     assert operator.sync_connection(connection["id"])["id"] == connection["id"]
     check_error(lambda: operator.remove_connection(NOBODY), 404, "not_found")
+
+
+def test_webhook_endpoint(operator: OperatorClient) -> None:
+    user = operator.create_user(new_user())["id"]
+    created = operator.create_webhook_endpoint({"userId": user, "url": WEBHOOK_URL})
+    id = created["id"]
+    assert [endpoint["id"] for endpoint in operator.webhook_endpoints(user_id=user)] == [id]
+    assert operator.update_webhook_endpoint(id, {"enabled": False})["status"] == "disabled"
+    assert operator.webhook_endpoint(id)["status"] == "disabled"
+    assert operator.rotate_webhook_secret(id)["secret"] != created["secret"]
+    ping = operator.ping_webhook_endpoint(id)
+    assert not ping["delivered"]
+    assert [delivery["eventId"] for delivery in operator.deliveries(id, state="failed")] == [ping["eventId"]]
+    assert len(operator.delivery(id, ping["eventId"])["attemptLog"]) == 1
+    check_error(lambda: operator.redeliver(id, NOBODY), 404, "not_found")
+    operator.update_webhook_endpoint(id, {"enabled": True})
+    assert operator.recover(id, {"since": created["createdAt"]})["recovered"] == 0
+    operator.remove_webhook_endpoint(id)
+    check_error(lambda: operator.webhook_endpoint(id), 404, "not_found")
 
 
 def test_key_that_is_not_an_operators() -> None:

@@ -252,6 +252,301 @@ export type components = {
              */
             url: string;
         };
+        /** @description A created webhook endpoint. */
+        CreatedWebhookEndpoint: {
+            /**
+             * @description Of the events' body.
+             * @example 2026-12-01
+             */
+            apiVersion: string;
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            createdAt: string;
+            /**
+             * @description A few words. Null: enabled.
+             * @example by operator
+             */
+            disabledReason: string | null;
+            /**
+             * @description The event types that it receives.
+             * @example [
+             *       "transactions.synced",
+             *       "trades.synced"
+             *     ]
+             */
+            events: string[];
+            /**
+             * Format: date-time
+             * @description The first failure since the last success.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            failingSince: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description The last success.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            lastDeliveredAt: string | null;
+            /**
+             * @description Verifies the signatures of events. Store it: it is not shown again.
+             * @example whsec_...
+             */
+            secret: string;
+            /**
+             * @description `enabled` or `disabled`.
+             * @example enabled
+             */
+            status: string;
+            /**
+             * Format: uri
+             * @example https://hooks.example.com/bellbird
+             */
+            url: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description The delivery of an event to an endpoint. */
+        Delivery: {
+            /**
+             * Format: int32
+             * @description Starts again from 0 with a redelivery.
+             * @example 1
+             */
+            attempts: number;
+            /**
+             * Format: int32
+             * @description From 1 to `totalChunks`.
+             * @example 1
+             */
+            chunk: number;
+            /**
+             * Format: date-time
+             * @description When the event was created.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When it was delivered, or failed and was no longer retried.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            endedAt: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            eventId: string;
+            /**
+             * Format: date-time
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            lastAttemptAt: string | null;
+            /**
+             * Format: int32
+             * @example 84
+             */
+            lastDurationMs: number | null;
+            /**
+             * @description A few words.
+             * @example timeout
+             */
+            lastError: string | null;
+            /**
+             * Format: int32
+             * @description HTTP status of the last attempt. Null: no response, or no attempt yet.
+             * @example 204
+             */
+            lastStatus: number | null;
+            /**
+             * Format: int32
+             * @description New rows in the event.
+             * @example 3
+             */
+            newCount: number;
+            /**
+             * Format: date-time
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            nextAttemptAt: string | null;
+            /**
+             * @description `pending`, `waiting` for the chunk before, `delivered` or `failed`.
+             * @example delivered
+             */
+            state: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            syncRunId: string;
+            /**
+             * Format: int32
+             * @example 1
+             */
+            totalChunks: number;
+            /**
+             * @description The type of the event.
+             * @example transactions.synced
+             */
+            type: string;
+            /**
+             * Format: int32
+             * @description Changed rows in the event.
+             * @example 0
+             */
+            updatedCount: number;
+        };
+        /** @description An attempt to deliver an event. */
+        DeliveryAttempt: {
+            /**
+             * Format: date-time
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            at: string;
+            /**
+             * Format: int32
+             * @description From 1, counted on after a redelivery.
+             * @example 1
+             */
+            attempt: number;
+            /**
+             * Format: int32
+             * @example 84
+             */
+            durationMs: number;
+            /**
+             * @description A few words.
+             * @example timeout
+             */
+            error: string | null;
+            /**
+             * Format: int32
+             * @description HTTP status. Null: no response.
+             * @example 204
+             */
+            status: number | null;
+        };
+        /** @description A delivery with its attempts. */
+        DeliveryDetails: {
+            /** @description All attempts, oldest first. */
+            attemptLog: components["schemas"]["DeliveryAttempt"][];
+            /**
+             * Format: int32
+             * @description Starts again from 0 with a redelivery.
+             * @example 1
+             */
+            attempts: number;
+            /**
+             * Format: int32
+             * @description From 1 to `totalChunks`.
+             * @example 1
+             */
+            chunk: number;
+            /**
+             * Format: date-time
+             * @description When the event was created.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When it was delivered, or failed and was no longer retried.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            endedAt: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            eventId: string;
+            /**
+             * Format: date-time
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            lastAttemptAt: string | null;
+            /**
+             * Format: int32
+             * @example 84
+             */
+            lastDurationMs: number | null;
+            /**
+             * @description A few words.
+             * @example timeout
+             */
+            lastError: string | null;
+            /**
+             * Format: int32
+             * @description HTTP status of the last attempt. Null: no response, or no attempt yet.
+             * @example 204
+             */
+            lastStatus: number | null;
+            /**
+             * Format: int32
+             * @description New rows in the event.
+             * @example 3
+             */
+            newCount: number;
+            /**
+             * Format: date-time
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            nextAttemptAt: string | null;
+            /**
+             * @description `pending`, `waiting` for the chunk before, `delivered` or `failed`.
+             * @example delivered
+             */
+            state: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            syncRunId: string;
+            /**
+             * Format: int32
+             * @example 1
+             */
+            totalChunks: number;
+            /**
+             * @description The type of the event.
+             * @example transactions.synced
+             */
+            type: string;
+            /**
+             * Format: int32
+             * @description Changed rows in the event.
+             * @example 0
+             */
+            updatedCount: number;
+        };
+        /** @description A delivery with its attempts. */
+        DeliveryItem: {
+            data: components["schemas"]["DeliveryDetails"];
+        };
+        /** @description A page of deliveries. */
+        DeliveryList: {
+            data: components["schemas"]["Delivery"][];
+            /** @description The `cursor` of the next page. Null: this is the last one. */
+            nextCursor: string | null;
+        };
+        /** @description A webhook endpoint. */
+        EndpointItem: {
+            data: components["schemas"]["WebhookEndpoint"];
+        };
+        /** @description A page of webhook endpoints. */
+        EndpointList: {
+            data: components["schemas"]["WebhookEndpoint"][];
+            /** @description The `cursor` of the next page. Null: this is the last one. */
+            nextCursor: string | null;
+        };
         /** @description What happened, and what to do about it. */
         Error: {
             /**
@@ -377,6 +672,10 @@ export type components = {
              */
             message: string;
         };
+        /** @description A created webhook endpoint. */
+        NewEndpointItem: {
+            data: components["schemas"]["CreatedWebhookEndpoint"];
+        };
         /** @description A key to create. */
         NewKey: {
             /**
@@ -427,6 +726,10 @@ export type components = {
              */
             userId: string;
         };
+        /** @description A new signing secret. */
+        NewSecretItem: {
+            data: components["schemas"]["NewWebhookSecret"];
+        };
         /** @description A created link session. */
         NewSessionItem: {
             data: components["schemas"]["CreatedLinkSession"];
@@ -462,6 +765,120 @@ export type components = {
              * @example Australia/Perth
              */
             timezone?: string;
+        };
+        /** @description A webhook endpoint to create. */
+        NewWebhookEndpoint: {
+            /**
+             * @description Of the events' body, `2026-11-01` (the default) or `2026-12-01`.
+             * @example 2026-12-01
+             */
+            apiVersion?: string;
+            /**
+             * @description `transactions.synced`, `trades.synced` and `connection.updated`. If absent, the first two.
+             * @example [
+             *       "transactions.synced"
+             *     ]
+             */
+            events?: string[];
+            /**
+             * Format: uri
+             * @description Where events are sent.
+             * @example https://hooks.example.com/bellbird
+             */
+            url: string;
+            /**
+             * Format: uuid
+             * @description Whose events it receives.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description A new signing secret. */
+        NewWebhookSecret: {
+            /**
+             * Format: uuid
+             * @description The endpoint's.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Until then, the old one verifies too. Null: it could not be opened and is deleted.
+             * @example 2026-08-02T02:10:00.25Z
+             */
+            oldSecretExpiresAt: string | null;
+            /**
+             * @description Verifies the signatures of events. Store it: it is not shown again.
+             * @example whsec_...
+             */
+            secret: string;
+        };
+        /** @description What an endpoint responded to a ping. */
+        Ping: {
+            /** @description Whether the endpoint accepted it, with a status of 2xx. */
+            delivered: boolean;
+            /**
+             * Format: int64
+             * @example 84
+             */
+            durationMs: number;
+            /**
+             * @description A few words.
+             * @example timeout
+             */
+            error: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            eventId: string;
+            /**
+             * Format: int32
+             * @description HTTP status. Null: no response.
+             * @example 204
+             */
+            status: number | null;
+        };
+        /** @description What an endpoint responded to a ping. */
+        PingItem: {
+            data: components["schemas"]["Ping"];
+        };
+        /** @description Events that are due. */
+        Recovered: {
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            endpointId: string;
+            /**
+             * Format: int64
+             * @description How many. Pings are left out.
+             * @example 12
+             */
+            recovered: number;
+        };
+        /** @description Events that are due. */
+        RecoveryItem: {
+            data: components["schemas"]["Recovered"];
+        };
+        /** @description An event that is due. */
+        Redelivery: {
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            endpointId: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            eventId: string;
+            /** @example pending */
+            state: string;
+        };
+        /** @description An event that is due. */
+        RedeliveryItem: {
+            data: components["schemas"]["Redelivery"];
         };
         /** @description A link session with its result. */
         SessionItem: {
@@ -550,6 +967,94 @@ export type components = {
             data: components["schemas"]["User"][];
             /** @description The `cursor` of the next page. Null: this is the last one. */
             nextCursor: string | null;
+        };
+        /** @description A URL that receives the events of a user. */
+        WebhookEndpoint: {
+            /**
+             * @description Of the events' body.
+             * @example 2026-12-01
+             */
+            apiVersion: string;
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            createdAt: string;
+            /**
+             * @description A few words. Null: enabled.
+             * @example by operator
+             */
+            disabledReason: string | null;
+            /**
+             * @description The event types that it receives.
+             * @example [
+             *       "transactions.synced",
+             *       "trades.synced"
+             *     ]
+             */
+            events: string[];
+            /**
+             * Format: date-time
+             * @description The first failure since the last success.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            failingSince: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description The last success.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            lastDeliveredAt: string | null;
+            /**
+             * @description `enabled` or `disabled`.
+             * @example enabled
+             */
+            status: string;
+            /**
+             * Format: uri
+             * @example https://hooks.example.com/bellbird
+             */
+            url: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description What to change of a webhook endpoint. */
+        WebhookEndpointChange: {
+            /**
+             * @description Whether it receives events.
+             * @example true
+             */
+            enabled?: boolean;
+            /**
+             * @description `transactions.synced`, `trades.synced` and `connection.updated`.
+             * @example [
+             *       "transactions.synced"
+             *     ]
+             */
+            events?: string[];
+            /**
+             * Format: uri
+             * @description Where events are sent.
+             * @example https://hooks.example.com/bellbird
+             */
+            url?: string;
+        };
+        /** @description Which events to deliver again. */
+        WebhookRecovery: {
+            /**
+             * Format: date-time
+             * @description When the oldest of them was created.
+             * @example 2026-11-20T09:30:00Z
+             */
+            since: string;
         };
     };
     responses: never;

@@ -8,6 +8,9 @@ export type Connection = Schemas["Connection"];
 export type ConnectionDetails = Schemas["ConnectionDetails"];
 export type CreatedKey = Schemas["CreatedKey"];
 export type CreatedLinkSession = Schemas["CreatedLinkSession"];
+export type CreatedWebhookEndpoint = Schemas["CreatedWebhookEndpoint"];
+export type Delivery = Schemas["Delivery"];
+export type DeliveryDetails = Schemas["DeliveryDetails"];
 export type Key = Schemas["Key"];
 export type KeyRotation = Schemas["KeyRotation"];
 export type LinkSession = Schemas["LinkSession"];
@@ -15,9 +18,17 @@ export type NewKey = Schemas["NewKey"];
 export type NewLinkSession = Schemas["NewLinkSession"];
 export type NewSetupToken = Schemas["NewSetupToken"];
 export type NewUser = Schemas["NewUser"];
+export type NewWebhookEndpoint = Schemas["NewWebhookEndpoint"];
+export type NewWebhookSecret = Schemas["NewWebhookSecret"];
+export type Ping = Schemas["Ping"];
+export type Recovered = Schemas["Recovered"];
+export type Redelivery = Schemas["Redelivery"];
 export type SetupToken = Schemas["SetupToken"];
 export type User = Schemas["User"];
 export type UserChange = Schemas["UserChange"];
+export type WebhookEndpoint = Schemas["WebhookEndpoint"];
+export type WebhookEndpointChange = Schemas["WebhookEndpointChange"];
+export type WebhookRecovery = Schemas["WebhookRecovery"];
 
 export interface UsersQuery {
   email?: string | undefined;
@@ -26,6 +37,10 @@ export interface UsersQuery {
 
 export interface OfUserQuery {
   userId?: string | undefined;
+}
+
+export interface DeliveriesQuery {
+  state?: string | undefined;
 }
 
 export interface ChangeOptions extends CallOptions {
@@ -127,6 +142,76 @@ export class BellbirdOperator extends Caller {
   removeConnection(id: string, options?: CallOptions): Promise<ConnectionDetails> {
     const request: Request = { ...options, method: "DELETE" };
     return this.#data<ConnectionDetails>(path`/connections/${id}`, request);
+  }
+
+  webhookEndpoints(
+    query?: OfUserQuery,
+    options?: CallOptions,
+  ): AsyncGenerator<WebhookEndpoint, void> {
+    return this.#pages<WebhookEndpoint>("/webhook-endpoints", query, options);
+  }
+
+  /** The secret is in this response only. */
+  createWebhookEndpoint(
+    endpoint: NewWebhookEndpoint,
+    options?: ChangeOptions,
+  ): Promise<CreatedWebhookEndpoint> {
+    return this.#create<CreatedWebhookEndpoint>("/webhook-endpoints", endpoint, options);
+  }
+
+  webhookEndpoint(id: string, options?: CallOptions): Promise<WebhookEndpoint> {
+    return this.#data<WebhookEndpoint>(path`/webhook-endpoints/${id}`, options);
+  }
+
+  updateWebhookEndpoint(
+    id: string,
+    change: WebhookEndpointChange,
+    options?: CallOptions,
+  ): Promise<WebhookEndpoint> {
+    const request: Request = { ...options, method: "PATCH", body: change };
+    return this.#data<WebhookEndpoint>(path`/webhook-endpoints/${id}`, request);
+  }
+
+  removeWebhookEndpoint(id: string, options?: CallOptions): Promise<void> {
+    return this.#delete(path`/webhook-endpoints/${id}`, options);
+  }
+
+  rotateWebhookSecret(id: string, options?: ChangeOptions): Promise<NewWebhookSecret> {
+    const rotate = path`/webhook-endpoints/${id}/rotate-secret`;
+    return this.#create<NewWebhookSecret>(rotate, undefined, options);
+  }
+
+  pingWebhookEndpoint(id: string, options?: ChangeOptions): Promise<Ping> {
+    return this.#create<Ping>(path`/webhook-endpoints/${id}/ping`, undefined, options);
+  }
+
+  /** The newest first. */
+  deliveries(
+    endpointId: string,
+    query?: DeliveriesQuery,
+    options?: CallOptions,
+  ): AsyncGenerator<Delivery, void> {
+    return this.#pages<Delivery>(path`/webhook-endpoints/${endpointId}/deliveries`, query, options);
+  }
+
+  delivery(endpointId: string, eventId: string, options?: CallOptions): Promise<DeliveryDetails> {
+    const delivery = path`/webhook-endpoints/${endpointId}/deliveries/${eventId}`;
+    return this.#data<DeliveryDetails>(delivery, options);
+  }
+
+  redeliver(endpointId: string, eventId: string, options?: ChangeOptions): Promise<Redelivery> {
+    const redeliver = path`/webhook-endpoints/${endpointId}/deliveries/${eventId}/redeliver`;
+    return this.#create<Redelivery>(redeliver, undefined, options);
+  }
+
+  /** Delivers again what failed since a time. */
+  recover(
+    endpointId: string,
+    recovery: WebhookRecovery,
+    options?: ChangeOptions,
+  ): Promise<Recovered> {
+    const recover = path`/webhook-endpoints/${endpointId}/recover`;
+    return this.#create<Recovered>(recover, recovery, options);
   }
 
   /** What operators did, the newest first. */

@@ -1,5 +1,6 @@
 // Against the operator's API of a running service, if BELLBIRD_TEST_ADMIN_URL and
-// BELLBIRD_TEST_OPERATOR_KEY are set. It has to allow the return origin https://app.example.com.
+// BELLBIRD_TEST_OPERATOR_KEY are set. It has to allow the return origin https://app.example.com and
+// webhook endpoints on loopback.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,6 +12,9 @@ const key = process.env.BELLBIRD_TEST_OPERATOR_KEY ?? "";
 const skip = !adminUrl;
 const operator = skip ? null! : new BellbirdOperator({ url: adminUrl, key });
 const NOBODY = "00000000-0000-7000-8000-000000000000";
+
+/** Nobody listens there. */
+const WEBHOOK_URL = "http://127.0.0.1:1024/";
 
 async function collect<T>(rows: AsyncIterable<T>): Promise<T[]> {
   const all = [];
@@ -67,7 +71,8 @@ test("live: keys", { skip }, async () => {
 test("live: a link session", { skip }, async () => {
   const { id: userId } = await operator.createUser(newUser());
   const returnUrl = "https://app.example.com/linked";
-  const { id, url, expiresAt } = await operator.createLinkSession({ userId, returnUrl, state: "1" });
+  const body = { userId, returnUrl, state: "1" };
+  const { id, url, expiresAt } = await operator.createLinkSession(body);
   assert(url.startsWith("http"));
   const session = await operator.linkSession(id);
   const open = { id, userId, status: "open", connectionIds: [], reason: null, expiresAt };
@@ -79,7 +84,9 @@ test("live: a link session", { skip }, async () => {
 
 test("live: all pages of users and connections", { skip }, async () => {
   const created = [];
-  for (let count = 0; count < 201; count += 1) created.push((await operator.createUser(newUser())).id);
+  for (let count = 0; count < 201; count += 1) {
+    created.push((await operator.createUser(newUser())).id);
+  }
   const listed = new Set((await collect(operator.users())).map(({ id }) => id));
   assert(created.every((id) => listed.has(id)));
   const [connection] = await collect(operator.connections());
@@ -87,6 +94,29 @@ test("live: all pages of users and connections", { skip }, async () => {
   assert.equal(found.userId, connection!.userId);
   assert.equal((await operator.syncConnection(found.id)).id, found.id);
   await assertFails(operator.removeConnection(NOBODY), 404, "not_found");
+});
+
+test("live: a webhook endpoint", { skip }, async () => {
+  const { id: userId } = await operator.createUser(newUser());
+  const body = { userId, url: WEBHOOK_URL };
+  const { secret, ...endpoint } = await operator.createWebhookEndpoint(body);
+  assert(secret.startsWith("whsec_"));
+  assert.deepEqual(await collect(operator.webhookEndpoints({ userId })), [endpoint]);
+  assert.deepEqual(await operator.webhookEndpoint(endpoint.id), endpoint);
+  const disabled = await operator.updateWebhookEndpoint(endpoint.id, { enabled: false });
+  assert.equal(disabled.status, "disabled");
+  assert.notEqual((await operator.rotateWebhookSecret(endpoint.id)).secret, secret);
+  const { eventId, delivered } = await operator.pingWebhookEndpoint(endpoint.id);
+  assert.equal(delivered, false);
+  const failed = await collect(operator.deliveries(endpoint.id, { state: "failed" }));
+  assert.deepEqual(failed.map((delivery) => delivery.eventId), [eventId]);
+  assert.equal((await operator.delivery(endpoint.id, eventId)).attemptLog.length, 1);
+  await assertFails(operator.redeliver(endpoint.id, NOBODY), 404, "not_found");
+  await operator.updateWebhookEndpoint(endpoint.id, { enabled: true });
+  const since = endpoint.createdAt;
+  assert.equal((await operator.recover(endpoint.id, { since })).recovered, 0);
+  await operator.removeWebhookEndpoint(endpoint.id);
+  await assertFails(operator.webhookEndpoint(endpoint.id), 404, "not_found");
 });
 
 test("live: a key that is not an operator's", { skip }, async () => {

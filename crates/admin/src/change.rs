@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::state::{Admin, problem};
 
@@ -37,6 +37,10 @@ impl<S: Send + Sync> FromRequestParts<ForOperators<S>> for IdempotencyKey {
         Ok(Self(Some(hash)))
     }
 }
+
+/// A body without members.
+#[derive(Deserialize)]
+pub(crate) struct NoMembers {}
 
 /// A change in progress, or the response that a repeated request got before.
 pub(crate) enum Begun<'a> {

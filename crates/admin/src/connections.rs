@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::change::{Begun, IdempotencyKey, commit};
+use crate::change::{Begun, IdempotencyKey, NoMembers, commit};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
 use crate::state::{Admin, problem};
 
@@ -62,10 +62,6 @@ struct ConnectionsQuery {
     #[param(value_type = Option<String>, format = "uuid")]
     user_id: Option<Id<UserId>>,
 }
-
-/// A request without members.
-#[derive(Deserialize)]
-struct NoMembers {}
 
 /// A link between a user and one institution through one provider.
 #[derive(Serialize, ToSchema)]

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use bellbird_api::front::parameters::parse_text;
 use bellbird_domain::user::find_timezone;
-use bellbird_domain::{ConnectionId, Plan, UserId};
+use bellbird_domain::{ApiVersion, ConnectionId, DeliveryState, EventType, Plan, UserId};
+use bellbird_webhooks::endpoint::in_order;
 use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -84,6 +85,16 @@ checked! {
     Time: Timestamp = time;
     UserIdText: UserId = id;
     ConnectionIdText: ConnectionId = id;
+    ApiVersionName: ApiVersion = api_version;
+    DeliveryStateName: DeliveryState = delivery_state;
+}
+
+fn api_version(text: &str) -> Result<ApiVersion, &'static str> {
+    text.parse().map_err(|_| "2026-11-01 or 2026-12-01")
+}
+
+fn delivery_state(text: &str) -> Result<DeliveryState, &'static str> {
+    text.parse().map_err(|_| "pending, waiting, delivered or failed")
 }
 
 fn id<T: FromStr>(text: &str) -> Result<T, &'static str> {
@@ -96,6 +107,21 @@ fn plan(text: &str) -> Result<Plan, &'static str> {
 
 fn time(text: &str) -> Result<Timestamp, &'static str> {
     text.parse().map_err(|_| "a time such as 2027-01-31T00:00:00Z")
+}
+
+/// The event types of an endpoint, each once.
+#[derive(Debug, Clone)]
+pub(crate) struct EventNames(pub(crate) Vec<EventType>);
+
+impl<'de> Deserialize<'de> for EventNames {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let expected = || D::Error::custom("a list of transactions.synced, trades.synced or connection.updated");
+        let names = Vec::<String>::deserialize(input).map_err(|_| expected())?;
+        let events = names.iter().map(|name| name.parse::<EventType>().map_err(|_| expected()));
+        let events = events.collect::<Result<Vec<_>, _>>()?;
+        let is_subscribable = !events.is_empty() && events.iter().all(|event| EventType::SUBSCRIBABLE.contains(event));
+        if is_subscribable { Ok(Self(in_order(&events))) } else { Err(expected()) }
+    }
 }
 
 /// A number of seconds, up to ten years.

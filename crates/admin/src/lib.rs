@@ -1,12 +1,13 @@
-//! The operator's API below `/admin/v1`: users, their keys, setup tokens, link sessions and connections, and what
-//! operators did.
+//! The operator's API below `/admin/v1`: users, their keys, setup tokens, link sessions, connections and webhook
+//! endpoints, and what operators did.
 //!
-//! No response holds financial data, opened credentials or an account number, and a key only where it is created. A
-//! change commits together with its row in the audit and with the response that a repeated request gets.
+//! No response holds financial data, opened credentials or an account number, and a key or a secret only where it is
+//! created. A change commits together with its row in the audit and with the response that a repeated request gets.
 
 mod audit;
 mod change;
 mod connections;
+mod deliveries;
 pub mod inputs;
 mod keys;
 mod link_sessions;
@@ -15,6 +16,7 @@ mod openapi;
 mod setup_tokens;
 mod state;
 mod users;
+mod webhook_endpoints;
 
 use axum::response::Response;
 use bellbird_api::docs::Document;
@@ -43,10 +45,19 @@ pub fn document() -> &'static Document {
 
 /// In the order of the reference page.
 fn paths() -> Vec<Path<Admin>> {
-    [users::paths(), keys::paths(), setup_tokens::paths(), link_sessions::paths(), connections::paths(), audit::paths()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        users::paths(),
+        keys::paths(),
+        setup_tokens::paths(),
+        link_sessions::paths(),
+        connections::paths(),
+        webhook_endpoints::paths(),
+        deliveries::paths(),
+        audit::paths(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The error object of `/v1`, always with its code.

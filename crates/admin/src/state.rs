@@ -5,11 +5,13 @@ use std::sync::Arc;
 use axum::extract::FromRef;
 use bellbird_api::front::{Access, ForOperators, Problem};
 use bellbird_storage::{Storage, StorageError};
+use bellbird_webhooks::Webhooks;
 
 /// The state of the handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct Admin {
     pub(crate) access: Access,
+    pub(crate) webhooks: Webhooks,
     /// The public URL of the API, without a trailing slash.
     pub(crate) api_url: Arc<str>,
     /// The URL of this API, without a trailing slash.
@@ -20,8 +22,8 @@ impl Admin {
     /// `api_url` is the public URL of the API, which programs that claim setup tokens call. `admin_url` is shown by the
     /// reference page.
     #[must_use]
-    pub fn new(access: Access, api_url: &str, admin_url: &str) -> Self {
-        Self { access, api_url: api_url.into(), admin_url: admin_url.into() }
+    pub fn new(access: Access, webhooks: Webhooks, api_url: &str, admin_url: &str) -> Self {
+        Self { access, webhooks, api_url: api_url.into(), admin_url: admin_url.into() }
     }
 
     pub(crate) fn storage(&self) -> &Storage {

@@ -295,9 +295,11 @@ impl Parts {
         let access = settings.access.clone();
         let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access);
         let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
-        let admin = Admin::new(access.clone(), &urls.public_api, urls.admin_url.as_deref().unwrap_or(&urls.public_api));
+        let webhooks = wiring.webhooks()?;
+        let admin_url = urls.admin_url.as_deref().unwrap_or(&urls.public_api);
+        let admin = Admin::new(access.clone(), webhooks.clone(), &urls.public_api, admin_url);
         let api = V1State::new(access, &settings.caches, urls.public_api.clone());
-        let (storage, clock, webhooks) = ((*storage).clone(), clock.clone(), wiring.webhooks()?);
+        let (storage, clock) = ((*storage).clone(), clock.clone());
         Ok(Self { storage, clock, connections, webhooks, reads, api, interop, admin })
     }
 

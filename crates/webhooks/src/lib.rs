@@ -4,6 +4,7 @@
 //! provider again.
 
 pub mod delivery;
+pub mod endpoint;
 pub mod event;
 pub mod target;
 
@@ -67,5 +68,10 @@ impl Webhooks {
         let rebuilds = Rebuilds::default();
         let inner = Inner { storage, providers, clock, event_buffer, settings, client, rebuilds };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Which endpoint URLs are allowed.
+    pub fn rules(&self) -> Rules {
+        self.inner.settings.rules
     }
 }

@@ -142,6 +142,60 @@ class _Operator(Caller):
         return self._data("DELETE", f"/connections/{_id(id)}")
 
     @_rows
+    def webhook_endpoints(self, *, user_id: str | None = None) -> AsyncIterator[types.WebhookEndpoint]:
+        return self._pages("/webhook-endpoints", {"userId": user_id})
+
+    @_value
+    def create_webhook_endpoint(
+        self, endpoint: types.NewWebhookEndpoint, *, idempotency_key: str | None = None
+    ) -> Call[types.CreatedWebhookEndpoint]:
+        """The secret is in this response only."""
+        return self._create("/webhook-endpoints", endpoint, idempotency_key)
+
+    @_value
+    def webhook_endpoint(self, id: str) -> Call[types.WebhookEndpoint]:
+        return self._data("GET", f"/webhook-endpoints/{_id(id)}")
+
+    @_value
+    def update_webhook_endpoint(self, id: str, change: types.WebhookEndpointChange) -> Call[types.WebhookEndpoint]:
+        return self._data("PATCH", f"/webhook-endpoints/{_id(id)}", change)
+
+    @_value
+    def remove_webhook_endpoint(self, id: str) -> Call[None]:
+        return self._delete(f"/webhook-endpoints/{_id(id)}")
+
+    @_value
+    def rotate_webhook_secret(self, id: str, *, idempotency_key: str | None = None) -> Call[types.NewWebhookSecret]:
+        return self._create(f"/webhook-endpoints/{_id(id)}/rotate-secret", None, idempotency_key)
+
+    @_value
+    def ping_webhook_endpoint(self, id: str, *, idempotency_key: str | None = None) -> Call[types.Ping]:
+        return self._create(f"/webhook-endpoints/{_id(id)}/ping", None, idempotency_key)
+
+    @_rows
+    def deliveries(self, endpoint_id: str, *, state: str | None = None) -> AsyncIterator[types.Delivery]:
+        """The newest first."""
+        return self._pages(f"/webhook-endpoints/{_id(endpoint_id)}/deliveries", {"state": state})
+
+    @_value
+    def delivery(self, endpoint_id: str, event_id: str) -> Call[types.DeliveryDetails]:
+        return self._data("GET", f"/webhook-endpoints/{_id(endpoint_id)}/deliveries/{_id(event_id)}")
+
+    @_value
+    def redeliver(
+        self, endpoint_id: str, event_id: str, *, idempotency_key: str | None = None
+    ) -> Call[types.Redelivery]:
+        path = f"/webhook-endpoints/{_id(endpoint_id)}/deliveries/{_id(event_id)}/redeliver"
+        return self._create(path, None, idempotency_key)
+
+    @_value
+    def recover(
+        self, endpoint_id: str, recovery: types.WebhookRecovery, *, idempotency_key: str | None = None
+    ) -> Call[types.Recovered]:
+        """Delivers again what failed since a time."""
+        return self._create(f"/webhook-endpoints/{_id(endpoint_id)}/recover", recovery, idempotency_key)
+
+    @_rows
     def audit(self, *, user_id: str | None = None) -> AsyncIterator[types.AuditRow]:
         """What operators did, the newest first."""
         return self._pages("/audit", {"userId": user_id})

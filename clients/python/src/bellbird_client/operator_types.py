@@ -98,6 +98,120 @@ class CreatedLinkSession(TypedDict):
     """Secret: whoever has it links for this user."""
 
 
+class CreatedWebhookEndpoint(TypedDict):
+    """A created webhook endpoint."""
+
+    apiVersion: str
+    """Of the events' body."""
+    createdAt: str
+    disabledReason: str | None
+    """A few words. Null: enabled."""
+    events: list[str]
+    """The event types that it receives."""
+    failingSince: str | None
+    """The first failure since the last success."""
+    id: str
+    lastDeliveredAt: str | None
+    """The last success."""
+    secret: str
+    """Verifies the signatures of events. Store it: it is not shown again."""
+    status: str
+    """`enabled` or `disabled`."""
+    url: str
+    userId: str
+
+
+class Delivery(TypedDict):
+    """The delivery of an event to an endpoint."""
+
+    attempts: int
+    """Starts again from 0 with a redelivery."""
+    chunk: int
+    """From 1 to `totalChunks`."""
+    createdAt: str
+    """When the event was created."""
+    endedAt: str | None
+    """When it was delivered, or failed and was no longer retried."""
+    eventId: str
+    lastAttemptAt: str | None
+    lastDurationMs: int | None
+    lastError: str | None
+    """A few words."""
+    lastStatus: int | None
+    """HTTP status of the last attempt. Null: no response, or no attempt yet."""
+    newCount: int
+    """New rows in the event."""
+    nextAttemptAt: str | None
+    state: str
+    """`pending`, `waiting` for the chunk before, `delivered` or `failed`."""
+    syncRunId: str
+    totalChunks: int
+    type: str
+    """The type of the event."""
+    updatedCount: int
+    """Changed rows in the event."""
+
+
+class DeliveryAttempt(TypedDict):
+    """An attempt to deliver an event."""
+
+    at: str
+    attempt: int
+    """From 1, counted on after a redelivery."""
+    durationMs: int
+    error: str | None
+    """A few words."""
+    status: int | None
+    """HTTP status. Null: no response."""
+
+
+class DeliveryDetails(TypedDict):
+    """A delivery with its attempts."""
+
+    attemptLog: list[DeliveryAttempt]
+    """All attempts, oldest first."""
+    attempts: int
+    """Starts again from 0 with a redelivery."""
+    chunk: int
+    """From 1 to `totalChunks`."""
+    createdAt: str
+    """When the event was created."""
+    endedAt: str | None
+    """When it was delivered, or failed and was no longer retried."""
+    eventId: str
+    lastAttemptAt: str | None
+    lastDurationMs: int | None
+    lastError: str | None
+    """A few words."""
+    lastStatus: int | None
+    """HTTP status of the last attempt. Null: no response, or no attempt yet."""
+    newCount: int
+    """New rows in the event."""
+    nextAttemptAt: str | None
+    state: str
+    """`pending`, `waiting` for the chunk before, `delivered` or `failed`."""
+    syncRunId: str
+    totalChunks: int
+    type: str
+    """The type of the event."""
+    updatedCount: int
+    """Changed rows in the event."""
+
+
+class DeliveryItem(TypedDict):
+    """A delivery with its attempts."""
+
+    data: DeliveryDetails
+
+
+class DeliveryList(TypedDict):
+    """A page of deliveries."""
+
+    data: list[Delivery]
+    nextCursor: str | None
+    """The `cursor` of the next page. Null: this is the last one."""
+
+
 class Error(TypedDict):
     """What happened, and what to do about it."""
 
@@ -159,6 +273,12 @@ class LinkSessionReason(TypedDict):
     """A sentence for people."""
 
 
+class NewEndpointItem(TypedDict):
+    """A created webhook endpoint."""
+
+    data: CreatedWebhookEndpoint
+
+
 class NewKey(TypedDict):
     """A key to create."""
 
@@ -218,6 +338,77 @@ class NewUser(TypedDict):
     """IANA timezone in which the user's days begin and end. The default is Australia/Sydney."""
 
 
+class NewWebhookEndpoint(TypedDict):
+    """A webhook endpoint to create."""
+
+    apiVersion: NotRequired[str]
+    """Of the events' body, `2026-11-01` (the default) or `2026-12-01`."""
+    events: NotRequired[list[str]]
+    """`transactions.synced`, `trades.synced` and `connection.updated`. If absent, the first two."""
+    url: str
+    """Where events are sent."""
+    userId: str
+    """Whose events it receives."""
+
+
+class NewWebhookSecret(TypedDict):
+    """A new signing secret."""
+
+    id: str
+    """The endpoint's."""
+    oldSecretExpiresAt: str | None
+    """Until then, the old one verifies too. Null: it could not be opened and is deleted."""
+    secret: str
+    """Verifies the signatures of events. Store it: it is not shown again."""
+
+
+class Ping(TypedDict):
+    """What an endpoint responded to a ping."""
+
+    delivered: bool
+    """Whether the endpoint accepted it, with a status of 2xx."""
+    durationMs: int
+    error: str | None
+    """A few words."""
+    eventId: str
+    status: int | None
+    """HTTP status. Null: no response."""
+
+
+class PingItem(TypedDict):
+    """What an endpoint responded to a ping."""
+
+    data: Ping
+
+
+class Recovered(TypedDict):
+    """Events that are due."""
+
+    endpointId: str
+    recovered: int
+    """How many. Pings are left out."""
+
+
+class RecoveryItem(TypedDict):
+    """Events that are due."""
+
+    data: Recovered
+
+
+class Redelivery(TypedDict):
+    """An event that is due."""
+
+    endpointId: str
+    eventId: str
+    state: str
+
+
+class RedeliveryItem(TypedDict):
+    """An event that is due."""
+
+    data: Redelivery
+
+
 class SetupToken(TypedDict):
     """A setup token."""
 
@@ -273,6 +464,45 @@ class UserList(TypedDict):
     """The `cursor` of the next page. Null: this is the last one."""
 
 
+class WebhookEndpoint(TypedDict):
+    """A URL that receives the events of a user."""
+
+    apiVersion: str
+    """Of the events' body."""
+    createdAt: str
+    disabledReason: str | None
+    """A few words. Null: enabled."""
+    events: list[str]
+    """The event types that it receives."""
+    failingSince: str | None
+    """The first failure since the last success."""
+    id: str
+    lastDeliveredAt: str | None
+    """The last success."""
+    status: str
+    """`enabled` or `disabled`."""
+    url: str
+    userId: str
+
+
+class WebhookEndpointChange(TypedDict):
+    """What to change of a webhook endpoint."""
+
+    enabled: NotRequired[bool]
+    """Whether it receives events."""
+    events: NotRequired[list[str]]
+    """`transactions.synced`, `trades.synced` and `connection.updated`."""
+    url: NotRequired[str]
+    """Where events are sent."""
+
+
+class WebhookRecovery(TypedDict):
+    """Which events to deliver again."""
+
+    since: str
+    """When the oldest of them was created."""
+
+
 class AuditList(TypedDict):
     """A page of the audit."""
 
@@ -309,6 +539,20 @@ class ConnectionItem(TypedDict):
     data: ConnectionDetails
 
 
+class EndpointItem(TypedDict):
+    """A webhook endpoint."""
+
+    data: WebhookEndpoint
+
+
+class EndpointList(TypedDict):
+    """A page of webhook endpoints."""
+
+    data: list[WebhookEndpoint]
+    nextCursor: str | None
+    """The `cursor` of the next page. Null: this is the last one."""
+
+
 class LinkSession(TypedDict):
     """A link session with its result."""
 
@@ -320,6 +564,12 @@ class LinkSession(TypedDict):
     status: str
     """`open`, `waiting`, `connected`, `declined`, `failed` or `expired`."""
     userId: str
+
+
+class NewSecretItem(TypedDict):
+    """A new signing secret."""
+
+    data: NewWebhookSecret
 
 
 class SessionItem(TypedDict):

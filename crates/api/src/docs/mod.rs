@@ -225,13 +225,14 @@ fn operation(described: PathDocs, parts: &Parts) -> Value {
             "schema": {"type": "string", "enum": values}, "example": values.first(),
         })
     });
-    let id = path.contains("{id}").then(|| {
+    let ids = [("id", "The id."), ("eventId", "The id of the event.")];
+    let ids = ids.into_iter().filter(|(name, _)| path.contains(&format!("{{{name}}}"))).map(|(name, description)| {
         json!({
-            "name": "id", "in": "path", "required": true, "description": "The id.",
+            "name": name, "in": "path", "required": true, "description": description,
             "schema": {"type": "string", "format": "uuid"}, "example": "0191e7a0-7c3b-7def-8000-00aabbccddee",
         })
     });
-    let has_id = id.is_some();
+    let has_id = path.contains("{id}");
     let is_repeatable = described.method == RouteMethod::Post;
     let repeated = is_repeatable.then(|| {
         json!({
@@ -241,7 +242,7 @@ fn operation(described: PathDocs, parts: &Parts) -> Value {
             "example": "3f1c9a52-5a0e-4a53-9d8c-0d5f6c1c2b7e",
         })
     });
-    let in_path = in_path.chain(id);
+    let in_path = in_path.chain(ids);
     let parameters: Vec<Value> = in_path.chain(repeated).chain(parameters.iter().cloned()).collect();
     let mut descriptions = parts.errors.clone();
     if *needs_key {

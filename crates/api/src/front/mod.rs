@@ -30,7 +30,7 @@ pub use extract::{Authorized, BankingConnection, BrokerageConnection, Guarded, Q
 pub use layers::{ResponseTimeout, router};
 pub use mount::{Mount, Path};
 pub use operation::Operation;
-pub use operator::{ForOperators, JsonBody, Operator, PathId, Resource, StrictQuery};
+pub use operator::{ForOperators, JsonBody, Operator, PathId, PathIds, Resource, StrictQuery};
 pub use problem::Problem;
 pub use quota::{LivePermit, QuotaClass};
 pub use route::{Route, RouteMethod};

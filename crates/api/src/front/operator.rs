@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use bellbird_domain::{ConnectionId, KeyId, OperatorKeyId, UserId};
+use bellbird_domain::{ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, UserId};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -77,6 +77,14 @@ impl Resource for ConnectionId {
     const NOUN: &'static str = "Connection";
 }
 
+impl Resource for EndpointId {
+    const NOUN: &'static str = "Webhook endpoint";
+}
+
+impl Resource for EventId {
+    const NOUN: &'static str = "Event";
+}
+
 /// The id in the path. Text that is not an id is treated as an unknown id.
 pub struct PathId<T>(pub T);
 
@@ -84,9 +92,25 @@ impl<S: Send + Sync, T: Resource> FromRequestParts<ForOperators<S>> for PathId<T
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &ForOperators<S>) -> Result<Self, Problem> {
-        let id = state.operator.route.parameter(parts.uri.path());
-        id.parse().map(Self).map_err(|_| Problem::NotFound(T::NOUN))
+        let mut ids = state.operator.route.parameters(parts.uri.path());
+        next_id(&mut ids).map(Self)
     }
+}
+
+/// The two ids in the path, as [`PathId`].
+pub struct PathIds<T, U>(pub T, pub U);
+
+impl<S: Send + Sync, T: Resource, U: Resource> FromRequestParts<ForOperators<S>> for PathIds<T, U> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ForOperators<S>) -> Result<Self, Problem> {
+        let mut ids = state.operator.route.parameters(parts.uri.path());
+        Ok(Self(next_id(&mut ids)?, next_id(&mut ids)?))
+    }
+}
+
+fn next_id<'p, T: Resource>(ids: &mut impl Iterator<Item = &'p str>) -> Result<T, Problem> {
+    ids.next().and_then(|id| id.parse().ok()).ok_or(Problem::NotFound(T::NOUN))
 }
 
 /// The query parameters. Unknown ones are rejected, because a misspelled filter would select everybody.

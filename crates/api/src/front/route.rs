@@ -102,10 +102,10 @@ impl Route {
         }
     }
 
-    /// The first parameter of a path that matches.
-    pub(crate) fn parameter<'p>(&self, path: &'p str) -> &'p str {
-        let rest = self.parameter_at.and_then(|at| path.get(at..)).unwrap_or_default();
-        rest.split_once('/').map_or(rest, |(parameter, _)| parameter)
+    /// The parameters of a path that matches, in their order.
+    pub(crate) fn parameters<'p>(&self, path: &'p str) -> impl Iterator<Item = &'p str> + use<'_, 'p> {
+        let segments = self.path.split('/').zip(path.split('/'));
+        segments.filter(|(template, _)| template.starts_with('{')).map(|(_, segment)| segment)
     }
 }
 
@@ -133,10 +133,18 @@ mod tests {
         assert!(!route.matches("/other/claim/") && !route.matches("/other/claim/a/b"));
         let route = Route::new("/users/{id}/keys".into(), RouteMethod::Get);
         assert!(route.matches("/users/a/keys"));
-        assert_eq!(route.parameter("/users/a/keys"), "a");
+        assert_eq!(route.parameters("/users/a/keys").collect::<Vec<_>>(), ["a"]);
         for path in ["/users//keys", "/users/a", "/users/a/", "/users/a/keys/", "/users/a/b/keys", "/users/a/keyz"] {
             assert!(!route.matches(path), "{path}");
         }
+    }
+
+    #[test]
+    fn path_may_have_two_parameters() {
+        let route = Route::new("/endpoints/{id}/deliveries/{eventId}".into(), RouteMethod::Get);
+        assert!(route.matches("/endpoints/a/deliveries/b"));
+        assert!(!route.matches("/endpoints/a/deliveries/") && !route.matches("/endpoints/a/deliveries"));
+        assert_eq!(route.parameters("/endpoints/a/deliveries/b").collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]

@@ -6,9 +6,10 @@ use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_console::Demo;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
-use bellbird_domain::{AccountType, ApiKey, ApiVersion, Clock, ConnectionCategory, EventType, Plan, User, UserId};
+use bellbird_domain::{AccountType, ApiKey, ApiVersion, Clock, ConnectionCategory, Plan, User, UserId};
 use bellbird_sandbox::Description;
 use bellbird_storage::{NewUser, Storage};
+use bellbird_webhooks::endpoint::DEFAULT_EVENTS;
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -29,8 +30,6 @@ use crate::wiring::{self, Urls};
 const PROFESSIONAL: &str = "demo@bellbird.example";
 const DEVELOPER: &str = "developer@bellbird.example";
 const SAVER: &str = "saver@bellbird.example";
-/// The event types of the endpoint that `--webhook` adds.
-const EVENTS: [EventType; 2] = [EventType::TransactionsSynced, EventType::TradesSynced];
 
 /// Try Bellbird with simulated providers and made-up users.
 ///
@@ -90,7 +89,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let webhook = match &args.webhook {
         Some(url) => {
             settings.webhooks.rules.allow_loopback = true;
-            Some(checked_url(&settings, url).await?.0)
+            Some(checked_url(&settings, url).await?.url)
         }
         None => None,
     };
@@ -107,7 +106,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let (storage, connections) = (service.parts.storage.clone(), service.parts.connections.clone());
     let people = add_people(&storage, &connections, sandbox.description()).await?;
     let webhook_secret = match &webhook {
-        Some(url) => Some(webhook::insert(&storage, &people[0].user, url, &EVENTS, ApiVersion::DEFAULT).await?.1),
+        Some(url) => {
+            Some(webhook::insert(&storage, &people[0].user, url, &DEFAULT_EVENTS, ApiVersion::DEFAULT).await?.1)
+        }
         None => None,
     };
     let demo = Demo { user: people[0].user.id, email: people[0].user.email.clone(), database: database.clone() };

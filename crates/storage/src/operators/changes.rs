@@ -1,8 +1,9 @@
 //! Changes that operators make by API. The change, its row in the audit, and the response to a request that may be
 //! repeated commit in one transaction, so a process that is killed leaves all of them or none.
 
-use bellbird_domain::{ApiKey, ConnectionId, KeyId, OperatorKeyId, User, UserId};
+use bellbird_domain::{ApiKey, ConnectionId, EndpointId, EventId, EventType, KeyId, OperatorKeyId, User, UserId};
 use jiff::{SignedDuration, Timestamp};
+use secrecy::SecretString;
 use uuid::Uuid;
 
 use crate::connections::removals;
@@ -13,7 +14,11 @@ use crate::linking::links;
 use crate::operators::audit::{self, OperatorAction};
 use crate::operators::requests::{self, Earlier, Idempotency, StoredResponse};
 use crate::users::{keys, setup_tokens, user};
-use crate::{KeyRecord, NewLink, NewSetupToken, NewUser, Storage, StorageError, UserChange};
+use crate::webhooks::{endpoints, redeliveries};
+use crate::{
+    Endpoint, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewUser, SecretRotation, Storage, StorageError,
+    UserChange,
+};
 
 /// How a change begins.
 pub enum BegunChange<'s> {
@@ -104,6 +109,61 @@ impl OperatorChange<'_> {
     /// As `storage.links().insert`.
     pub async fn insert_link(&mut self, link: &NewLink<'_>) -> Result<Uuid> {
         links::insert(&mut self.tx, link, self.now).await
+    }
+
+    /// As `storage.endpoints().insert`.
+    pub async fn insert_endpoint(&mut self, new: &NewEndpoint<'_>, max: u32) -> Result<Endpoint> {
+        endpoints::insert(&mut self.tx, self.storage.secrets(), new, max, self.now).await
+    }
+
+    /// As `storage.endpoints().find_any`.
+    pub async fn find_endpoint(&mut self, id: EndpointId) -> Result<Option<Endpoint>> {
+        endpoints::find(&mut self.tx, id).await
+    }
+
+    /// As `storage.endpoints().update`.
+    pub async fn update_endpoint(
+        &mut self,
+        endpoint: (UserId, EndpointId),
+        url: Option<&str>,
+        event_types: Option<&[EventType]>,
+    ) -> Result<bool> {
+        endpoints::update(&mut self.tx, endpoint, url, event_types).await
+    }
+
+    /// As `storage.endpoints().enable`.
+    pub async fn enable_endpoint(&mut self, endpoint: (UserId, EndpointId)) -> Result<bool> {
+        endpoints::enable(&mut self.tx, endpoint).await
+    }
+
+    /// As `storage.endpoints().disable`.
+    pub async fn disable_endpoint(&mut self, endpoint: (UserId, EndpointId), reason: &str) -> Result<Option<u64>> {
+        endpoints::disable(&mut self.tx, endpoint, reason, self.now).await
+    }
+
+    /// As `storage.endpoints().rotate_secret`. None if the user has no such endpoint.
+    pub async fn rotate_endpoint_secret(
+        &mut self,
+        endpoint: (UserId, EndpointId),
+        new: &SecretString,
+        old_until: Timestamp,
+    ) -> Result<Option<SecretRotation>> {
+        endpoints::rotate_secret(&mut self.tx, self.storage.secrets(), endpoint, new, old_until).await
+    }
+
+    /// As `storage.endpoints().delete`.
+    pub async fn delete_endpoint(&mut self, endpoint: (UserId, EndpointId)) -> Result<bool> {
+        endpoints::delete(&mut self.tx, endpoint).await
+    }
+
+    /// As `storage.deliveries().redeliver`. If it returns false, the change is not to be committed.
+    pub async fn redeliver(&mut self, endpoint: (UserId, EndpointId), event: EventId) -> Result<bool> {
+        redeliveries::redeliver(&mut self.tx, endpoint, event, self.now).await
+    }
+
+    /// As `storage.deliveries().recover`. None if there is no such endpoint, or it is disabled.
+    pub async fn recover(&mut self, endpoint: (UserId, EndpointId), since: Timestamp) -> Result<Option<u64>> {
+        redeliveries::recover(&mut self.tx, endpoint, since, self.now).await
     }
 
     /// Requests a sync. The caller wakes the service.

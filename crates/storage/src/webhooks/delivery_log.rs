@@ -7,18 +7,28 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Deliveries;
-use crate::db::{Row, params, statements};
+use crate::db::{Param, Row, params, statements};
 use crate::error::Result;
+
+/// The columns that [`delivery`] expects, in its order.
+macro_rules! select_deliveries {
+    ($rest:literal) => {
+        concat!(
+            "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
+                e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
+                d.last_duration_ms, d.ended_at
+            FROM webhook_deliveries d CROSS JOIN webhook_events e
+            WHERE d.user_id = $1 AND d.endpoint_id = $2 AND e.user_id = d.user_id AND e.id = d.event_id AND ",
+            $rest
+        )
+    };
+}
 
 statements! {
     /// Event ids increase with time. `CROSS JOIN` makes SQLite read the deliveries in that order.
-    LIST = "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
-            e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
-            d.last_duration_ms, d.ended_at
-        FROM webhook_deliveries d CROSS JOIN webhook_events e
-        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.state = COALESCE($3, d.state)
-            AND e.user_id = d.user_id AND e.id = d.event_id
-        ORDER BY d.event_id DESC LIMIT $4";
+    LIST = select_deliveries!("d.event_id < $5 AND d.state = COALESCE($3, d.state) ORDER BY d.event_id DESC LIMIT $4");
+
+    FIND = select_deliveries!("d.event_id = $3");
 
     /// A success at the first attempt has no row of its own, and no attempt comes after it. Sorted in Rust: with ORDER
     /// BY, SQLite would read all attempts of the endpoint.
@@ -111,8 +121,25 @@ impl Deliveries<'_> {
         state: Option<DeliveryState>,
         limit: u32,
     ) -> Result<Vec<DeliveryRecord>> {
-        let values = params![user, endpoint, state.map(DeliveryState::as_str), i64::from(limit)];
+        self.list_before(None, (user, endpoint), state, limit).await
+    }
+
+    /// As [`Self::list`], of events before this one.
+    pub async fn list_before(
+        self,
+        before: Option<EventId>,
+        (user, endpoint): (UserId, EndpointId),
+        state: Option<DeliveryState>,
+        limit: u32,
+    ) -> Result<Vec<DeliveryRecord>> {
+        let before = Param::Id(before.map_or(Uuid::max(), EventId::uuid));
+        let values = params![user, endpoint, state.map(DeliveryState::as_str), i64::from(limit), before];
         self.0.db.all(LIST, values, delivery).await
+    }
+
+    /// Finds the delivery of an event to the user's endpoint.
+    pub async fn find(self, user: UserId, endpoint: EndpointId, event: EventId) -> Result<Option<DeliveryRecord>> {
+        self.0.db.one(FIND, params![user, endpoint, event], delivery).await
     }
 
     /// Lists the attempts to deliver an event to the user's endpoint, oldest first.

@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use crate::db::{Row, Tx, as_stored, params, statements};
+use crate::db::{Param, Row, Tx, as_stored, params, statements};
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists, user_lock};
 use crate::secrets::store::{SecretSlot, delete_secret};
-use crate::{Endpoints, StorageError};
+use crate::{Endpoints, Secrets, StorageError};
 
 /// The columns that [`endpoint`] expects, in its order.
 macro_rules! select_endpoints {
@@ -40,6 +40,10 @@ statements! {
     LIST = select_endpoints!("WHERE user_id = $1 ORDER BY created_at, id");
 
     LIST_ALL = select_endpoints!("ORDER BY created_at, id");
+
+    LIST_AFTER = select_endpoints!("WHERE id > $1 ORDER BY id LIMIT $2");
+
+    LIST_AFTER_OF_USER = select_endpoints!("WHERE user_id = $3 AND id > $1 ORDER BY id LIMIT $2");
 
     FIND_ANY = select_endpoints!("WHERE id = $1");
 
@@ -128,6 +132,13 @@ pub struct EndpointSecrets {
     pub old: Option<SecretString>,
 }
 
+/// A replaced secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecretRotation {
+    /// Until then, the old one signs too. None: it could not be opened.
+    pub old_expires_at: Option<Timestamp>,
+}
+
 impl Endpoints<'_> {
     /// Adds an enabled endpoint.
     ///
@@ -135,32 +146,10 @@ impl Endpoints<'_> {
     /// [`StorageError::Conflict`] if the user has `max` endpoints, [`StorageError::NotFound`] if the user does not
     /// exist.
     pub async fn insert(self, new: &NewEndpoint<'_>, max: u32, now: Timestamp) -> Result<Endpoint> {
-        let (user, id) = (new.user_id, EndpointId::new());
         let mut tx = self.0.db.begin().await?;
-        lock_user(&mut tx, user).await?;
-        let count = tx.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
-        if count >= i64::from(max) {
-            tx.rollback().await;
-            return Err(StorageError::Conflict("endpoints"));
-        }
-        let (api_version, status) = (new.api_version, EndpointStatus::Enabled);
-        let event_types = joined(new.event_types);
-        let values = params![user, id, new.url, event_types.as_str(), api_version.as_str(), status.as_str(), now];
-        tx.run(INSERT, values).await?;
-        self.0.secrets().store(&mut tx, &SecretSlot::webhook(user, id), new.secret).await?;
+        let endpoint = insert(&mut tx, self.0.secrets(), new, max, now).await?;
         tx.commit().await?;
-        Ok(Endpoint {
-            user_id: user,
-            id,
-            url: new.url.to_owned(),
-            event_types: new.event_types.to_vec(),
-            api_version,
-            status,
-            disabled_reason: None,
-            failing_since: None,
-            delivered_at: None,
-            created_at: as_stored(now),
-        })
+        Ok(endpoint)
     }
 
     /// The user's endpoints, oldest first.
@@ -173,7 +162,21 @@ impl Endpoints<'_> {
         self.0.db.all(LIST_ALL, params![], endpoint).await
     }
 
-    /// Finds an endpoint of any user. For the command line.
+    /// Endpoints behind this one, oldest first, of one user or of all.
+    pub async fn list_after(
+        self,
+        after: Option<EndpointId>,
+        user: Option<UserId>,
+        limit: u32,
+    ) -> Result<Vec<Endpoint>> {
+        let (after, limit) = (after.map_or(Param::Text(""), Param::from), i64::from(limit));
+        match user {
+            Some(user) => self.0.db.all(LIST_AFTER_OF_USER, params![after, limit, user], endpoint).await,
+            None => self.0.db.all(LIST_AFTER, params![after, limit], endpoint).await,
+        }
+    }
+
+    /// Finds an endpoint of any user. For the operator.
     pub async fn find_any(self, id: EndpointId) -> Result<Option<Endpoint>> {
         self.0.db.one(FIND_ANY, params![id], endpoint).await
     }
@@ -187,27 +190,10 @@ impl Endpoints<'_> {
         new: &SecretString,
         old_until: Timestamp,
     ) -> Result<bool> {
-        let (slot, old_slot) = (SecretSlot::webhook(user, id), SecretSlot::old_webhook(user, id));
         let mut tx = self.0.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? {
-            return Ok(false);
-        }
-        let old = match self.0.secrets().find_in(&mut tx, &slot).await {
-            Err(StorageError::Sealed(_)) => None,
-            other => other?,
-        };
-        let until = old.as_ref().map(|_| old_until);
-        if tx.run(KEEP_OLD_SECRET, params![user, id, until]).await? == 0 {
-            tx.rollback().await;
-            return Ok(false);
-        }
-        match &old {
-            Some(old) => self.0.secrets().store(&mut tx, &old_slot, old).await?,
-            None => delete_secret(&mut tx, &old_slot).await?,
-        }
-        self.0.secrets().store(&mut tx, &slot, new).await?;
+        let rotation = rotate_secret(&mut tx, self.0.secrets(), (user, id), new, old_until).await?;
         tx.commit().await?;
-        Ok(true)
+        Ok(rotation.is_some())
     }
 
     /// The secrets of the user's endpoint, without an old one that does not open. None if there is no such endpoint.
@@ -234,10 +220,10 @@ impl Endpoints<'_> {
         url: Option<&str>,
         event_types: Option<&[EventType]>,
     ) -> Result<bool> {
-        let event_types = event_types.map(joined);
-        let update = (UPDATE, params![user, id, url, event_types.as_deref()].to_vec());
-        // An event is stored for its subscribers under the lock on the user's row.
-        Ok(self.0.db.batch(&[user_lock(user), update]).await?[1].is_some())
+        let mut tx = self.0.db.begin().await?;
+        let is_found = update(&mut tx, (user, id), url, event_types).await?;
+        tx.commit().await?;
+        Ok(is_found)
     }
 
     /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if the user has no
@@ -250,13 +236,9 @@ impl Endpoints<'_> {
     /// deliveries, or None if the user has no such endpoint.
     pub async fn disable(self, user: UserId, id: EndpointId, reason: &str, now: Timestamp) -> Result<Option<u64>> {
         let mut tx = self.0.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? || tx.run(DISABLE, params![user, id, reason]).await? == 0 {
-            tx.rollback().await;
-            return Ok(None);
-        }
-        let failed_count = fail_unfinished_deliveries(&mut tx, user, id, now).await?;
+        let failed_count = disable(&mut tx, (user, id), reason, now).await?;
         tx.commit().await?;
-        Ok(Some(failed_count))
+        Ok(failed_count)
     }
 
     /// Deletes previous secrets that have expired.
@@ -267,15 +249,117 @@ impl Endpoints<'_> {
     /// Deletes an endpoint with its secrets and deliveries. Returns false if the user has no such endpoint.
     pub async fn delete(self, user: UserId, id: EndpointId) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user).await? || tx.run(DELETE, params![user, id]).await? == 0 {
-            tx.rollback().await;
-            return Ok(false);
-        }
-        delete_deliveries(&mut tx, user, id).await?;
-        delete_secrets(&mut tx, user, vec![id]).await?;
+        let is_found = delete(&mut tx, (user, id)).await?;
         tx.commit().await?;
-        Ok(true)
+        Ok(is_found)
     }
+}
+
+/// As `storage.endpoints().insert`, in a transaction.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    secrets: Secrets<'_>,
+    new: &NewEndpoint<'_>,
+    max: u32,
+    now: Timestamp,
+) -> Result<Endpoint> {
+    let (user, id) = (new.user_id, EndpointId::new());
+    lock_user(tx, user).await?;
+    let count = tx.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
+    if count >= i64::from(max) {
+        return Err(StorageError::Conflict("endpoints"));
+    }
+    let (api_version, status) = (new.api_version, EndpointStatus::Enabled);
+    let event_types = joined(new.event_types);
+    let values = params![user, id, new.url, event_types.as_str(), api_version.as_str(), status.as_str(), now];
+    tx.run(INSERT, values).await?;
+    secrets.store(tx, &SecretSlot::webhook(user, id), new.secret).await?;
+    Ok(Endpoint {
+        user_id: user,
+        id,
+        url: new.url.to_owned(),
+        event_types: new.event_types.to_vec(),
+        api_version,
+        status,
+        disabled_reason: None,
+        failing_since: None,
+        delivered_at: None,
+        created_at: as_stored(now),
+    })
+}
+
+/// As `storage.endpoints().find_any`, in a transaction.
+pub(crate) async fn find(tx: &mut Tx, id: EndpointId) -> Result<Option<Endpoint>> {
+    tx.one(FIND_ANY, params![id], endpoint).await
+}
+
+/// As `storage.endpoints().rotate_secret`, in a transaction. None if the user has no such endpoint.
+pub(crate) async fn rotate_secret(
+    tx: &mut Tx,
+    secrets: Secrets<'_>,
+    (user, id): (UserId, EndpointId),
+    new: &SecretString,
+    old_until: Timestamp,
+) -> Result<Option<SecretRotation>> {
+    let (slot, old_slot) = (SecretSlot::webhook(user, id), SecretSlot::old_webhook(user, id));
+    if !lock_user_if_exists(tx, user).await? {
+        return Ok(None);
+    }
+    let old = match secrets.find_in(tx, &slot).await {
+        Err(StorageError::Sealed(_)) => None,
+        other => other?,
+    };
+    let old_expires_at = old.as_ref().map(|_| old_until);
+    if tx.run(KEEP_OLD_SECRET, params![user, id, old_expires_at]).await? == 0 {
+        return Ok(None);
+    }
+    match &old {
+        Some(old) => secrets.store(tx, &old_slot, old).await?,
+        None => delete_secret(tx, &old_slot).await?,
+    }
+    secrets.store(tx, &slot, new).await?;
+    Ok(Some(SecretRotation { old_expires_at: old_expires_at.map(as_stored) }))
+}
+
+/// As `storage.endpoints().update`, in a transaction.
+pub(crate) async fn update(
+    tx: &mut Tx,
+    (user, id): (UserId, EndpointId),
+    url: Option<&str>,
+    event_types: Option<&[EventType]>,
+) -> Result<bool> {
+    let event_types = event_types.map(joined);
+    let update = (UPDATE, params![user, id, url, event_types.as_deref()].to_vec());
+    // An event is stored for its subscribers under the lock on the user's row.
+    Ok(tx.batch(&[user_lock(user), update]).await?[1].is_some())
+}
+
+/// As `storage.endpoints().enable`, in a transaction.
+pub(crate) async fn enable(tx: &mut Tx, (user, id): (UserId, EndpointId)) -> Result<bool> {
+    Ok(tx.run(ENABLE, params![user, id]).await? > 0)
+}
+
+/// As `storage.endpoints().disable`, in a transaction.
+pub(crate) async fn disable(
+    tx: &mut Tx,
+    (user, id): (UserId, EndpointId),
+    reason: &str,
+    now: Timestamp,
+) -> Result<Option<u64>> {
+    if !lock_user_if_exists(tx, user).await? || tx.run(DISABLE, params![user, id, reason]).await? == 0 {
+        return Ok(None);
+    }
+    fail_unfinished_deliveries(tx, user, id, now).await.map(Some)
+}
+
+/// As `storage.endpoints().delete`, in a transaction.
+pub(crate) async fn delete(tx: &mut Tx, (user, id): (UserId, EndpointId)) -> Result<bool> {
+    if !lock_user_if_exists(tx, user).await? || tx.run(DELETE, params![user, id]).await? == 0 {
+        return Ok(false);
+    }
+    delete_deliveries(tx, user, id).await?;
+    delete_secrets(tx, user, vec![id]).await?;
+    Ok(true)
 }
 
 /// Locks all endpoints of a user, so that no other task changes their deliveries. The caller holds the lock on the

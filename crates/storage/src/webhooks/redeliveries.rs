@@ -138,10 +138,7 @@ impl Deliveries<'_> {
     /// no such delivery, it waits for an earlier chunk, the event is a ping, or the endpoint is disabled.
     pub async fn redeliver(self, user: UserId, endpoint: EndpointId, event: EventId, now: Timestamp) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
-        let is_enabled = make_due(&mut tx, (user, endpoint), now).await?;
-        let attempt_id = Param::Id(Uuid::now_v7());
-        tx.run(KEEP_ATTEMPT, params![user, endpoint, event, attempt_id, "delivered"]).await?;
-        if !is_enabled || tx.run(REDELIVER, params![user, endpoint, event, now]).await? == 0 {
+        if !redeliver(&mut tx, (user, endpoint), event, now).await? {
             tx.rollback().await;
             return Ok(false);
         }
@@ -154,16 +151,41 @@ impl Deliveries<'_> {
     /// recovered deliveries, which is 0 if the endpoint is disabled.
     pub async fn recover(self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
         let mut tx = self.0.db.begin().await?;
-        if !make_due(&mut tx, (user, endpoint), now).await? {
-            tx.rollback().await;
-            return Ok(0);
-        }
-        let recovered = tx.run(RECOVER, params![user, endpoint, since]).await?;
-        tx.run(HOLD_BACK, params![user, endpoint]).await?;
-        tx.run(UNBLOCK_FIRST, params![user, endpoint, now]).await?;
+        let recovered = recover(&mut tx, (user, endpoint), since, now).await?;
         tx.commit().await?;
-        Ok(recovered)
+        Ok(recovered.unwrap_or(0))
     }
+}
+
+/// As `storage.deliveries().redeliver`, in a transaction, which is to be rolled back if this returns false.
+pub(crate) async fn redeliver(
+    tx: &mut Tx,
+    (user, endpoint): (UserId, EndpointId),
+    event: EventId,
+    now: Timestamp,
+) -> Result<bool> {
+    if !make_due(tx, (user, endpoint), now).await? {
+        return Ok(false);
+    }
+    let attempt_id = Param::Id(Uuid::now_v7());
+    tx.run(KEEP_ATTEMPT, params![user, endpoint, event, attempt_id, "delivered"]).await?;
+    Ok(tx.run(REDELIVER, params![user, endpoint, event, now]).await? > 0)
+}
+
+/// As `storage.deliveries().recover`, in a transaction. None if there is no such endpoint, or it is disabled.
+pub(crate) async fn recover(
+    tx: &mut Tx,
+    (user, endpoint): (UserId, EndpointId),
+    since: Timestamp,
+    now: Timestamp,
+) -> Result<Option<u64>> {
+    if !make_due(tx, (user, endpoint), now).await? {
+        return Ok(None);
+    }
+    let recovered = tx.run(RECOVER, params![user, endpoint, since]).await?;
+    tx.run(HOLD_BACK, params![user, endpoint]).await?;
+    tx.run(UNBLOCK_FIRST, params![user, endpoint, now]).await?;
+    Ok(Some(recovered))
 }
 
 /// Locks the rows of a user and of their endpoint, and makes the endpoint due. Returns false if there is no such

@@ -1,13 +1,10 @@
 //! `bellbird webhook add`: adds an endpoint and prints its signing secret.
 
-use std::time::Duration;
-
 use anyhow::bail;
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, User};
 use bellbird_storage::{Endpoint, NewEndpoint, Storage, StorageError};
 use bellbird_webhooks::delivery::sign::new_secret;
-use bellbird_webhooks::target::check_url;
-use bellbird_webhooks::target::resolver::{ResolveError, Resolver};
+use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, in_order};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -18,11 +15,6 @@ use super::super::output::{self, JsonFlag};
 use super::super::user::find_user;
 use super::{advice, names, warn_of_rejections};
 use crate::config::Settings;
-
-/// Endpoints per user: docs/contract.md#webhook-endpoints.
-const ENDPOINTS_MAX: u32 = 20;
-/// Limit for the name resolution of a new endpoint.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Add a webhook endpoint: a URL that receives the user's events.
 ///
@@ -84,7 +76,7 @@ impl NewEndpointView<'_> {
 
 pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
-    let (url, resolve_error) = checked_url(settings, &args.url).await?;
+    let EndpointUrl { url, unresolved } = checked_url(settings, &args.url).await?;
     let (endpoint, secret) = insert(storage, &user, &url, &in_order(&args.events), args.api_version).await?;
     let view = NewEndpointView {
         id: endpoint.id,
@@ -95,8 +87,8 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
         status: endpoint.status,
     };
     output::print(args.format, &view, NewEndpointView::text)?;
-    if let Some(resolve_error) = resolve_error {
-        output::note(&format!("{resolve_error}. The endpoint was added; each delivery resolves the name again"));
+    if let Some(unresolved) = unresolved {
+        output::note(&format!("{unresolved}. The endpoint was added; each delivery resolves the name again"));
     }
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }
@@ -121,55 +113,30 @@ pub(in super::super) async fn insert(
     }
 }
 
-/// Checks the URL of an endpoint, and returns its normal form. Also returns why its host name does not resolve now.
-pub(in super::super) async fn checked_url(
-    settings: &Settings,
-    url: &str,
-) -> anyhow::Result<(String, Option<ResolveError>)> {
-    let rules = settings.webhooks.rules;
-    let url = check_url(url, rules).map_err(|error| anyhow::Error::msg(advice::explain(error, url)))?;
-    // Only a loopback address, where allowed, has no host name.
-    let resolve_error = match url.domain() {
-        Some(name) => resolve(&Resolver::from_system(rules).map_err(anyhow::Error::msg)?, name).await?,
-        None => None,
-    };
-    Ok((url.into(), resolve_error))
-}
-
-/// The given event types, each once.
-pub(super) fn in_order(events: &[EventType]) -> Vec<EventType> {
-    EventType::SUBSCRIBABLE.iter().copied().filter(|event| events.contains(event)).collect()
-}
-
-/// Rejects a name that resolves to a forbidden address. A name that does not resolve may do so later: returns the
-/// error.
-async fn resolve(resolver: &Resolver, name: &str) -> anyhow::Result<Option<ResolveError>> {
-    match tokio::time::timeout(RESOLVE_TIMEOUT, resolver.vet(name)).await {
-        Ok(Ok(_)) => Ok(None),
-        Ok(Err(ResolveError::NotAllowed)) => {
-            bail!("the host name resolves to a private address: use one that resolves to public addresses only")
-        }
-        Ok(Err(resolve_error)) => Ok(Some(resolve_error)),
-        Err(_) => Ok(Some(ResolveError::Unavailable)),
-    }
+/// Checks the URL of an endpoint, and says what to do about it.
+pub(in super::super) async fn checked_url(settings: &Settings, url: &str) -> anyhow::Result<EndpointUrl> {
+    EndpointUrl::check(url, settings.webhooks.rules).await.map_err(|error| match error {
+        EndpointUrlError::Target(error) => anyhow::Error::msg(advice::explain(error, url)),
+        other => other.into(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
-
-    use bellbird_webhooks::target::Rules;
+    use bellbird_webhooks::endpoint::DEFAULT_EVENTS;
+    use clap::Parser;
 
     use super::*;
 
-    #[tokio::test]
-    async fn unresolvable_name_is_accepted_loopback_is_not() {
-        let resolver = |allow_loopback| Resolver::from_system(Rules { allow_loopback }).unwrap();
-        assert!(resolve(&resolver(false), "localhost").await.is_err());
-        assert_eq!(resolve(&resolver(true), "localhost").await.unwrap(), None);
-        // The socket is closed again, so nothing responds on its port.
-        let no_server = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let resolver = Resolver::with_name_servers(&[no_server], Rules::default()).unwrap();
-        assert_eq!(resolve(&resolver, "hooks.example.com").await.unwrap(), Some(ResolveError::Unavailable));
+    #[derive(Parser)]
+    struct Add {
+        #[command(flatten)]
+        args: AddArgs,
+    }
+
+    #[test]
+    fn events_have_the_default_of_all_endpoints() {
+        let add = Add::parse_from(["add", "--user", "me@example.com", "--url", "https://hooks.example.com"]);
+        assert_eq!(add.args.events, DEFAULT_EVENTS);
     }
 }

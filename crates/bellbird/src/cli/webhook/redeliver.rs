@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
-use bellbird_domain::{DeliveryState, EndpointStatus, EventId, EventType};
+use anyhow::anyhow;
+use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId};
 use bellbird_storage::{Endpoint, Storage};
+use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::super::arguments;
 use super::super::output::{self, count};
-use super::state::SCANNED_MAX;
-use super::{EndpointArgs, event_not_found, find};
+use super::{EndpointArgs, endpoint_not_found, event_not_found, find};
 
 /// Deliver an event to an endpoint again, whether it failed or was delivered before.
 ///
@@ -71,23 +71,19 @@ fn since(text: &str) -> Result<Since, String> {
 
 pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.endpoint.id).await?;
-    let (user, event) = (endpoint.user_id, args.event);
-    let Some(found) = storage.webhook_events().find(user, event).await? else {
-        return Err(event_not_found(endpoint.id, event));
-    };
-    if found.event_type == EventType::Ping {
-        bail!("a ping cannot be redelivered: send another with `bellbird webhook ping {}`", endpoint.id);
-    }
-    check_enabled(&endpoint)?;
-    if !storage.deliveries().redeliver(user, endpoint.id, event, Timestamp::now()).await? {
-        // The endpoint may have been disabled meanwhile.
-        check_enabled(&find(storage, args.endpoint.id).await?)?;
-        let waiting = Some(DeliveryState::Waiting);
-        let waiting = storage.deliveries().list(user, endpoint.id, waiting, SCANNED_MAX).await?;
-        if waiting.iter().any(|one| one.event_id == event) {
-            bail!("the event waits for an earlier event of the same sync: redeliver that one instead");
-        }
-        return Err(event_not_found(endpoint.id, event));
+    let event = args.event;
+    if !storage.deliveries().redeliver(endpoint.user_id, endpoint.id, event, Timestamp::now()).await? {
+        return Err(match why_not_redelivered(storage, &endpoint, event).await? {
+            NotRedelivered::UnknownEndpoint => endpoint_not_found(endpoint.id),
+            NotRedelivered::UnknownEvent => event_not_found(endpoint.id, event),
+            NotRedelivered::Ping => {
+                anyhow!("a ping cannot be redelivered: send another with `bellbird webhook ping {}`", endpoint.id)
+            }
+            NotRedelivered::Disabled => disabled(endpoint.id),
+            NotRedelivered::Waiting => {
+                anyhow!("the event waits for an earlier event of the same sync: redeliver that one instead")
+            }
+        });
     }
     let view = json!({"eventId": event, "endpointId": endpoint.id, "state": DeliveryState::Pending});
     output::print(args.endpoint.format, &view, |_| "Queued for redelivery. A running service sends it now.".to_owned())
@@ -116,10 +112,12 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
 fn check_enabled(endpoint: &Endpoint) -> anyhow::Result<()> {
     match endpoint.status {
         EndpointStatus::Enabled => Ok(()),
-        EndpointStatus::Disabled => {
-            bail!("the endpoint is disabled: enable it first with `bellbird webhook enable {}`", endpoint.id)
-        }
+        EndpointStatus::Disabled => Err(disabled(endpoint.id)),
     }
+}
+
+fn disabled(id: EndpointId) -> anyhow::Error {
+    anyhow!("the endpoint is disabled: enable it first with `bellbird webhook enable {id}`")
 }
 
 #[cfg(test)]

@@ -3,15 +3,13 @@
 use bellbird_domain::EndpointId;
 use bellbird_storage::Storage;
 use bellbird_webhooks::delivery::sign::new_secret;
-use jiff::{SignedDuration, Timestamp};
+use bellbird_webhooks::endpoint::OLD_SECRET_LIFE;
+use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::super::output;
 use super::{EndpointArgs, endpoint_not_found, find};
-
-/// How long events are also signed with the old secret: docs/contract.md#webhook-signatures.
-const OLD_SECRET_LIFE: SignedDuration = SignedDuration::from_hours(24);
 
 /// What `--json` prints. This is the only time that the secret is shown.
 #[derive(Serialize)]

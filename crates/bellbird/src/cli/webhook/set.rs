@@ -2,10 +2,11 @@
 
 use bellbird_domain::EventType;
 use bellbird_storage::Storage;
+use bellbird_webhooks::endpoint::in_order;
 use clap::{ArgGroup, Args};
 
 use super::super::{arguments, output};
-use super::add::{checked_url, in_order};
+use super::add::checked_url;
 use super::{EndpointArgs, details, endpoint_not_found, find, warn_of_rejections};
 use crate::config::Settings;
 
@@ -35,8 +36,8 @@ pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) 
     let before = find(storage, args.endpoint.id).await?;
     let (url, unresolved) = match &args.url {
         Some(url) => {
-            let (url, unresolved) = checked_url(settings, url).await?;
-            (Some(url), unresolved)
+            let checked = checked_url(settings, url).await?;
+            (Some(checked.url), checked.unresolved)
         }
         None => (None, None),
     };

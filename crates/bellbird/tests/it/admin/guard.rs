@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Admin, error, operator_key};
 use crate::support::harness::{App, Database, Setup, eventually, on_both_databases};
 
-const PATHS: [(&str, &[&str]); 11] = [
+const PATHS: [(&str, &[&str]); 19] = [
     ("/admin/v1/users", &["GET", "POST"]),
     ("/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee", &["GET", "PATCH", "DELETE"]),
     ("/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee/keys", &["GET", "POST"]),
@@ -21,6 +21,26 @@ const PATHS: [(&str, &[&str]); 11] = [
     ("/admin/v1/link-sessions/0191e7a0-7c3b-7def-8000-00aabbccddee", &["GET"]),
     ("/admin/v1/connections/0191e7a0-7c3b-7def-8000-00aabbccddee", &["GET", "DELETE"]),
     ("/admin/v1/connections/0191e7a0-7c3b-7def-8000-00aabbccddee/sync", &["POST"]),
+    ("/admin/v1/webhook-endpoints", &["GET", "POST"]),
+    ("/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee", &["GET", "PATCH", "DELETE"]),
+    ("/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/rotate-secret", &["POST"]),
+    ("/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/ping", &["POST"]),
+    ("/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/recover", &["POST"]),
+    ("/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/deliveries", &["GET"]),
+    (
+        concat!(
+            "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
+            "/deliveries/01a208f6-1f42-74bf-a20f-c131ab195b58"
+        ),
+        &["GET"],
+    ),
+    (
+        concat!(
+            "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
+            "/deliveries/01a208f6-1f42-74bf-a20f-c131ab195b58/redeliver"
+        ),
+        &["POST"],
+    ),
     ("/admin/v1/audit", &["GET"]),
 ];
 

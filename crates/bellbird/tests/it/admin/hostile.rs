@@ -31,24 +31,16 @@ const TEXTS: [&str; 16] = [
     "anna%40example.com",
     "2026-11-20T09:30:00Z",
 ];
-const MEMBERS: [&str; 13] = [
-    "email",
-    "reference",
-    "plan",
-    "timezone",
-    "name",
-    "expiresAt",
-    "graceSeconds",
-    "userId",
-    "provider",
-    "connectionId",
-    "returnUrl",
-    "state",
-    "\u{0}é",
+/// Mostly those of one body, so that some requests succeed.
+const MEMBERS: [&[&str]; 4] = [
+    &["email", "reference", "plan", "timezone", "\u{0}é"],
+    &["name", "expiresAt", "graceSeconds"],
+    &["userId", "provider", "connectionId", "returnUrl", "state"],
+    &["userId", "url", "events", "apiVersion", "enabled", "since"],
 ];
 
 fn value(random: &mut Random) -> Value {
-    match random.below(18) {
+    match random.below(21) {
         0 => json!(null),
         1 => json!(true),
         2 => json!(random.next()),
@@ -65,6 +57,9 @@ fn value(random: &mut Random) -> Value {
         13 => json!("9999-12-30T22:00:00.999999999Z"),
         14 => json!("-009999-01-02T01:59:59Z"),
         15 => json!(random.below(100_000)),
+        16 => json!("http://127.0.0.1:1025/"),
+        17 => json!(["trades.synced"]),
+        18 => json!("0191e7a0-7c3b-7def-8000-00aabbccddee"),
         _ => json!(format!("u{}@example.com", random.below(40))),
     }
 }
@@ -78,10 +73,9 @@ fn body(random: &mut Random) -> Vec<u8> {
         4 => vec![b' '; 16_000 + random.below(1_000)],
         _ => {
             let mut members = serde_json::Map::new();
-            for name in MEMBERS {
-                // Mostly those of one body, so that some requests succeed.
-                if random.one_in(if name == "email" { 2 } else { 7 }) {
-                    members.insert(name.to_owned(), value(random));
+            for name in MEMBERS[random.below(MEMBERS.len())] {
+                if random.one_in(if ["email", "userId", "url"].contains(name) { 2 } else { 7 }) {
+                    members.insert((*name).to_owned(), value(random));
                 }
             }
             Value::Object(members).to_string().into_bytes()
@@ -96,10 +90,10 @@ fn path(random: &mut Random, ids: &[String]) -> String {
         _ => ids[random.below(ids.len())].clone(),
     };
     let (one, other) = (id(), id());
-    let path = match random.below(15) {
-        0 | 1 => "users".to_owned(),
+    let path = match random.below(28) {
+        0 | 1 | 22 | 23 => "users".to_owned(),
         2 => format!("users/{one}"),
-        3 | 4 => format!("users/{one}/keys"),
+        3 | 4 | 24..=26 => format!("users/{one}/keys"),
         5 => format!("users/{one}/setup-tokens"),
         6 => format!("keys/{one}"),
         7 => format!("keys/{one}/rotate"),
@@ -109,10 +103,18 @@ fn path(random: &mut Random, ids: &[String]) -> String {
         11 => "audit".to_owned(),
         12 => "link-sessions".to_owned(),
         13 => format!("link-sessions/{one}"),
+        14 => "webhook-endpoints".to_owned(),
+        15 => format!("webhook-endpoints/{one}"),
+        16 => format!("webhook-endpoints/{one}/rotate-secret"),
+        17 => format!("webhook-endpoints/{one}/ping"),
+        18 => format!("webhook-endpoints/{one}/recover"),
+        19 => format!("webhook-endpoints/{one}/deliveries"),
+        20 => format!("webhook-endpoints/{one}/deliveries/{other}"),
+        21 => format!("webhook-endpoints/{one}/deliveries/{other}/redeliver"),
         _ => format!("{one}/{other}"),
     };
     let mut query = Vec::new();
-    for name in ["limit", "cursor", "email", "reference", "userId", "x"] {
+    for name in ["limit", "cursor", "email", "reference", "userId", "state", "x"] {
         if random.one_in(12) {
             query.push(format!("{name}={}", TEXTS[random.below(TEXTS.len())]));
         }
@@ -143,6 +145,11 @@ on_both_databases! {
         for person in [&app.olivia, &app.ben] {
             ids.push(person.user.id.to_string());
             ids.extend(app.storage.keys().list(person.user.id).await.unwrap().iter().map(|key| key.id.to_string()));
+            let hook = app.hook(&person.user).await;
+            app.sync(&person.connections[0]).await;
+            app.webhooks.run_due_deliveries().await;
+            ids.push(hook.endpoint.id.to_string());
+            ids.extend(app.deliveries_to(&hook).await.iter().take(2).map(|delivery| delivery.event_id.to_string()));
             ids.extend(person.connections.iter().map(|connection| connection.id.to_string()));
         }
         let mut random = Random::new(seed());

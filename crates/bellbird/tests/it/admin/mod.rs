@@ -8,6 +8,7 @@ mod idempotency;
 mod keys;
 mod link_sessions;
 mod users;
+mod webhooks;
 
 use bellbird_domain::OperatorKey;
 use bellbird_storage::random_base62;

@@ -59,6 +59,19 @@ async fn reference_page_is_accessible_and_opens_at_the_top() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn reference_page_for_operators_is_accessible() {
+    let mut setup = Setup::default();
+    setup.settings.admin_listen = Some(setup.settings.api.listen);
+    let app = App::start(setup).await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    browser.open(&format!("{}/admin/docs", app.url));
+    browser.assert_accessible("admin-docs");
+    browser.evaluate("document.querySelectorAll('main details').forEach(details => { details.open = true; })");
+    browser.assert_accessible("admin-docs-open");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn menu_reaches_every_endpoint() {
     let app = App::start(Setup::default()).await;
     let mut browser = open(&app);

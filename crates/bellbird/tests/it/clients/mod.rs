@@ -1,5 +1,5 @@
-//! Programs of others: webhook receivers with the Standard Webhooks libraries, the programs of docs/recipes, and the app
-//! of examples/app. They need Node.js and Python, and the app needs a browser.
+//! Programs of others: webhook receivers with the Standard Webhooks libraries, and the programs of docs/recipes. Also
+//! the app of examples/app, in a browser. They need Node.js and Python.
 
 mod example_app;
 mod receivers;

@@ -1,5 +1,6 @@
-//! Tests that crash the service while it links, syncs and removes.
+//! Tests that crash the service while it links, syncs, removes, and changes what an operator asks for.
 
+mod admin_process;
 mod changes_process;
 mod dead_leases;
 mod linking;

@@ -206,6 +206,10 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
+    pub(crate) fn new(receiver: Receiver, endpoint: Endpoint, secret: SecretString) -> Self {
+        Self { receiver, endpoint, secret }
+    }
+
     /// Takes the recorded events. Asserts that the reference implementation makes the same signature for each.
     pub(crate) fn drain(&self) -> Vec<ReceivedEvent> {
         let received = self.receiver.drain();
@@ -235,7 +239,7 @@ impl App {
             secret: &secret,
         };
         let endpoint = self.storage.endpoints().insert(&new, 20, self.clock.now()).await.unwrap();
-        Hook { receiver, endpoint, secret }
+        Hook::new(receiver, endpoint, secret)
     }
 
     /// An endpoint of the user, for the events that an endpoint gets by default.

@@ -1,0 +1,445 @@
+//! Webhook endpoints of users: create, list, change, remove, rotate the secret, ping.
+
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_api::front::json::{json_bytes, to_json};
+use bellbird_api::front::parameters::Id;
+use bellbird_api::front::{
+    JsonBody, Operation, Operator, Path, PathId, Problem, Resource as _, RouteMethod, StrictQuery,
+};
+use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, EventType, UserId};
+use bellbird_storage::{Endpoint, NewEndpoint, OperatorAction, Storage, StorageError};
+use bellbird_webhooks::delivery::sign::new_secret;
+use bellbird_webhooks::endpoint::{DEFAULT_EVENTS, ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, OLD_SECRET_LIFE};
+use bellbird_webhooks::{PingError, PingOutcome};
+use http::StatusCode;
+use jiff::Timestamp;
+use secrecy::ExposeSecret as _;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::change::{Begun, IdempotencyKey, NoMembers, commit, commit_empty};
+use crate::inputs::{ApiVersionName, EventNames, UserIdText};
+use crate::list::{Cursor, Item, PageLimit, cut, page_size};
+use crate::state::{Admin, invalid_member, problem};
+
+pub(crate) const TAG: &str = "Webhook endpoints";
+/// Disabled reason of an endpoint that this API disabled.
+const BY_OPERATOR: &str = "by operator";
+
+pub(crate) fn paths() -> Vec<Path<Admin>> {
+    const ENDPOINTS: &str = "/admin/v1/webhook-endpoints";
+    const ENDPOINT: &str = "/admin/v1/webhook-endpoints/{id}";
+    let list = Operation::new("list_webhook_endpoints", TAG, "A page of webhook endpoints.")
+        .text("List webhook endpoints", "Oldest first, of all users or of one.");
+    let create = Operation::new("create_webhook_endpoint", TAG, "The endpoint with its secret, not shown again.").text(
+        "Create a webhook endpoint",
+        "The URL must use https, a public host name, and port 443 or a port from 1024 on. A user can have 20 \
+         endpoints.",
+    );
+    let show = Operation::new("get_webhook_endpoint", TAG, "The endpoint.")
+        .text("Get a webhook endpoint", "Without its secret.");
+    let change = Operation::new("update_webhook_endpoint", TAG, "The endpoint.").text(
+        "Change a webhook endpoint",
+        "Members that are absent stay. Pending deliveries go to a new URL. They fail when the endpoint is disabled, \
+         and are recovered after it is enabled again.",
+    );
+    let remove = Operation::new("remove_webhook_endpoint", TAG, "The endpoint is removed.")
+        .text("Remove a webhook endpoint", "With its secret and its deliveries. Pending ones are cancelled.");
+    let rotate = Operation::new("rotate_webhook_secret", TAG, "The new secret, not shown again.").text(
+        "Rotate a webhook secret",
+        "For 24 hours, each event has two signatures and verifies with either secret.",
+    );
+    let ping = Operation::new("ping_webhook_endpoint", TAG, "What the endpoint responded.").text(
+        "Ping a webhook endpoint",
+        "Sends an event of the type `endpoint.ping` without rows, once, even to a disabled endpoint. A repeated \
+         request sends none; two at once with one key may send two.",
+    );
+    vec![
+        Path::for_operators(RouteMethod::Get, ENDPOINTS, list_endpoints)
+            .described(list.query::<EndpointsQuery>().json::<EndpointList>()),
+        Path::for_operators(RouteMethod::Post, ENDPOINTS, create_endpoint).described(
+            create
+                .body::<NewEndpointBody>()
+                .json::<NewEndpointItem>()
+                .status(201)
+                .error(404, "The user does not exist.")
+                .error(409, "The user has 20 endpoints (`conflict`), or the key was sent with another request."),
+        ),
+        Path::for_operators(RouteMethod::Get, ENDPOINT, show_endpoint).described(show.json::<EndpointItem>()),
+        Path::for_operators(RouteMethod::Patch, ENDPOINT, change_endpoint)
+            .described(change.body::<EndpointChangeBody>().json::<EndpointItem>()),
+        Path::for_operators(RouteMethod::Delete, ENDPOINT, remove_endpoint).described(remove.status(204)),
+        Path::for_operators(RouteMethod::Post, "/admin/v1/webhook-endpoints/{id}/rotate-secret", rotate_secret)
+            .described(rotate.json::<NewSecretItem>().status(201)),
+        Path::for_operators(RouteMethod::Post, "/admin/v1/webhook-endpoints/{id}/ping", ping_endpoint).described(
+            ping.json::<PingItem>()
+                .error(409, "Nothing was sent, and the message says why (`conflict`), or as in other changes."),
+        ),
+    ]
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query, rename_all = "camelCase")]
+struct EndpointsQuery {
+    /// Endpoints of one page, at most 200.
+    #[param(inline, example = 50)]
+    limit: Option<PageLimit>,
+    /// The `nextCursor` of the page before.
+    #[param(value_type = Option<String>)]
+    cursor: Option<Cursor<EndpointId>>,
+    /// Only those of this user.
+    #[param(value_type = Option<String>, format = "uuid")]
+    user_id: Option<Id<UserId>>,
+}
+
+/// A webhook endpoint to create.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NewWebhookEndpoint, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
+struct NewEndpointBody {
+    /// Whose events it receives.
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    user_id: UserIdText,
+    /// Where events are sent.
+    #[schema(format = "uri", example = "https://hooks.example.com/bellbird")]
+    url: String,
+    /// `transactions.synced`, `trades.synced` and `connection.updated`. If absent, the first two.
+    #[schema(value_type = Option<Vec<String>>, nullable = false, example = json!(["transactions.synced"]))]
+    events: Option<EventNames>,
+    /// Of the events' body, `2026-11-01` (the default) or `2026-12-01`.
+    #[schema(value_type = Option<String>, nullable = false, example = "2026-12-01")]
+    api_version: Option<ApiVersionName>,
+}
+
+/// What to change of a webhook endpoint.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = WebhookEndpointChange)]
+struct EndpointChangeBody {
+    /// Where events are sent.
+    #[schema(nullable = false, format = "uri", example = "https://hooks.example.com/bellbird")]
+    url: Option<String>,
+    /// `transactions.synced`, `trades.synced` and `connection.updated`.
+    #[schema(value_type = Option<Vec<String>>, nullable = false, example = json!(["transactions.synced"]))]
+    events: Option<EventNames>,
+    /// Whether it receives events.
+    #[schema(nullable = false, example = true)]
+    enabled: Option<bool>,
+}
+
+/// A URL that receives the events of a user.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebhookEndpoint)]
+struct EndpointView {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    id: EndpointId,
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    user_id: UserId,
+    #[schema(format = "uri", example = "https://hooks.example.com/bellbird")]
+    url: String,
+    /// The event types that it receives.
+    #[schema(value_type = Vec<String>, example = json!(["transactions.synced", "trades.synced"]))]
+    events: Vec<EventType>,
+    /// Of the events' body.
+    #[schema(value_type = String, example = "2026-12-01")]
+    api_version: ApiVersion,
+    /// `enabled` or `disabled`.
+    #[schema(value_type = String, example = "enabled")]
+    status: EndpointStatus,
+    /// A few words. Null: enabled.
+    #[schema(required = true, example = "by operator")]
+    disabled_reason: Option<String>,
+    /// The first failure since the last success.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    failing_since: Option<Timestamp>,
+    /// The last success.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
+    last_delivered_at: Option<Timestamp>,
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
+    created_at: Timestamp,
+}
+
+/// A created webhook endpoint.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = CreatedWebhookEndpoint)]
+struct NewEndpointView {
+    #[serde(flatten)]
+    endpoint: EndpointView,
+    /// Verifies the signatures of events. Store it: it is not shown again.
+    #[schema(example = "whsec_...")]
+    secret: String,
+}
+
+/// A new signing secret.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = NewWebhookSecret)]
+struct NewSecretView {
+    /// The endpoint's.
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    id: EndpointId,
+    /// Verifies the signatures of events. Store it: it is not shown again.
+    #[schema(example = "whsec_...")]
+    secret: String,
+    /// Until then, the old one verifies too. Null: it could not be opened and is deleted.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-08-02T02:10:00.25Z")]
+    old_secret_expires_at: Option<Timestamp>,
+}
+
+/// What an endpoint responded to a ping.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Ping)]
+struct PingView {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    event_id: EventId,
+    /// Whether the endpoint accepted it, with a status of 2xx.
+    delivered: bool,
+    /// HTTP status. Null: no response.
+    #[schema(required = true, example = 204)]
+    status: Option<u16>,
+    #[schema(example = 84)]
+    duration_ms: u64,
+    /// A few words.
+    #[schema(required = true, example = "timeout")]
+    error: Option<&'static str>,
+}
+
+/// A webhook endpoint.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents the body")]
+struct EndpointItem {
+    data: EndpointView,
+}
+
+/// A created webhook endpoint.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents the body")]
+struct NewEndpointItem {
+    data: NewEndpointView,
+}
+
+/// A new signing secret.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents the body")]
+struct NewSecretItem {
+    data: NewSecretView,
+}
+
+/// What an endpoint responded to a ping.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents the body")]
+struct PingItem {
+    data: PingView,
+}
+
+/// A page of webhook endpoints.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct EndpointList {
+    data: Vec<EndpointView>,
+    /// The `cursor` of the next page. Null: this is the last one.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+}
+
+impl From<Endpoint> for EndpointView {
+    fn from(endpoint: Endpoint) -> Self {
+        Self {
+            id: endpoint.id,
+            user_id: user_of(&endpoint),
+            url: endpoint.url,
+            events: endpoint.event_types,
+            api_version: endpoint.api_version,
+            status: endpoint.status,
+            disabled_reason: endpoint.disabled_reason,
+            failing_since: endpoint.failing_since,
+            last_delivered_at: endpoint.delivered_at,
+            created_at: endpoint.created_at,
+        }
+    }
+}
+
+impl From<PingOutcome> for PingView {
+    fn from(PingOutcome { event_id, exchange }: PingOutcome) -> Self {
+        Self {
+            event_id,
+            delivered: exchange.is_success(),
+            status: exchange.status,
+            duration_ms: u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX),
+            error: exchange.error,
+        }
+    }
+}
+
+/// Whose endpoint it is.
+pub(crate) fn user_of(endpoint: &Endpoint) -> UserId {
+    endpoint.user_id
+}
+
+async fn list_endpoints(
+    State(admin): State<Admin>,
+    StrictQuery(query): StrictQuery<EndpointsQuery>,
+) -> Result<Response, Problem> {
+    let (size, after) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
+    let endpoints = admin.storage().endpoints();
+    let mut found = match query.user_id {
+        // What is not an id is nobody's.
+        Some(Id(None)) => Vec::new(),
+        Some(Id(user)) => endpoints.list_after(after, user, size + 1).await?,
+        None => endpoints.list_after(after, None, size + 1).await?,
+    };
+    let next_cursor = cut(&mut found, size, |endpoint| endpoint.id.to_string());
+    let data = found.into_iter().map(EndpointView::from).collect();
+    Ok(json_bytes(to_json(&EndpointList { data, next_cursor })?))
+}
+
+async fn create_endpoint(
+    State(admin): State<Admin>,
+    operator: Operator,
+    idempotency: IdempotencyKey,
+    body: JsonBody<NewEndpointBody>,
+) -> Result<Response, Problem> {
+    let NewEndpointBody { user_id, url, events, api_version } = &body.value;
+    let (user_id, secret) = (user_id.0, new_secret());
+    // Checked before the change begins, and judged after it, because a repeated request gets its response anyway.
+    let checked = EndpointUrl::check(url, admin.webhooks.rules()).await;
+    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
+        Begun::Change(change) => change,
+        Begun::Repeated(response) => return Ok(response),
+    };
+    let new = NewEndpoint {
+        user_id,
+        url: &checked.map_err(url_problem)?.url,
+        event_types: events.as_ref().map_or(&DEFAULT_EVENTS, |events| &events.0),
+        api_version: api_version.as_ref().map_or(ApiVersion::DEFAULT, |version| version.0),
+        secret: &secret,
+    };
+    let endpoint = change.insert_endpoint(&new, ENDPOINTS_MAX).await.map_err(|error| match error {
+        StorageError::Conflict(_) => Problem::Conflict(
+            format!("The user already has {ENDPOINTS_MAX} endpoints, which is the limit: remove one first").into(),
+        ),
+        other => problem(other),
+    })?;
+    let subject = endpoint.id.to_string();
+    let action = OperatorAction { name: "webhook_endpoint.create", user_id, subject: Some(&subject) };
+    let data = NewEndpointView { endpoint: endpoint.into(), secret: secret.expose_secret().to_owned() };
+    commit(change, &action, StatusCode::CREATED, &Item { data }).await
+}
+
+async fn show_endpoint(State(admin): State<Admin>, PathId(id): PathId<EndpointId>) -> Result<Response, Problem> {
+    let endpoint = find(admin.storage(), id).await?;
+    Ok(json_bytes(to_json(&Item { data: EndpointView::from(endpoint) })?))
+}
+
+async fn change_endpoint(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<EndpointId>,
+    body: JsonBody<EndpointChangeBody>,
+) -> Result<Response, Problem> {
+    let EndpointChangeBody { url, events, enabled } = &body.value;
+    let before = find(admin.storage(), id).await?;
+    let url = match url {
+        Some(url) => Some(EndpointUrl::check(url, admin.webhooks.rules()).await.map_err(url_problem)?.url),
+        None => None,
+    };
+    let (user_id, events) = (user_of(&before), events.as_ref().map(|events| &*events.0));
+    let mut change = admin.begin_idempotent(&operator).await?;
+    change.update_endpoint((user_id, id), url.as_deref(), events).await.map_err(problem)?;
+    match (enabled, before.status) {
+        (Some(true), _) => {
+            change.enable_endpoint((user_id, id)).await.map_err(problem)?;
+        }
+        (Some(false), EndpointStatus::Enabled) => {
+            change.disable_endpoint((user_id, id), BY_OPERATOR).await.map_err(problem)?;
+        }
+        (Some(false), EndpointStatus::Disabled) | (None, _) => {}
+    }
+    let endpoint = change.find_endpoint(id).await.map_err(problem)?.ok_or(Problem::NotFound(EndpointId::NOUN))?;
+    let subject = id.to_string();
+    let action = OperatorAction { name: "webhook_endpoint.update", user_id, subject: Some(&subject) };
+    commit(change, &action, StatusCode::OK, &Item { data: EndpointView::from(endpoint) }).await
+}
+
+async fn remove_endpoint(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<EndpointId>,
+) -> Result<StatusCode, Problem> {
+    let user_id = user_of(&find(admin.storage(), id).await?);
+    let mut change = admin.begin_idempotent(&operator).await?;
+    if !change.delete_endpoint((user_id, id)).await.map_err(problem)? {
+        return Err(Problem::NotFound(EndpointId::NOUN));
+    }
+    let subject = id.to_string();
+    commit_empty(change, &OperatorAction { name: "webhook_endpoint.remove", user_id, subject: Some(&subject) }).await
+}
+
+async fn rotate_secret(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<EndpointId>,
+    idempotency: IdempotencyKey,
+    body: JsonBody<NoMembers>,
+) -> Result<Response, Problem> {
+    let NoMembers {} = body.value;
+    let secret = new_secret();
+    let old_until = operator.now.saturating_add(OLD_SECRET_LIFE).map_err(|_| Problem::Internal)?;
+    let endpoint = find(admin.storage(), id).await;
+    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
+        Begun::Change(change) => change,
+        Begun::Repeated(response) => return Ok(response),
+    };
+    let user_id = user_of(&endpoint?);
+    let rotation = change.rotate_endpoint_secret((user_id, id), &secret, old_until).await.map_err(problem)?;
+    let old_secret_expires_at = rotation.ok_or(Problem::NotFound(EndpointId::NOUN))?.old_expires_at;
+    let subject = id.to_string();
+    let action = OperatorAction { name: "webhook_endpoint.rotate_secret", user_id, subject: Some(&subject) };
+    let data = NewSecretView { id, secret: secret.expose_secret().to_owned(), old_secret_expires_at };
+    commit(change, &action, StatusCode::CREATED, &Item { data }).await
+}
+
+async fn ping_endpoint(
+    State(admin): State<Admin>,
+    operator: Operator,
+    PathId(id): PathId<EndpointId>,
+    idempotency: IdempotencyKey,
+    body: JsonBody<NoMembers>,
+) -> Result<Response, Problem> {
+    let NoMembers {} = body.value;
+    // A change holds SQLite's one writer, so none is open while the endpoint responds. Dropping this one forgets the
+    // key until the ping is recorded.
+    match admin.begin(&operator, &idempotency, body.digest).await? {
+        Begun::Change(change) => drop(change),
+        Begun::Repeated(response) => return Ok(response),
+    }
+    let endpoint = find(admin.storage(), id).await?;
+    let pinged = admin.webhooks.ping(&endpoint).await.map_err(|error| match error {
+        PingError::NotFound => Problem::NotFound(EndpointId::NOUN),
+        PingError::Secret => Problem::Conflict("The endpoint's secret is broken: rotate it first".into()),
+        PingError::Target(error) => Problem::Conflict(format!("The endpoint's URL is not allowed: {error}").into()),
+        PingError::Storage(error) => problem(error),
+    })?;
+    let change = match admin.begin(&operator, &idempotency, body.digest).await? {
+        Begun::Change(change) => change,
+        Begun::Repeated(response) => return Ok(response),
+    };
+    let (user_id, subject) = (user_of(&endpoint), id.to_string());
+    let action = OperatorAction { name: "webhook_endpoint.ping", user_id, subject: Some(&subject) };
+    commit(change, &action, StatusCode::OK, &Item { data: PingView::from(pinged) }).await
+}
+
+pub(crate) async fn find(storage: &Storage, id: EndpointId) -> Result<Endpoint, Problem> {
+    storage.endpoints().find_any(id).await?.ok_or(Problem::NotFound(EndpointId::NOUN))
+}
+
+fn url_problem(error: EndpointUrlError) -> Problem {
+    match error {
+        EndpointUrlError::Target(_) | EndpointUrlError::PrivateAddress => invalid_member("url", &error.to_string()),
+        EndpointUrlError::Resolver(_) => Problem::Internal,
+    }
+}
