@@ -7,7 +7,8 @@
 #       offline            all that needs no running service
 #       live               reads from the service at BELLBIRD_TEST_URL with the key
 #                          BELLBIRD_TEST_KEY; also changes rows at the simulated Fiskil and Akahu behind it, if
-#                          BELLBIRD_TEST_CONTROL and BELLBIRD_TEST_AKAHU_CONTROL are their URLs
+#                          BELLBIRD_TEST_CONTROL and BELLBIRD_TEST_AKAHU_CONTROL are their URLs; and calls the
+#                          operator's API at BELLBIRD_TEST_ADMIN_URL with BELLBIRD_TEST_OPERATOR_KEY, if they are set
 #       package <folder>   only builds the package, into this folder
 #
 # PYTHON names another Python than python3. All outputs are in target/clients/python.
@@ -67,7 +68,7 @@ PYTHON
 offline() {
     local tests cases
     quiet "$bin/mypy"
-    quiet "$bin/pytest" --quiet --ignore test/test_live.py
+    quiet "$bin/pytest" --quiet --ignore test/test_live.py --ignore test/test_operator.py
     tests="$(tail -n 1 "$folder/log")"
     package "$folder/dist"
     try_package "$(echo "$folder"/dist/*.whl)"
@@ -80,7 +81,7 @@ live() {
         say "the live cases are skipped: BELLBIRD_TEST_URL and BELLBIRD_TEST_KEY are not set"
         return
     fi
-    quiet "$bin/pytest" --quiet test/test_live.py
+    quiet "$bin/pytest" --quiet test/test_live.py test/test_operator.py
     say "live cases: $(tail -n 1 "$folder/log")"
 }
 

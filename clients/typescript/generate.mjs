@@ -1,15 +1,18 @@
-// Writes the types of the schemas in docs/openapi.json to the given file.
+// Writes the types of the schemas in docs/openapi.json and docs/admin-openapi.json to the given folder.
 
 import { readFile, writeFile } from "node:fs/promises";
 import openapiTS, { astToString } from "openapi-typescript";
 
-const document = JSON.parse(
-  await readFile(new URL("../../docs/openapi.json", import.meta.url), "utf8"),
-);
-const { openapi, info, components } = document;
-const schemas = { openapi, info, paths: {}, components: { schemas: components.schemas } };
-const types = await openapiTS(schemas, { exportType: true });
-await writeFile(
-  process.argv[2],
-  `// Generated from docs/openapi.json by \`npm run generate\`.\n\n${astToString(types)}`,
-);
+for (const [name, file] of [
+  ["openapi.json", "schema.ts"],
+  ["admin-openapi.json", "admin-schema.ts"],
+]) {
+  const text = await readFile(new URL(`../../docs/${name}`, import.meta.url), "utf8");
+  const { openapi, info, components } = JSON.parse(text);
+  const schemas = { openapi, info, paths: {}, components: { schemas: components.schemas } };
+  const types = await openapiTS(schemas, { exportType: true });
+  await writeFile(
+    `${process.argv[2]}/${file}`,
+    `// Generated from docs/${name} by \`npm run generate\`.\n\n${astToString(types)}`,
+  );
+}

@@ -7,7 +7,8 @@
 #       offline            all that needs no running service
 #       live               after offline: reads from the service at BELLBIRD_TEST_URL with the key
 #                          BELLBIRD_TEST_KEY; also changes rows at the simulated Fiskil and Akahu behind it, if
-#                          BELLBIRD_TEST_CONTROL and BELLBIRD_TEST_AKAHU_CONTROL are their URLs
+#                          BELLBIRD_TEST_CONTROL and BELLBIRD_TEST_AKAHU_CONTROL are their URLs; and calls the
+#                          operator's API at BELLBIRD_TEST_ADMIN_URL with BELLBIRD_TEST_OPERATOR_KEY, if they are set
 #       package <folder>   only builds the package, into this folder
 #
 # NODE names another Node.js than node, 20.3 or newer.
@@ -73,14 +74,16 @@ run_tests() {
 }
 
 offline() {
-    local tests
+    local tests types
     rm -rf build
     mkdir build
-    quiet "$node" generate.mjs build/schema.ts
-    cmp src/schema.ts build/schema.ts || {
-        say "src/schema.ts is not that of docs/openapi.json: run npm run generate" >&2
-        exit 1
-    }
+    quiet "$node" generate.mjs build
+    for types in {admin-,}schema.ts; do
+        cmp "src/$types" "build/$types" || {
+            say "src/$types is not that of its document: run npm run generate" >&2
+            exit 1
+        }
+    done
     package "$folder"
     quiet node_modules/.bin/tsc
     tests="$(run_tests build/test/{client,conformance}.test.js)"
@@ -94,7 +97,7 @@ live() {
         say "the live cases are skipped: BELLBIRD_TEST_URL and BELLBIRD_TEST_KEY are not set"
         return
     fi
-    tests="$(run_tests build/test/live.test.js)"
+    tests="$(run_tests build/test/{live,operator}.test.js)"
     say "live cases: $tests"
 }
 

@@ -13,7 +13,11 @@ from urllib.parse import parse_qsl, urlsplit
 CLIENTS = Path(__file__).parents[2]
 KEY = "bb_0123456789abcdefghijABCDEFGHIJ0123456789"
 CASES: list[dict[str, Any]] = json.loads((CLIENTS / "conformance.json").read_text())["cases"]
-OPENAPI = json.loads((CLIENTS.parent / "docs/openapi.json").read_text())
+PATHS = {
+    path: operations
+    for document in ("openapi.json", "admin-openapi.json")
+    for path, operations in json.loads((CLIENTS.parent / "docs" / document).read_text())["paths"].items()
+}
 
 
 def snake_case(name: str) -> str:
@@ -21,13 +25,15 @@ def snake_case(name: str) -> str:
 
 
 def parameters(path: str) -> set[str]:
-    return {parameter["name"] for parameter in OPENAPI["paths"][path]["get"].get("parameters", [])}
+    operation = PATHS.get(path, {}).get("get", {})
+    return {parameter["name"] for parameter in operation.get("parameters", [])}
 
 
 class Script:
     def __init__(self, exchanges: list[dict[str, Any]]) -> None:
         self.exchanges = iter(exchanges)
         self.problems: list[str] = []
+        self.idempotency_keys: set[str] = set()
 
     def respond(self, handler: BaseHTTPRequestHandler) -> None:
         exchange = next(self.exchanges, None)
@@ -40,7 +46,9 @@ class Script:
         response = exchange["response"]
         body = response["rawBody"].encode() if "rawBody" in response else json.dumps(response["body"]).encode()
         handler.send_response(response["status"])
-        headers = {"Content-Type": "application/json", "Content-Length": str(len(body))} | response.get("headers", {})
+        headers = {"Content-Type": "application/json"} | response.get("headers", {})
+        if response["status"] != 204:
+            headers["Content-Length"] = str(len(body))
         for name, value in headers.items():
             handler.send_header(name, value)
         handler.end_headers()
@@ -51,6 +59,16 @@ class Script:
         url = urlsplit(handler.path)
         pairs = parse_qsl(url.query, keep_blank_values=True)
         query = dict(pairs)
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        key = handler.headers["Idempotency-Key"]
+        if handler.command != expected.get("method", "GET"):
+            return f"{handler.command} is not the method"
+        if (json.loads(body) if body else None) != expected.get("body"):
+            return f"another body: {body!r}"
+        if (key is not None) != (handler.command == "POST") or expected.get("idempotencyKey", key) != key:
+            return f"Idempotency-Key: {key}"
+        if key is not None:
+            self.idempotency_keys.add(key)
         if handler.headers["Authorization"] != f"Bearer {KEY}":
             return "no key"
         if url.path != expected["path"]:
@@ -73,6 +91,8 @@ def scripted_server(exchanges: list[dict[str, Any]]) -> Iterator[str]:
         def do_GET(self) -> None:
             script.respond(self)
 
+        do_DELETE = do_PATCH = do_POST = do_GET
+
         def log_message(self, format: str, *args: object) -> None:
             pass
 
@@ -88,3 +108,4 @@ def scripted_server(exchanges: list[dict[str, Any]]) -> Iterator[str]:
             thread.join()
     assert script.problems == []
     assert next(script.exchanges, None) is None, "a request is missing"
+    assert len(script.idempotency_keys) <= 1, "one change has several Idempotency-Keys"

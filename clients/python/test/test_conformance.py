@@ -11,6 +11,7 @@ from conftest import Rows, Table
 
 from bellbird_client import AsyncClient, Batch, BellbirdError, Client
 from bellbird_client._transport import AsyncTransport, BlockingTransport
+from bellbird_client.operator import AsyncOperatorClient, OperatorClient
 
 Outcome = dict[str, Any]
 FOLLOW_CASES = [case for case in CASES if "store" in case]
@@ -69,7 +70,7 @@ def names(cases: list[dict[str, Any]]) -> list[str]:
     return [case["name"] for case in cases]
 
 
-def call_blocking(client: Client, method: str, arguments: dict[str, Any]) -> Outcome:
+def call_blocking(client: Client | OperatorClient, method: str, arguments: dict[str, Any]) -> Outcome:
     outcome: Outcome = {}
     try:
         result = getattr(client, method)(**arguments)
@@ -84,7 +85,9 @@ def call_blocking(client: Client, method: str, arguments: dict[str, Any]) -> Out
     return outcome
 
 
-async def call_async(client: AsyncClient, method: str, arguments: dict[str, Any]) -> Outcome:
+async def call_async(
+    client: AsyncClient | AsyncOperatorClient, method: str, arguments: dict[str, Any]
+) -> Outcome:
     outcome: Outcome = {}
     try:
         result = getattr(client, method)(**arguments)
@@ -103,12 +106,13 @@ def run(kind: str, url: str, case: dict[str, Any], **further: Any) -> Outcome:
     method = snake_case(case["call"]["method"])
     arguments = {snake_case(name): value for name, value in case["call"]["arguments"].items()} | further
     options = {"wait_up_to": case["call"]["waitUpTo"]} if "waitUpTo" in case["call"] else {}
+    is_operator = case["call"].get("client") == "operator"
     if kind == "sync":
-        with Client(url, KEY, **options) as client:
+        with (OperatorClient if is_operator else Client)(url, KEY, **options) as client:
             return call_blocking(client, method, arguments)
 
     async def main() -> Outcome:
-        async with AsyncClient(url, KEY, **options) as client:
+        async with (AsyncOperatorClient if is_operator else AsyncClient)(url, KEY, **options) as client:
             return await call_async(client, method, arguments)
 
     return asyncio.run(main())

@@ -1,4 +1,5 @@
-export { Bellbird, type BellbirdOptions, type CallOptions } from "./client.js";
+export type { BellbirdOptions, CallOptions } from "./caller.js";
+export { Bellbird } from "./client.js";
 export { BellbirdError } from "./error.js";
 export type { Batch, Store } from "./follow.js";
 export { fromUnits, toUnits } from "./units.js";

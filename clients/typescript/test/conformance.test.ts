@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { inspect } from "node:util";
-import { Bellbird, BellbirdError, type Store } from "bellbird-client";
+import { Bellbird, BellbirdError, type BellbirdOptions, type Store } from "bellbird-client";
+import { BellbirdOperator } from "bellbird-client/operator";
 import { type Exchange, KEY, withServer } from "./server.js";
 import { type OpenStore, storeKinds } from "./stores.js";
 
@@ -10,7 +11,7 @@ type Json = Record<string, any>;
 
 interface Case {
   name: string;
-  call: { method: string; arguments: Json; waitUpTo?: number; times?: number };
+  call: { client?: "operator"; method: string; arguments: Json; waitUpTo?: number; times?: number };
   store?: { cursor: string | null; rows: Json; failsAtPage?: number };
   exchanges: Exchange[];
   expect: { value?: unknown; rows?: unknown; cursor?: string; error?: Json; waited?: number[] };
@@ -19,15 +20,21 @@ interface Case {
 const file = new URL("../../../conformance.json", import.meta.url);
 const { cases } = JSON.parse(readFileSync(file, "utf8")) as { cases: Case[] };
 
-class TestedClient extends Bellbird {
-  readonly waited: number[] = [];
+let waited: number[];
 
-  protected override async sleep(seconds: number): Promise<void> {
-    this.waited.push(seconds);
-  }
+async function sleep(seconds: number): Promise<void> {
+  waited.push(seconds);
 }
 
-type Call<Result> = (client: Bellbird, query: any) => Result;
+class TestedClient extends Bellbird {
+  protected override sleep = sleep;
+}
+
+class TestedOperator extends BellbirdOperator {
+  protected override sleep = sleep;
+}
+
+type Call<Result, Client = Bellbird> = (client: Client, query: any) => Result;
 
 const values: Record<string, Call<Promise<unknown>>> = {
   balances: (client, { accountIds }) => client.balances(accountIds),
@@ -43,6 +50,14 @@ const iterations: Record<string, Call<AsyncIterable<unknown>>> = {
   trades: (client, query) => client.trades(query),
   transactionChanges: (client, query) => client.transactionChanges(query),
   transactions: (client, query) => client.transactions(query),
+};
+
+const changes: Record<string, Call<Promise<unknown>, BellbirdOperator>> = {
+  createKey: (operator, { userId, key }) => operator.createKey(userId, key),
+  createUser: (operator, { user }) => operator.createUser(user),
+  revokeKey: (operator, { id }) => operator.revokeKey(id),
+  syncConnection: (operator, { id, ...options }) => operator.syncConnection(id, options),
+  updateUser: (operator, { id, change }) => operator.updateUser(id, change),
 };
 
 const follows: Record<string, (client: Bellbird, store: Store<any>, query: any) => Promise<void>> =
@@ -63,10 +78,11 @@ for (const one of cases) {
 
 async function conforms(one: Case, copy?: OpenStore): Promise<void> {
   await withServer(one.exchanges, async (url) => {
-    const { value, rows, cursor, error, waited = [] } = one.expect;
-    const client = new TestedClient({ url, key: KEY, waitUpTo: one.call.waitUpTo ?? 60 });
+    const { value, rows, cursor, error, waited: expectedWaits = [] } = one.expect;
+    waited = [];
+    const options = { url, key: KEY, waitUpTo: one.call.waitUpTo ?? 60 };
     const outcome: Json = {};
-    const failure = await run(one, client, outcome, copy).then(
+    const failure = await run(one, options, outcome, copy).then(
       () => null,
       (reason) => reason,
     );
@@ -78,17 +94,22 @@ async function conforms(one: Case, copy?: OpenStore): Promise<void> {
       { value: undefined, rows: undefined, cursor: undefined, ...outcome },
       expected,
     );
-    assert.deepEqual(client.waited, waited);
+    assert.deepEqual(waited, expectedWaits);
   });
 }
 
 async function run(
   { call, store }: Case,
-  client: Bellbird,
+  options: BellbirdOptions,
   outcome: Json,
   copy?: OpenStore,
 ): Promise<void> {
-  if (copy) {
+  const client = new TestedClient(options);
+  if (call.client === "operator") {
+    const operator = new TestedOperator(options);
+    if (call.method === "users") outcome.rows = await collect(operator.users(call.arguments));
+    else outcome.value = await changes[call.method]!(operator, call.arguments);
+  } else if (copy) {
     await fill(copy.store, store!);
     const follow = () => follows[call.method]!(client, copy.store, call.arguments);
     await followTwiceIfItFails(copy.store, store!.failsAtPage, follow);
@@ -100,6 +121,12 @@ async function run(
     for await (const row of iterations[call.method]!(client, call.arguments))
       outcome.rows.push(row);
   }
+}
+
+async function collect(rows: AsyncIterable<unknown>): Promise<unknown[]> {
+  const all = [];
+  for await (const row of rows) all.push(row);
+  return all;
 }
 
 async function fill(

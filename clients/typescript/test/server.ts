@@ -5,7 +5,13 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 
 export interface Exchange {
-  request: { path: string; query: Record<string, string | null> };
+  request: {
+    method?: string;
+    path: string;
+    query: Record<string, string | null>;
+    body?: unknown;
+    idempotencyKey?: string;
+  };
   response: null | {
     status: number;
     headers?: Record<string, string>;
@@ -27,11 +33,13 @@ export async function withServer(
 ): Promise<void> {
   const remaining = [...exchanges];
   const problems: unknown[] = [];
-  const server = createServer((request, response) => {
+  const idempotencyKeys = new Set<unknown>();
+  const server = createServer(async (request, response) => {
     try {
       const exchange = remaining.shift();
       assert(exchange, `no request is expected after the last one: ${request.url}`);
-      check(request, exchange.request);
+      await check(request, exchange.request);
+      if (request.method === "POST") idempotencyKeys.add(request.headers["idempotency-key"]);
       respond(response, exchange.response);
     } catch (problem) {
       problems.push(problem);
@@ -49,11 +57,18 @@ export async function withServer(
   }
   if (problems.length > 0) throw problems[0];
   assert.deepEqual(remaining, [], "requests that did not come");
+  assert(idempotencyKeys.size <= 1, "one change has several Idempotency-Keys");
 }
 
-function check(request: IncomingMessage, expected: Exchange["request"]): void {
+async function check(request: IncomingMessage, expected: Exchange["request"]): Promise<void> {
   const url = new URL(request.url!, "http://localhost");
-  assert.equal(request.method, "GET");
+  let body = "";
+  for await (const part of request) body += part;
+  assert.equal(request.method, expected.method ?? "GET");
+  assert.deepEqual(body ? JSON.parse(body) : undefined, expected.body);
+  const key = request.headers["idempotency-key"];
+  assert.equal(key !== undefined, request.method === "POST", "Idempotency-Key");
+  if (expected.idempotencyKey) assert.equal(key, expected.idempotencyKey);
   assert.equal(request.headers.authorization, `Bearer ${KEY}`);
   assert.equal(url.pathname, expected.path);
   for (const [name, value] of Object.entries(expected.query)) {
@@ -75,7 +90,7 @@ function respond(to: ServerResponse, response: Exchange["response"]): void {
   const body = Buffer.from(response.rawBody ?? JSON.stringify(response.body));
   to.writeHead(response.status, {
     "Content-Type": "application/json",
-    "Content-Length": body.length,
+    ...(response.status !== 204 && { "Content-Length": body.length }),
     ...response.headers,
   });
   if (response.cutAfter === undefined) to.end(body);

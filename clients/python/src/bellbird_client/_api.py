@@ -1,31 +1,22 @@
-import re
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from datetime import date
 from inspect import isawaitable
 from typing import Any, TypeVar
 
-import httpx
-
 from . import types
-from ._transport import Transport
+from ._caller import Caller, Query
 from .changes import AsyncStore, Batch, Store
-from .errors import BellbirdError, CursorExpired, ReconnectRequired
+from .errors import CursorExpired
 
 T = TypeVar("T")
 AnyStore = Store[T] | AsyncStore[T]
 Day = date | str | None
-Query = Mapping[str, str | int | date | None]
 
-RETRY_SECONDS_AFTER_FAILURE = (1, 2)
 METADATA_PATHS = {"/v1/connections", "/v1/accounts", "/v1/categories", "/v1/me"}
 
 
-class Api:
+class Api(Caller):
     """Every method of both clients. `Client` runs these coroutines on a transport that never suspends."""
-
-    def __init__(self, transport: Transport, wait_up_to: float) -> None:
-        self._transport = transport
-        self._wait_up_to = wait_up_to
 
     async def connections(self) -> list[types.Connection]:
         body: types.ConnectionList = await self._get("/v1/connections", {})
@@ -149,70 +140,7 @@ class Api:
             offset, more = offset + pagination["limit"], pagination["hasMore"]
 
     async def _get(self, path: str, query: Query) -> Any:
-        texts = {name: _text(value) for name, value in query.items() if value is not None}
-        seconds_left = self._wait_up_to
-        retries = iter(RETRY_SECONDS_AFTER_FAILURE)
-        while True:
-            outcome = await self._transport.get(path, texts, live=path not in METADATA_PATHS)
-            if isinstance(outcome, httpx.RequestError):
-                error = BellbirdError(f"{type(outcome).__name__}: {outcome}")
-                seconds = next(retries, None)
-            elif outcome.status_code == 200:
-                return _json(outcome)
-            else:
-                error = _error(outcome)
-                repeatable = outcome.status_code in (429, 503) and not isinstance(error, ReconnectRequired)
-                seconds = error.retry_after if repeatable else None
-            if seconds is None or seconds > seconds_left:
-                raise error
-            seconds_left -= seconds
-            await self._transport.sleep(seconds)
-
-
-def _text(value: str | int | date) -> str:
-    return value.isoformat() if isinstance(value, date) else str(value)
-
-
-def _json(response: httpx.Response) -> Any:
-    try:
-        return response.json()
-    except ValueError:
-        pass  # Raised here, the error would lead to the whole body.
-    raise BellbirdError(
-        "the response is not JSON", status=response.status_code, request_id=response.headers.get("X-Request-Id")
-    )
-
-
-def _error(response: httpx.Response) -> BellbirdError:
-    try:
-        body = response.json()
-    except ValueError:
-        body = None
-    match body:
-        case {"error": {"message": str(message), "details": [*details]}}:
-            pass
-        case {"error": {"message": str(message)}}:
-            details = []
-        case _:
-            message, details = response.reason_phrase, []
-    code = response.headers.get("Bellbird-Error")
-    kind = BellbirdError
-    if code == "reconnect_required":
-        kind = ReconnectRequired
-    elif response.status_code == 410:
-        kind = CursorExpired
-    return kind(
-        message,
-        status=response.status_code,
-        code=code,
-        details=details,
-        request_id=response.headers.get("X-Request-Id"),
-        retry_after=_seconds(response.headers.get("Retry-After", "")),
-    )
-
-
-def _seconds(retry_after: str) -> int | None:
-    return max(int(retry_after), 1) if re.fullmatch("[0-9]{1,9}", retry_after) else None
+        return await self._call("GET", path, query, live=path not in METADATA_PATHS)
 
 
 def _batch(page: Any, member: str) -> Batch[Any]:

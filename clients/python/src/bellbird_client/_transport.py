@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import httpx
 
@@ -15,8 +15,27 @@ TIMEOUT_SECONDS = 30.0
 Outcome = httpx.Response | httpx.RequestError
 
 
+class Request(NamedTuple):
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: object = None
+    headers: Mapping[str, str] | None = None
+    live: bool = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Of `httpx.Client.request`."""
+        return {
+            "method": self.method,
+            "url": self.path,
+            "params": self.query,
+            "json": self.body,
+            "headers": self.headers,
+        }
+
+
 class Transport(Protocol):
-    async def get(self, path: str, query: Mapping[str, str], live: bool) -> Outcome:
+    async def send(self, request: Request) -> Outcome:
         """A response, read whole, or why there is none.
 
         A failure is returned, because an error raised while handling it would lead to the request with its key.
@@ -45,10 +64,10 @@ class BlockingTransport:
         self.http = httpx.Client(**_settings(base_url, api_key))
         self._live = threading.Semaphore(LIVE_AT_ONCE)
 
-    async def get(self, path: str, query: Mapping[str, str], live: bool) -> Outcome:
-        with self._live if live else nullcontext():
+    async def send(self, request: Request) -> Outcome:
+        with self._live if request.live else nullcontext():
             try:
-                return self.http.get(path, params=query)
+                return self.http.request(**request.arguments())
             except httpx.RequestError as failure:
                 return failure
 
@@ -61,10 +80,10 @@ class AsyncTransport:
         self.http = httpx.AsyncClient(**_settings(base_url, api_key))
         self._live = asyncio.Semaphore(LIVE_AT_ONCE)
 
-    async def get(self, path: str, query: Mapping[str, str], live: bool) -> Outcome:
-        async with self._live if live else nullcontext():
+    async def send(self, request: Request) -> Outcome:
+        async with self._live if request.live else nullcontext():
             try:
-                return await self.http.get(path, params=query)
+                return await self.http.request(**request.arguments())
             except httpx.RequestError as failure:
                 return failure
 

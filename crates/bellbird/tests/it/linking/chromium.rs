@@ -20,7 +20,7 @@ use crate::support::harness::{App, Setup, simulated_providers};
 
 /// What the user does at the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum UserAction {
+pub(crate) enum UserAction {
     Approve,
     Cancel,
     /// Enters the code with which the sandbox simulates an institution that does not respond.
@@ -39,7 +39,7 @@ fn complete_consent_pages(browser: &mut Browser, app: &App, provider: &str, acti
 }
 
 /// Goes through the provider's pages with one action, until the page to which the callback leads.
-fn leave_consent_pages(browser: &mut Browser, provider: &str, action: UserAction) {
+pub(crate) fn leave_consent_pages(browser: &mut Browser, provider: &str, action: UserAction) {
     browser.assert_accessible(&format!("{provider}-1-ask"));
     browser.click("button[value=allow]");
     if action == UserAction::Cancel {

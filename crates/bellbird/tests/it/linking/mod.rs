@@ -1,7 +1,7 @@
 //! Tests of linking, reconnecting and removing connections.
 
 mod apps;
-mod chromium;
+pub(crate) mod chromium;
 mod confirmation;
 mod pages;
 mod provider_events;

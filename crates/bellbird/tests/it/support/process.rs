@@ -129,7 +129,8 @@ impl RunningCommand {
         Self::spawn(command, line)
     }
 
-    fn spawn(mut command: Command, line: &str) -> Self {
+    /// Of any program whose standard output is piped.
+    pub(crate) fn spawn(mut command: Command, line: &str) -> Self {
         let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut ready_line = String::new();

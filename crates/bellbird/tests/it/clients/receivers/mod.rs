@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::support::harness::Database;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
 use process::Receiver;
-pub(crate) use process::free_ports;
+pub(crate) use process::{free_ports, installed};
 
 /// The languages of the receivers.
 const RECEIVERS: [&str; 3] = ["python", "js", "rust"];
@@ -22,7 +22,7 @@ const CHUNK_ROWS: u64 = 20;
 /// The longest body that the receivers read.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

@@ -12,8 +12,12 @@ use super::{read, root};
 use crate::support::harness::eventually;
 
 /// A path that `scripts/receivers` installs or builds.
-fn installed(path: PathBuf) -> PathBuf {
-    assert!(path.exists(), "{} is missing: run scripts/receivers, which installs it", path.display());
+pub(crate) fn installed(path: PathBuf) -> PathBuf {
+    assert!(
+        path.exists(),
+        "{} is missing: run scripts/receivers or scripts/setup clients, which install it",
+        path.display()
+    );
     path
 }
 

@@ -1,0 +1,1067 @@
+// Generated from docs/admin-openapi.json by `npm run generate`.
+
+export type paths = Record<string, never>;
+export type webhooks = Record<string, never>;
+export type components = {
+    schemas: {
+        /** @description A page of the audit. */
+        AuditList: {
+            data: components["schemas"]["AuditRow"][];
+            /** @description The `cursor` of the next page. Null: this is the last one. */
+            nextCursor: string | null;
+        };
+        /** @description One change by an operator. */
+        AuditRow: {
+            /**
+             * @description The subject and the verb, such as `key.create`. The list may grow.
+             * @example key.create
+             */
+            action: string;
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            at: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * Format: uuid
+             * @description The key, as `bellbird operator-key list` shows it.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            operatorKeyId: string;
+            /**
+             * @description The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            subject: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description A link between a user and one institution through one provider. */
+        Connection: {
+            /**
+             * @description `banking` or `brokerage`.
+             * @example banking
+             */
+            category: string;
+            /**
+             * Format: date-time
+             * @description When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say.
+             * @example 2027-08-01T02:10:00Z
+             */
+            consentExpiresAt: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            createdAt: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * @description The provider's identifier of the institution. Opaque.
+             * @example 22
+             */
+            institutionId: string;
+            /** @example Wattle Bank */
+            institutionName: string;
+            /**
+             * Format: date-time
+             * @description When the provider last returned data.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            lastRefreshedAt: string | null;
+            /** @example fiskil */
+            provider: string;
+            /**
+             * @description As in `/v1/connections`, or `deleting`: it is being removed.
+             * @example active
+             */
+            status: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description A connection with its jobs. */
+        ConnectionDetails: {
+            /**
+             * @description `banking` or `brokerage`.
+             * @example banking
+             */
+            category: string;
+            /**
+             * Format: date-time
+             * @description When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say.
+             * @example 2027-08-01T02:10:00Z
+             */
+            consentExpiresAt: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            createdAt: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * @description The provider's identifier of the institution. Opaque.
+             * @example 22
+             */
+            institutionId: string;
+            /** @example Wattle Bank */
+            institutionName: string;
+            /**
+             * Format: date-time
+             * @description When the provider last returned data.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            lastRefreshedAt: string | null;
+            /** @example fiskil */
+            provider: string;
+            removal: components["schemas"]["ConnectionRemoval"] | null;
+            /**
+             * @description As in `/v1/connections`, or `deleting`: it is being removed.
+             * @example active
+             */
+            status: string;
+            sync: components["schemas"]["ConnectionSync"] | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description A connection. */
+        ConnectionItem: {
+            data: components["schemas"]["ConnectionDetails"];
+        };
+        /** @description A page of connections. */
+        ConnectionList: {
+            data: components["schemas"]["Connection"][];
+            /** @description The `cursor` of the next page. Null: this is the last one. */
+            nextCursor: string | null;
+        };
+        /** @description A removal in progress. */
+        ConnectionRemoval: {
+            /**
+             * Format: int32
+             * @description Failures so far.
+             */
+            attempts: number;
+            /** @description Why the last attempt failed. */
+            lastError: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-11-21T03:04:11.52Z
+             */
+            nextAttemptAt: string;
+        };
+        /** @description The syncs of a connection. */
+        ConnectionSync: {
+            /** @description Why the last one failed. */
+            lastError: string | null;
+            /**
+             * Format: date-time
+             * @description The next one.
+             * @example 2026-11-21T03:04:11.52Z
+             */
+            nextAt: string | null;
+            /**
+             * Format: date-time
+             * @description The start of the last successful sync.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            syncedAt: string | null;
+        };
+        /** @description A created key. */
+        CreatedKey: {
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @example 2027-01-31T00:00:00Z
+             */
+            expiresAt: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * @description The key itself. Store it: it is not shown again.
+             * @example bb_...
+             */
+            key: string;
+            /**
+             * Format: date-time
+             * @description Exact to a minute.
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            lastUsedAt: string | null;
+            /** @example app */
+            name: string;
+            /**
+             * @description The first characters of the key.
+             * @example bb_7Kd2p
+             */
+            prefix: string;
+            /**
+             * Format: date-time
+             * @example 2027-01-31T00:00:00Z
+             */
+            revokedAt: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description A created link session. */
+        CreatedLinkSession: {
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:40:00Z
+             */
+            expiresAt: string;
+            /**
+             * Format: uuid
+             * @description No secret: the return has it too.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * Format: uri
+             * @description Secret: whoever has it links for this user.
+             * @example https://console.example.com/link/...
+             */
+            url: string;
+        };
+        /** @description A created webhook endpoint. */
+        CreatedWebhookEndpoint: {
+            /**
+             * @description Of the events' body.
+             * @example 2026-12-01
+             */
+            apiVersion: string;
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            createdAt: string;
+            /**
+             * @description A few words. Null: enabled.
+             * @example by operator
+             */
+            disabledReason: string | null;
+            /**
+             * @description The event types that it receives.
+             * @example [
+             *       "transactions.synced",
+             *       "trades.synced"
+             *     ]
+             */
+            events: string[];
+            /**
+             * Format: date-time
+             * @description The first failure since the last success.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            failingSince: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description The last success.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            lastDeliveredAt: string | null;
+            /**
+             * @description Verifies the signatures of events. Store it: it is not shown again.
+             * @example whsec_...
+             */
+            secret: string;
+            /**
+             * @description `enabled` or `disabled`.
+             * @example enabled
+             */
+            status: string;
+            /**
+             * Format: uri
+             * @example https://hooks.example.com/bellbird
+             */
+            url: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description The delivery of an event to an endpoint. */
+        Delivery: {
+            /**
+             * Format: int32
+             * @description Starts again from 0 with a redelivery.
+             * @example 1
+             */
+            attempts: number;
+            /**
+             * Format: int32
+             * @description From 1 to `totalChunks`.
+             * @example 1
+             */
+            chunk: number;
+            /**
+             * Format: date-time
+             * @description When the event was created.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When it was delivered, or failed and was no longer retried.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            endedAt: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            eventId: string;
+            /**
+             * Format: date-time
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            lastAttemptAt: string | null;
+            /**
+             * Format: int32
+             * @example 84
+             */
+            lastDurationMs: number | null;
+            /**
+             * @description A few words.
+             * @example timeout
+             */
+            lastError: string | null;
+            /**
+             * Format: int32
+             * @description HTTP status of the last attempt. Null: no response, or no attempt yet.
+             * @example 204
+             */
+            lastStatus: number | null;
+            /**
+             * Format: int32
+             * @description New rows in the event.
+             * @example 3
+             */
+            newCount: number;
+            /**
+             * Format: date-time
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            nextAttemptAt: string | null;
+            /**
+             * @description `pending`, `waiting` for the chunk before, `delivered` or `failed`.
+             * @example delivered
+             */
+            state: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            syncRunId: string;
+            /**
+             * Format: int32
+             * @example 1
+             */
+            totalChunks: number;
+            /**
+             * @description The type of the event.
+             * @example transactions.synced
+             */
+            type: string;
+            /**
+             * Format: int32
+             * @description Changed rows in the event.
+             * @example 0
+             */
+            updatedCount: number;
+        };
+        /** @description An attempt to deliver an event. */
+        DeliveryAttempt: {
+            /**
+             * Format: date-time
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            at: string;
+            /**
+             * Format: int32
+             * @description From 1, counted on after a redelivery.
+             * @example 1
+             */
+            attempt: number;
+            /**
+             * Format: int32
+             * @example 84
+             */
+            durationMs: number;
+            /**
+             * @description A few words.
+             * @example timeout
+             */
+            error: string | null;
+            /**
+             * Format: int32
+             * @description HTTP status. Null: no response.
+             * @example 204
+             */
+            status: number | null;
+        };
+        /** @description A delivery with its attempts. */
+        DeliveryDetails: {
+            /** @description All attempts, oldest first. */
+            attemptLog: components["schemas"]["DeliveryAttempt"][];
+            /**
+             * Format: int32
+             * @description Starts again from 0 with a redelivery.
+             * @example 1
+             */
+            attempts: number;
+            /**
+             * Format: int32
+             * @description From 1 to `totalChunks`.
+             * @example 1
+             */
+            chunk: number;
+            /**
+             * Format: date-time
+             * @description When the event was created.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description When it was delivered, or failed and was no longer retried.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            endedAt: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            eventId: string;
+            /**
+             * Format: date-time
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            lastAttemptAt: string | null;
+            /**
+             * Format: int32
+             * @example 84
+             */
+            lastDurationMs: number | null;
+            /**
+             * @description A few words.
+             * @example timeout
+             */
+            lastError: string | null;
+            /**
+             * Format: int32
+             * @description HTTP status of the last attempt. Null: no response, or no attempt yet.
+             * @example 204
+             */
+            lastStatus: number | null;
+            /**
+             * Format: int32
+             * @description New rows in the event.
+             * @example 3
+             */
+            newCount: number;
+            /**
+             * Format: date-time
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            nextAttemptAt: string | null;
+            /**
+             * @description `pending`, `waiting` for the chunk before, `delivered` or `failed`.
+             * @example delivered
+             */
+            state: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            syncRunId: string;
+            /**
+             * Format: int32
+             * @example 1
+             */
+            totalChunks: number;
+            /**
+             * @description The type of the event.
+             * @example transactions.synced
+             */
+            type: string;
+            /**
+             * Format: int32
+             * @description Changed rows in the event.
+             * @example 0
+             */
+            updatedCount: number;
+        };
+        /** @description A delivery with its attempts. */
+        DeliveryItem: {
+            data: components["schemas"]["DeliveryDetails"];
+        };
+        /** @description A page of deliveries. */
+        DeliveryList: {
+            data: components["schemas"]["Delivery"][];
+            /** @description The `cursor` of the next page. Null: this is the last one. */
+            nextCursor: string | null;
+        };
+        /** @description A webhook endpoint. */
+        EndpointItem: {
+            data: components["schemas"]["WebhookEndpoint"];
+        };
+        /** @description A page of webhook endpoints. */
+        EndpointList: {
+            data: components["schemas"]["WebhookEndpoint"][];
+            /** @description The `cursor` of the next page. Null: this is the last one. */
+            nextCursor: string | null;
+        };
+        /** @description What happened, and what to do about it. */
+        Error: {
+            /**
+             * @description A code for programs. Most paths have only `professional_required`, and otherwise omit it. `/v1/me` and the
+             *     changes have the word of the header `Bellbird-Error` in every error.
+             * @example professional_required
+             */
+            code?: string;
+            /**
+             * @description One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`, and its status if the
+             *     user has to reconnect it, as `status: <status>`. Omitted if there is none.
+             * @example [
+             *       "limit: Must be an integer between 1 and 500"
+             *     ]
+             */
+            details?: string[];
+            /**
+             * @description A sentence for humans. Its wording may change.
+             * @example The API key is missing or not valid
+             */
+            message: string;
+        };
+        /** @description The body of every response that is not a success. */
+        ErrorBody: {
+            /** @description What happened, and what to do about it. */
+            error: components["schemas"]["Error"];
+        };
+        /** @description A key, without the key itself. */
+        Key: {
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @example 2027-01-31T00:00:00Z
+             */
+            expiresAt: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Exact to a minute.
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            lastUsedAt: string | null;
+            /** @example app */
+            name: string;
+            /**
+             * @description The first characters of the key.
+             * @example bb_7Kd2p
+             */
+            prefix: string;
+            /**
+             * Format: date-time
+             * @example 2027-01-31T00:00:00Z
+             */
+            revokedAt: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description The keys of a user. */
+        KeyList: {
+            data: components["schemas"]["Key"][];
+        };
+        /** @description How to rotate a key. */
+        KeyRotation: {
+            /**
+             * Format: int32
+             * @description How long the old key stays valid, in seconds. 86400 if absent; 0 ends it immediately.
+             * @example 3600
+             */
+            graceSeconds?: number;
+        };
+        /** @description A link session with its result. */
+        LinkSession: {
+            /**
+             * @description What it has connected, reconnected or renewed, and what is still connected.
+             * @example [
+             *       "0191e7a0-7c3b-7def-8000-00aabbccddee"
+             *     ]
+             */
+            connectionIds: string[];
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:40:00Z
+             */
+            expiresAt: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            reason: components["schemas"]["LinkSessionReason"] | null;
+            /**
+             * @description `open`, `waiting`, `connected`, `declined`, `failed` or `expired`.
+             * @example connected
+             */
+            status: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description Why a link session has no connection. */
+        LinkSessionReason: {
+            /**
+             * @description A word for programs. More may come.
+             * @example declined
+             */
+            code: string;
+            /**
+             * @description A sentence for people.
+             * @example The person gave no consent.
+             */
+            message: string;
+        };
+        /** @description A created webhook endpoint. */
+        NewEndpointItem: {
+            data: components["schemas"]["CreatedWebhookEndpoint"];
+        };
+        /** @description A key to create. */
+        NewKey: {
+            /**
+             * Format: date-time
+             * @description The key works before this time. If absent, it does not expire.
+             * @example 2027-01-31T00:00:00Z
+             */
+            expiresAt?: string;
+            /**
+             * @description Name of the key, to recognise it in lists. 1 to 100 characters; `default` if absent.
+             * @example app
+             */
+            name?: string;
+        };
+        /** @description A created key. */
+        NewKeyItem: {
+            data: components["schemas"]["CreatedKey"];
+        };
+        /** @description A link session to create. */
+        NewLinkSession: {
+            /**
+             * Format: uuid
+             * @description The user's connection to reconnect or renew, instead of a provider.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            connectionId?: string;
+            /**
+             * @description The provider to link. If absent, the person chooses.
+             * @example fiskil
+             */
+            provider?: string;
+            /**
+             * Format: uri
+             * @description Where the browser returns: a URL of an origin in `admin.return_origins`, of at most 1,000 bytes. If absent, it
+             *     stays on the last page.
+             * @example https://app.example.com/linked
+             */
+            returnUrl?: string;
+            /**
+             * @description Your own text for the return, at most 500 characters. It is in a URL, so no secret.
+             * @example 42
+             */
+            state?: string;
+            /**
+             * Format: uuid
+             * @description For whom the person links.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description A new signing secret. */
+        NewSecretItem: {
+            data: components["schemas"]["NewWebhookSecret"];
+        };
+        /** @description A created link session. */
+        NewSessionItem: {
+            data: components["schemas"]["CreatedLinkSession"];
+        };
+        /** @description A setup token to create. */
+        NewSetupToken: {
+            /**
+             * @description Name of the API key that the claim creates. 1 to 100 characters; `SimpleFIN` if absent.
+             * @example Actual
+             */
+            name?: string;
+        };
+        /** @description A user to create. */
+        NewUser: {
+            /**
+             * Format: email
+             * @description E-mail address, unique without regard to case.
+             * @example anna@example.com
+             */
+            email: string;
+            /**
+             * @description `saver` has no API access, `developer` banks only, `professional` banks and brokers (the default).
+             * @example professional
+             */
+            plan?: string;
+            /**
+             * @description Your own name of the user, unique. 1 to 200 characters.
+             * @example customer-17
+             */
+            reference?: string;
+            /**
+             * @description IANA timezone in which the user's days begin and end. The default is Australia/Sydney.
+             * @example Australia/Perth
+             */
+            timezone?: string;
+        };
+        /** @description A webhook endpoint to create. */
+        NewWebhookEndpoint: {
+            /**
+             * @description Of the events' body, `2026-11-01` (the default) or `2026-12-01`.
+             * @example 2026-12-01
+             */
+            apiVersion?: string;
+            /**
+             * @description `transactions.synced`, `trades.synced` and `connection.updated`. If absent, the first two.
+             * @example [
+             *       "transactions.synced"
+             *     ]
+             */
+            events?: string[];
+            /**
+             * Format: uri
+             * @description Where events are sent.
+             * @example https://hooks.example.com/bellbird
+             */
+            url: string;
+            /**
+             * Format: uuid
+             * @description Whose events it receives.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description A new signing secret. */
+        NewWebhookSecret: {
+            /**
+             * Format: uuid
+             * @description The endpoint's.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Until then, the old one verifies too. Null: it could not be opened and is deleted.
+             * @example 2026-08-02T02:10:00.25Z
+             */
+            oldSecretExpiresAt: string | null;
+            /**
+             * @description Verifies the signatures of events. Store it: it is not shown again.
+             * @example whsec_...
+             */
+            secret: string;
+        };
+        /** @description What an endpoint responded to a ping. */
+        Ping: {
+            /** @description Whether the endpoint accepted it, with a status of 2xx. */
+            delivered: boolean;
+            /**
+             * Format: int64
+             * @example 84
+             */
+            durationMs: number;
+            /**
+             * @description A few words.
+             * @example timeout
+             */
+            error: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            eventId: string;
+            /**
+             * Format: int32
+             * @description HTTP status. Null: no response.
+             * @example 204
+             */
+            status: number | null;
+        };
+        /** @description What an endpoint responded to a ping. */
+        PingItem: {
+            data: components["schemas"]["Ping"];
+        };
+        /** @description Events that are due. */
+        Recovered: {
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            endpointId: string;
+            /**
+             * Format: int64
+             * @description How many. Pings are left out.
+             * @example 12
+             */
+            recovered: number;
+        };
+        /** @description Events that are due. */
+        RecoveryItem: {
+            data: components["schemas"]["Recovered"];
+        };
+        /** @description An event that is due. */
+        Redelivery: {
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            endpointId: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            eventId: string;
+            /** @example pending */
+            state: string;
+        };
+        /** @description An event that is due. */
+        RedeliveryItem: {
+            data: components["schemas"]["Redelivery"];
+        };
+        /** @description A link session with its result. */
+        SessionItem: {
+            data: components["schemas"]["LinkSession"];
+        };
+        /** @description A setup token. */
+        SetupToken: {
+            /**
+             * Format: date-time
+             * @example 2026-08-01T03:10:00.25Z
+             */
+            expiresAt: string;
+            /**
+             * @description The text that the user pastes into the program.
+             * @example aHR0cHM6Ly9hcGkuZXhhbXBsZS5jb20v...
+             */
+            token: string;
+        };
+        /** @description A setup token. */
+        TokenItem: {
+            data: components["schemas"]["SetupToken"];
+        };
+        /** @description A user. */
+        User: {
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            createdAt: string;
+            /**
+             * Format: email
+             * @example anna@example.com
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * @description `saver`, `developer` or `professional`.
+             * @example professional
+             */
+            plan: string;
+            /**
+             * @description Your own name of the user.
+             * @example customer-17
+             */
+            reference: string | null;
+            /**
+             * @description IANA timezone. Null: the default, Australia/Sydney.
+             * @example Australia/Perth
+             */
+            timezone: string | null;
+        };
+        /** @description What to change of a user. */
+        UserChange: {
+            /**
+             * Format: email
+             * @description E-mail address, unique without regard to case.
+             * @example anna@example.com
+             */
+            email?: string;
+            /**
+             * @description `saver`, `developer` or `professional`.
+             * @example developer
+             */
+            plan?: string;
+            /**
+             * @description Your own name of the user. Null clears it.
+             * @example customer-17
+             */
+            reference?: string | null;
+            /**
+             * @description IANA timezone. Null sets the default.
+             * @example Australia/Perth
+             */
+            timezone?: string | null;
+        };
+        /** @description A user. */
+        UserItem: {
+            data: components["schemas"]["User"];
+        };
+        /** @description A page of users. */
+        UserList: {
+            data: components["schemas"]["User"][];
+            /** @description The `cursor` of the next page. Null: this is the last one. */
+            nextCursor: string | null;
+        };
+        /** @description A URL that receives the events of a user. */
+        WebhookEndpoint: {
+            /**
+             * @description Of the events' body.
+             * @example 2026-12-01
+             */
+            apiVersion: string;
+            /**
+             * Format: date-time
+             * @example 2026-08-01T02:10:00.25Z
+             */
+            createdAt: string;
+            /**
+             * @description A few words. Null: enabled.
+             * @example by operator
+             */
+            disabledReason: string | null;
+            /**
+             * @description The event types that it receives.
+             * @example [
+             *       "transactions.synced",
+             *       "trades.synced"
+             *     ]
+             */
+            events: string[];
+            /**
+             * Format: date-time
+             * @description The first failure since the last success.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            failingSince: string | null;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description The last success.
+             * @example 2026-11-20T21:04:11.52Z
+             */
+            lastDeliveredAt: string | null;
+            /**
+             * @description `enabled` or `disabled`.
+             * @example enabled
+             */
+            status: string;
+            /**
+             * Format: uri
+             * @example https://hooks.example.com/bellbird
+             */
+            url: string;
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
+        };
+        /** @description What to change of a webhook endpoint. */
+        WebhookEndpointChange: {
+            /**
+             * @description Whether it receives events.
+             * @example true
+             */
+            enabled?: boolean;
+            /**
+             * @description `transactions.synced`, `trades.synced` and `connection.updated`.
+             * @example [
+             *       "transactions.synced"
+             *     ]
+             */
+            events?: string[];
+            /**
+             * Format: uri
+             * @description Where events are sent.
+             * @example https://hooks.example.com/bellbird
+             */
+            url?: string;
+        };
+        /** @description Which events to deliver again. */
+        WebhookRecovery: {
+            /**
+             * Format: date-time
+             * @description When the oldest of them was created.
+             * @example 2026-11-20T09:30:00Z
+             */
+            since: string;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+};
+export type $defs = Record<string, never>;
+export type operations = Record<string, never>;
