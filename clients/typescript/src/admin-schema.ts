@@ -40,9 +40,10 @@ export type components = {
             subject: string | null;
             /**
              * Format: uuid
+             * @description Null: the action is about an endpoint for all users.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
-            userId: string;
+            userId: string | null;
         };
         /** @description A link between a user and one institution through one provider. */
         Connection: {
@@ -270,6 +271,12 @@ export type components = {
              */
             disabledReason: string | null;
             /**
+             * Format: int64
+             * @description For how many users it is disabled because it failed for them. 0 unless it receives the events of all users.
+             * @example 0
+             */
+            disabledUsers: number;
+            /**
              * @description The event types that it receives.
              * @example [
              *       "transactions.synced",
@@ -311,9 +318,10 @@ export type components = {
             url: string;
             /**
              * Format: uuid
+             * @description Null: it receives the events of all users.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
-            userId: string;
+            userId: string | null;
         };
         /** @description The delivery of an event to an endpoint. */
         Delivery: {
@@ -404,6 +412,12 @@ export type components = {
              * @example 0
              */
             updatedCount: number;
+            /**
+             * Format: uuid
+             * @description Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
         };
         /** @description An attempt to deliver an event. */
         DeliveryAttempt: {
@@ -526,6 +540,12 @@ export type components = {
              * @example 0
              */
             updatedCount: number;
+            /**
+             * Format: uuid
+             * @description Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId: string;
         };
         /** @description A delivery with its attempts. */
         DeliveryItem: {
@@ -769,6 +789,11 @@ export type components = {
         /** @description A webhook endpoint to create. */
         NewWebhookEndpoint: {
             /**
+             * @description Whether it receives the events of all users.
+             * @example false
+             */
+            allUsers?: boolean;
+            /**
              * @description Of the events' body, `2026-11-01` (the default) or `2026-12-01`.
              * @example 2026-12-01
              */
@@ -788,10 +813,10 @@ export type components = {
             url: string;
             /**
              * Format: uuid
-             * @description Whose events it receives.
+             * @description Whose events it receives, unless `allUsers` is true.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
-            userId: string;
+            userId?: string;
         };
         /** @description A new signing secret. */
         NewWebhookSecret: {
@@ -968,7 +993,7 @@ export type components = {
             /** @description The `cursor` of the next page. Null: this is the last one. */
             nextCursor: string | null;
         };
-        /** @description A URL that receives the events of a user. */
+        /** @description A URL that receives the events of a user, or of all users. */
         WebhookEndpoint: {
             /**
              * @description Of the events' body.
@@ -985,6 +1010,12 @@ export type components = {
              * @example by operator
              */
             disabledReason: string | null;
+            /**
+             * Format: int64
+             * @description For how many users it is disabled because it failed for them. 0 unless it receives the events of all users.
+             * @example 0
+             */
+            disabledUsers: number;
             /**
              * @description The event types that it receives.
              * @example [
@@ -1022,9 +1053,10 @@ export type components = {
             url: string;
             /**
              * Format: uuid
+             * @description Null: it receives the events of all users.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
-            userId: string;
+            userId: string | null;
         };
         /** @description What to change of a webhook endpoint. */
         WebhookEndpointChange: {
@@ -1055,6 +1087,21 @@ export type components = {
              * @example 2026-11-20T09:30:00Z
              */
             since: string;
+            /**
+             * Format: uuid
+             * @description Only this user's events, at an endpoint for all users.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId?: string;
+        };
+        /** @description Which event to deliver again. */
+        WebhookRedelivery: {
+            /**
+             * Format: uuid
+             * @description Whose event it is. Required if the endpoint is for all users.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            userId?: string;
         };
     };
     responses: never;

@@ -186,10 +186,118 @@ export type components = {
             /** @description The connection, once. */
             updated: components["schemas"]["EventConnection"][];
         };
+        ConnectionCreated: {
+            /**
+             * @description The form of the body, fixed when the endpoint is added.
+             * @example 2026-11-01
+             * @enum {string}
+             */
+            api_version: "2026-11-01" | "2026-12-01";
+            /**
+             * Format: int64
+             * @description When the sync made the event, or the status changed, in seconds since 1970.
+             * @example 1795266244
+             */
+            created: number;
+            /** @description What is new or has changed. */
+            data: components["schemas"]["NewConnection"];
+            /**
+             * Format: uuid
+             * @description The event's id, the same in every attempt and at each endpoint.
+             * @example 01a1fe34-ee44-76f2-a0b0-d9d526c141bd
+             */
+            id: string;
+            /** @description The sync, and how many objects `data` has. */
+            metadata: components["schemas"]["EventMetadata"];
+            /**
+             * @description Always `event`.
+             * @example event
+             * @enum {string}
+             */
+            object: "event";
+            /**
+             * @description The type of the event.
+             * @example connection.created
+             * @enum {string}
+             */
+            type: "connection.created";
+        };
+        ConnectionExpiring: {
+            /**
+             * @description The form of the body, fixed when the endpoint is added.
+             * @example 2026-11-01
+             * @enum {string}
+             */
+            api_version: "2026-11-01" | "2026-12-01";
+            /**
+             * Format: int64
+             * @description When the sync made the event, or the status changed, in seconds since 1970.
+             * @example 1795266244
+             */
+            created: number;
+            /** @description What is new or has changed. */
+            data: components["schemas"]["ConnectionChanges"];
+            /**
+             * Format: uuid
+             * @description The event's id, the same in every attempt and at each endpoint.
+             * @example 01a1fe34-ee44-76f2-a0b0-d9d526c141bd
+             */
+            id: string;
+            /** @description The sync, and how many objects `data` has. */
+            metadata: components["schemas"]["EventMetadata"];
+            /**
+             * @description Always `event`.
+             * @example event
+             * @enum {string}
+             */
+            object: "event";
+            /**
+             * @description The type of the event.
+             * @example connection.expiring
+             * @enum {string}
+             */
+            type: "connection.expiring";
+        };
         /** @description All connections, newest first. */
         ConnectionList: {
             /** @description The connections. */
             data: components["schemas"]["Connection"][];
+        };
+        ConnectionRemoved: {
+            /**
+             * @description The form of the body, fixed when the endpoint is added.
+             * @example 2026-11-01
+             * @enum {string}
+             */
+            api_version: "2026-11-01" | "2026-12-01";
+            /**
+             * Format: int64
+             * @description When the sync made the event, or the status changed, in seconds since 1970.
+             * @example 1795266244
+             */
+            created: number;
+            /** @description What is new or has changed. */
+            data: components["schemas"]["NoChanges"];
+            /**
+             * Format: uuid
+             * @description The event's id, the same in every attempt and at each endpoint.
+             * @example 01a1fe34-ee44-76f2-a0b0-d9d526c141bd
+             */
+            id: string;
+            /** @description The sync, and how many objects `data` has. */
+            metadata: components["schemas"]["EventMetadata"];
+            /**
+             * @description Always `event`.
+             * @example event
+             * @enum {string}
+             */
+            object: "event";
+            /**
+             * @description The type of the event.
+             * @example connection.removed
+             * @enum {string}
+             */
+            type: "connection.removed";
         };
         ConnectionUpdated: {
             /**
@@ -292,6 +400,12 @@ export type components = {
         };
         EventConnection: {
             /**
+             * Format: date-time
+             * @description When the consent ends, if the provider has said.
+             * @example 2027-02-01T13:40:00Z
+             */
+            consent_expires_at: string | null;
+            /**
              * Format: uuid
              * @description As in `/v1/connections`.
              * @example 01a20321-8973-7665-8b28-a08696bad7a2
@@ -315,18 +429,18 @@ export type components = {
              */
             object: "connection";
             /**
-             * @description The status before the change.
+             * @description The status before, if it has changed.
              * @example active
-             * @enum {string}
+             * @enum {string|null}
              */
-            previous_status: "active" | "invalidated" | "pending_mfa" | "revoked";
+            previous_status: "active" | "invalidated" | "pending_mfa" | "revoked" | null;
             /**
              * @description The provider of the connection.
              * @example fiskil
              */
             provider: string;
             /**
-             * @description The status after the change.
+             * @description The status at `created`.
              * @example revoked
              * @enum {string}
              */
@@ -350,6 +464,11 @@ export type components = {
              */
             new_count: number;
             /**
+             * @description The operator's own name of the user. Only at an endpoint of the installation.
+             * @example customer-17
+             */
+            reference?: string | null;
+            /**
              * @description How many objects `removed` has. From version 2026-12-01 of the body on.
              * @example 0
              */
@@ -370,6 +489,12 @@ export type components = {
              * @example 0
              */
             updated_count: number;
+            /**
+             * Format: uuid
+             * @description The user whose event it is. Only at an endpoint of the installation.
+             * @example 01a1fe34-d017-7c3b-8def-00aabbccddee
+             */
+            user_id?: string;
         };
         EventTrade: {
             /**
@@ -744,6 +869,20 @@ export type components = {
              * @example 0191e79f-11aa-7c00-8000-00aabbccddee
              */
             userId: string;
+        };
+        NewConnection: {
+            /** @description The connection, once. */
+            new: components["schemas"]["EventConnection"][];
+            /**
+             * @description Rows that are gone, in events of their own. From version 2026-12-01 of the body on, which only then sends such events.
+             * @example []
+             */
+            removed?: components["schemas"]["RemovedRow"][];
+            /**
+             * @description Always empty.
+             * @example []
+             */
+            updated: components["schemas"]["EventConnection"][];
         };
         NoChanges: {
             /**

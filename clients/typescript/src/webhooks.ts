@@ -7,11 +7,21 @@ type Schemas = components["schemas"];
 
 export type TransactionsSynced = Schemas["TransactionsSynced"];
 export type TradesSynced = Schemas["TradesSynced"];
+export type ConnectionCreated = Schemas["ConnectionCreated"];
 export type ConnectionUpdated = Schemas["ConnectionUpdated"];
+export type ConnectionExpiring = Schemas["ConnectionExpiring"];
+export type ConnectionRemoved = Schemas["ConnectionRemoved"];
 export type EndpointPing = Schemas["EndpointPing"];
 
 /** By `type`. An event of another type may come. */
-export type WebhookEvent = TransactionsSynced | TradesSynced | ConnectionUpdated | EndpointPing;
+export type WebhookEvent =
+  | TransactionsSynced
+  | TradesSynced
+  | ConnectionCreated
+  | ConnectionUpdated
+  | ConnectionExpiring
+  | ConnectionRemoved
+  | EndpointPing;
 
 /** Of a `Request`, or of Node's `IncomingMessage`. */
 export type WebhookHeaders = Headers | Record<string, string | string[] | undefined>;

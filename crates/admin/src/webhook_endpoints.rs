@@ -34,9 +34,9 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
         .text("List webhook endpoints", "Oldest first, of all users or of one.");
     let create = Operation::new("create_webhook_endpoint", TAG, "The endpoint with its secret, not shown again.").text(
         "Create a webhook endpoint",
-        "Of a user, or of the installation with `allUsers`, which receives the events of everyone, also of users who come \
-         later, each with the user's id and reference in `metadata`. The URL must use https, a public host name, and \
-         port 443 or a port from 1024 on. A user can have 20 endpoints, and so can the installation.",
+        "For the events of a user or, with `allUsers`, of everyone, also of users who come later, each with the \
+         user's id and reference in `metadata`. The URL must use https, a public host name, and port 443 or a port \
+         from 1024 on. There can be 20 endpoints of a user, and 20 for all.",
     );
     let show = Operation::new("get_webhook_endpoint", TAG, "The endpoint.")
         .text("Get a webhook endpoint", "Without its secret.");

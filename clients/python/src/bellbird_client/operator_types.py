@@ -19,7 +19,8 @@ class AuditRow(TypedDict):
     """The key, as `bellbird operator-key list` shows it."""
     subject: str | None
     """The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user."""
-    userId: str
+    userId: str | None
+    """Null: the action is about an endpoint for all users."""
 
 
 class Connection(TypedDict):
@@ -106,6 +107,8 @@ class CreatedWebhookEndpoint(TypedDict):
     createdAt: str
     disabledReason: str | None
     """A few words. Null: enabled."""
+    disabledUsers: int
+    """For how many users it is disabled because it failed for them. 0 unless it receives the events of all users."""
     events: list[str]
     """The event types that it receives."""
     failingSince: str | None
@@ -118,7 +121,8 @@ class CreatedWebhookEndpoint(TypedDict):
     status: str
     """`enabled` or `disabled`."""
     url: str
-    userId: str
+    userId: str | None
+    """Null: it receives the events of all users."""
 
 
 class Delivery(TypedDict):
@@ -150,6 +154,8 @@ class Delivery(TypedDict):
     """The type of the event."""
     updatedCount: int
     """Changed rows in the event."""
+    userId: str
+    """Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users."""
 
 
 class DeliveryAttempt(TypedDict):
@@ -196,6 +202,8 @@ class DeliveryDetails(TypedDict):
     """The type of the event."""
     updatedCount: int
     """Changed rows in the event."""
+    userId: str
+    """Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users."""
 
 
 class DeliveryItem(TypedDict):
@@ -341,14 +349,16 @@ class NewUser(TypedDict):
 class NewWebhookEndpoint(TypedDict):
     """A webhook endpoint to create."""
 
+    allUsers: NotRequired[bool]
+    """Whether it receives the events of all users."""
     apiVersion: NotRequired[str]
     """Of the events' body, `2026-11-01` (the default) or `2026-12-01`."""
     events: NotRequired[list[str]]
     """`transactions.synced`, `trades.synced` and `connection.updated`. If absent, the first two."""
     url: str
     """Where events are sent."""
-    userId: str
-    """Whose events it receives."""
+    userId: NotRequired[str]
+    """Whose events it receives, unless `allUsers` is true."""
 
 
 class NewWebhookSecret(TypedDict):
@@ -465,13 +475,15 @@ class UserList(TypedDict):
 
 
 class WebhookEndpoint(TypedDict):
-    """A URL that receives the events of a user."""
+    """A URL that receives the events of a user, or of all users."""
 
     apiVersion: str
     """Of the events' body."""
     createdAt: str
     disabledReason: str | None
     """A few words. Null: enabled."""
+    disabledUsers: int
+    """For how many users it is disabled because it failed for them. 0 unless it receives the events of all users."""
     events: list[str]
     """The event types that it receives."""
     failingSince: str | None
@@ -482,7 +494,8 @@ class WebhookEndpoint(TypedDict):
     status: str
     """`enabled` or `disabled`."""
     url: str
-    userId: str
+    userId: str | None
+    """Null: it receives the events of all users."""
 
 
 class WebhookEndpointChange(TypedDict):
@@ -501,6 +514,15 @@ class WebhookRecovery(TypedDict):
 
     since: str
     """When the oldest of them was created."""
+    userId: NotRequired[str]
+    """Only this user's events, at an endpoint for all users."""
+
+
+class WebhookRedelivery(TypedDict):
+    """Which event to deliver again."""
+
+    userId: NotRequired[str]
+    """Whose event it is. Required if the endpoint is for all users."""
 
 
 class AuditList(TypedDict):

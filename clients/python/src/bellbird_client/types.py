@@ -147,6 +147,8 @@ class ErrorBody(TypedDict):
 
 
 class EventConnection(TypedDict):
+    consent_expires_at: str | None
+    """When the consent ends, if the provider has said."""
     id: str
     """As in `/v1/connections`."""
     institution_name: str
@@ -155,12 +157,12 @@ class EventConnection(TypedDict):
     """When the provider had last returned data."""
     object: Literal["connection"]
     """Always `connection`."""
-    previous_status: Literal["active", "invalidated", "pending_mfa", "revoked"]
-    """The status before the change."""
+    previous_status: Literal["active", "invalidated", "pending_mfa", "revoked"] | None
+    """The status before, if it has changed."""
     provider: str
     """The provider of the connection."""
     status: Literal["active", "invalidated", "pending_mfa", "revoked"]
-    """The status after the change."""
+    """The status at `created`."""
 
 
 class EventMetadata(TypedDict):
@@ -170,6 +172,8 @@ class EventMetadata(TypedDict):
     """The connection, as in `/v1/connections`."""
     new_count: int
     """How many objects `new` has."""
+    reference: NotRequired[str | None]
+    """The operator's own name of the user. Only at an endpoint of the installation."""
     removed_count: NotRequired[int]
     """How many objects `removed` has. From version 2026-12-01 of the body on."""
     sync_run_id: str
@@ -178,6 +182,8 @@ class EventMetadata(TypedDict):
     """How many chunks the sync has."""
     updated_count: int
     """How many objects `updated` has."""
+    user_id: NotRequired[str]
+    """The user whose event it is. Only at an endpoint of the installation."""
 
 
 class EventTrade(TypedDict):
@@ -641,6 +647,23 @@ class ConnectionChanges(TypedDict):
     """The connection, once."""
 
 
+class ConnectionExpiring(TypedDict):
+    api_version: Literal["2026-11-01", "2026-12-01"]
+    """The form of the body, fixed when the endpoint is added."""
+    created: int
+    """When the sync made the event, or the status changed, in seconds since 1970."""
+    data: ConnectionChanges
+    """What is new or has changed."""
+    id: str
+    """The event's id, the same in every attempt and at each endpoint."""
+    metadata: EventMetadata
+    """The sync, and how many objects `data` has."""
+    object: Literal["event"]
+    """Always `event`."""
+    type: Literal["connection.expiring"]
+    """The type of the event."""
+
+
 class ConnectionUpdated(TypedDict):
     api_version: Literal["2026-11-01", "2026-12-01"]
     """The form of the body, fixed when the endpoint is added."""
@@ -665,6 +688,15 @@ class Me(TypedDict):
     """Who calls."""
 
 
+class NewConnection(TypedDict):
+    new: list[EventConnection]
+    """The connection, once."""
+    removed: NotRequired[list[RemovedRow]]
+    """Rows that are gone, in events of their own. From version 2026-12-01 of the body on, which only then sends such events."""
+    updated: list[EventConnection]
+    """Always empty."""
+
+
 class NoChanges(TypedDict):
     new: list[dict[str, Any]]
     """Always empty."""
@@ -681,6 +713,40 @@ class TradeList(TypedDict):
     """The trades in the window."""
     pagination: TradesPagination
     """The position of this window in the list."""
+
+
+class ConnectionCreated(TypedDict):
+    api_version: Literal["2026-11-01", "2026-12-01"]
+    """The form of the body, fixed when the endpoint is added."""
+    created: int
+    """When the sync made the event, or the status changed, in seconds since 1970."""
+    data: NewConnection
+    """What is new or has changed."""
+    id: str
+    """The event's id, the same in every attempt and at each endpoint."""
+    metadata: EventMetadata
+    """The sync, and how many objects `data` has."""
+    object: Literal["event"]
+    """Always `event`."""
+    type: Literal["connection.created"]
+    """The type of the event."""
+
+
+class ConnectionRemoved(TypedDict):
+    api_version: Literal["2026-11-01", "2026-12-01"]
+    """The form of the body, fixed when the endpoint is added."""
+    created: int
+    """When the sync made the event, or the status changed, in seconds since 1970."""
+    data: NoChanges
+    """What is new or has changed."""
+    id: str
+    """The event's id, the same in every attempt and at each endpoint."""
+    metadata: EventMetadata
+    """The sync, and how many objects `data` has."""
+    object: Literal["event"]
+    """Always `event`."""
+    type: Literal["connection.removed"]
+    """The type of the event."""
 
 
 class EndpointPing(TypedDict):

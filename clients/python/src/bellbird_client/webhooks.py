@@ -5,11 +5,27 @@ from typing import cast
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from .types import ConnectionUpdated, EndpointPing, TradesSynced, TransactionsSynced
+from .types import (
+    ConnectionCreated,
+    ConnectionExpiring,
+    ConnectionRemoved,
+    ConnectionUpdated,
+    EndpointPing,
+    TradesSynced,
+    TransactionsSynced,
+)
 
 __all__ = ["Event", "WebhookVerificationError", "verify_webhook"]
 
-Event = TransactionsSynced | TradesSynced | ConnectionUpdated | EndpointPing
+Event = (
+    TransactionsSynced
+    | TradesSynced
+    | ConnectionCreated
+    | ConnectionUpdated
+    | ConnectionExpiring
+    | ConnectionRemoved
+    | EndpointPing
+)
 
 
 def verify_webhook(body: bytes, headers: Mapping[str, str], secret: str) -> Event:

@@ -16,8 +16,7 @@ use crate::locks::{lock_owner_if_exists, user_lock};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{Endpoints, Secrets, StorageError};
 
-/// The columns that [`endpoint`] expects, in its order: of users' endpoints and of the installation's, which sum up their
-/// lanes.
+/// The columns that [`endpoint`] expects, in its order. Those of the installation's endpoints sum up their lanes.
 macro_rules! select_endpoints {
     ($rest:literal) => {
         concat!(

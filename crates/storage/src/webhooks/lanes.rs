@@ -5,30 +5,19 @@
 //! deliveries and failures are those of a lane, as of a user's own endpoint, so one busy or failing user delays no
 //! other. A change of the endpoint raises its fence, and [`Endpoints::align_lanes`] makes the lanes equal to it again.
 
-use bellbird_domain::{EndpointId, EventType, UserId};
+use bellbird_domain::{EndpointId, UserId};
 use jiff::Timestamp;
 
 use crate::Endpoints;
-use crate::db::{Bound, Row, params, statements};
+use crate::db::{Row, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 use crate::webhooks::endpoints::{delete_deliveries, fail_unfinished_deliveries};
-use crate::webhooks::webhook_events::subscribes;
 
 /// Lanes in one read.
 const BATCH_SIZE: i64 = 500;
 
 statements! {
-    /// The lanes of the user `$1` at the endpoints that subscribe to the events `$2`.
-    ADD = concat!(
-        "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, disabled_reason, created_at,
-            lane_fence)
-        SELECT $1, id, url, event_types, api_version, status, disabled_reason, created_at, fence
-        FROM webhook_endpoints WHERE user_id = '00000000-0000-0000-0000-000000000000' AND ",
-        subscribes!("$2", "''"),
-        " ON CONFLICT (user_id, id) DO NOTHING"
-    );
-
     LIST_UNALIGNED = "SELECT l.user_id, l.id FROM webhook_endpoints l LEFT JOIN webhook_endpoints p
             ON p.user_id = '00000000-0000-0000-0000-000000000000' AND p.id = l.id
         WHERE l.lane_fence IS NOT NULL AND (p.fence IS NULL OR p.fence <> l.lane_fence) LIMIT $1";
@@ -49,11 +38,6 @@ statements! {
             WHERE p.user_id = '00000000-0000-0000-0000-000000000000' AND p.id = $2)";
 
     LIST_USERS = "SELECT user_id FROM webhook_endpoints WHERE id = $1 AND user_id > $2 ORDER BY user_id LIMIT $3";
-}
-
-/// Adds the lanes that an event of this type needs. The caller holds the lock on the user's row.
-pub(crate) fn add<'a>(user: UserId, event_type: EventType) -> Bound<'a> {
-    (ADD, params![user, event_type.as_str()].to_vec())
 }
 
 impl Endpoints<'_> {

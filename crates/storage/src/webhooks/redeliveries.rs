@@ -150,8 +150,8 @@ impl Deliveries<'_> {
     }
 
     /// Makes all failed deliveries of events created at `since` or later pending again, with all attempts: those of the
-    /// user, or of all users at an endpoint of the installation. The lowest chunk of each run is due now, and the others
-    /// wait for it. Pings are skipped. Returns the number of recovered deliveries, which is 0 if the endpoint is
+    /// user, or of all users at an endpoint of the installation. The lowest chunk of each run is due now, and the
+    /// others wait for it. Pings are skipped. Returns the number of recovered deliveries, which is 0 if the endpoint is
     /// disabled.
     pub async fn recover(self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
         if user != UserId::INSTALLATION {

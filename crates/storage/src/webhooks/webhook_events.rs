@@ -17,7 +17,6 @@ use crate::error::Result;
 use crate::jobs::sync_is_held;
 use crate::locks::lock_owner_if_exists;
 use crate::webhooks::endpoints::{self, ENDPOINT_DISABLED};
-use crate::webhooks::lanes;
 use crate::{StorageError, WebhookEvents};
 
 /// The columns that [`webhook_event`] expects, in its order.
@@ -98,9 +97,18 @@ macro_rules! subscribes {
         )
     };
 }
-pub(crate) use subscribes;
 
 statements! {
+    /// The lanes of the user `$1` at the endpoints that subscribe to the events `$2`.
+    ADD_LANES = concat!(
+        "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, disabled_reason, created_at,
+            lane_fence)
+        SELECT $1, id, url, event_types, api_version, status, disabled_reason, created_at, fence
+        FROM webhook_endpoints WHERE user_id = '00000000-0000-0000-0000-000000000000' AND ",
+        subscribes!("$2", "''"),
+        " ON CONFLICT (user_id, id) DO NOTHING"
+    );
+
     INSERT = insert_event!();
 
     /// Without a fence, the caller has made sure that it may write. Returns to how many endpoints the event is sent:
@@ -346,7 +354,7 @@ pub(crate) fn insert_events<'a>(
     first_attempt_at: Timestamp,
 ) -> Vec<Bound<'a>> {
     let Some(first) = events.first() else { return Vec::new() };
-    let mut statements = vec![lanes::add(origin.user, origin.event_type)];
+    let mut statements = vec![(ADD_LANES, params![origin.user, origin.event_type.as_str()].to_vec())];
     statements.extend(events.iter().map(|new| {
         let mut values = columns(origin, new);
         values.push(("fence", origin.fence.into()));

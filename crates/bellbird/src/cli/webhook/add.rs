@@ -22,8 +22,8 @@ use crate::config::Settings;
 /// later, each with the user's id and reference in `metadata`.
 ///
 /// The URL must use https, a public host name, and port 443 or a port from 1024 on. Events are signed as Standard
-/// Webhooks specifies, with a secret of the endpoint that is shown only once. A user can have 20 endpoints, and so can the
-/// installation.
+/// Webhooks specifies, with a secret of the endpoint that is shown only once. There can be 20
+/// endpoints of a user, and 20 for all.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird
@@ -106,7 +106,8 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }
 
-/// Adds an endpoint of a user or of the installation, and returns it with its secret. The URL is what [`checked_url`] returned.
+/// Adds an endpoint of a user or for all users, and returns it with its secret. The URL is what
+/// [`checked_url`] returned.
 pub(in super::super) async fn insert(
     storage: &Storage,
     user: Option<&User>,
@@ -119,9 +120,10 @@ pub(in super::super) async fn insert(
     let new = NewEndpoint { user_id, url, event_types: events, api_version, secret: &secret };
     match storage.endpoints().insert(&new, ENDPOINTS_MAX, Timestamp::now()).await {
         Err(StorageError::Conflict(_)) => bail!(
-            "{} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list` shows them, and \
+            "{} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list{}` shows them, and \
              `bellbird webhook remove ID` removes one",
-            user.map_or("the installation", |user| &user.email)
+            user.map_or("the installation", |user| &user.email),
+            user.map_or_else(String::new, |user| format!(" --user {}", user.email))
         ),
         other => Ok((other?, secret)),
     }

@@ -167,7 +167,7 @@ on_both_databases! {
         let statuses: Vec<u16> = statuses.buffer_unordered(8).collect().await;
         for status in [200, 201, 204, 400, 404, 405, 409] {
             let count = statuses.iter().filter(|other| **other == status).count();
-            assert!(count > 5, "{status}: {count} times");
+            assert!(count > 2, "{status}: {count} times");
         }
     }
 }

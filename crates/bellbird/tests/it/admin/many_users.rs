@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Admin, data, id};
 use crate::support::browser::open;
-use crate::support::harness::{Database, Setup, eventually_within, on_both_databases};
+use crate::support::harness::{Setup, eventually_within, on_both_databases};
 use crate::support::receiver::{ReceivedEvent, Receiver};
 
 const RETURN_URL: &str = "https://app.example/linked";
@@ -84,6 +84,7 @@ on_both_databases! {
             settings.return_origins = vec![ReturnOrigin::parse("https://app.example").unwrap()];
             settings.access.operator_per_minute = 0;
             settings.webhooks.chunk_rows = 10;
+            settings.sync.enabled = true;
         });
         setup.database = database;
         let admin = Admin::start_with(setup).await;

@@ -71,7 +71,10 @@ fn document_is_complete() {
                 && matches!(member.as_str(), "key" | "amount_decimal" | "removed" | "removed_count")
                 && property["description"].as_str().is_some_and(|text| text.contains("From version 2026-12-01"));
             let optional = is_later
-                || matches!((name.as_str(), member.as_str()), ("Error", "code" | "details") | ("Balance", "error"));
+                || matches!(
+                    (name.as_str(), member.as_str()),
+                    ("Error", "code" | "details") | ("Balance", "error") | ("EventMetadata", "user_id" | "reference")
+                );
             let required =
                 schema["required"].as_array().is_some_and(|required| required.contains(&Value::from(member.clone())));
             assert_eq!(required, !optional, "{name}.{member}");

@@ -124,7 +124,7 @@ on_both_databases! {
         let listed = &list[0];
         assert_eq!(
             members(listed),
-            "apiVersion createdAt disabledReason events failingSince id lastDeliveredAt status url"
+            "apiVersion createdAt disabledReason disabledUsers events failingSince id lastDeliveredAt status url"
         );
         for name in ["id", "url", "events", "apiVersion", "status"] {
             assert_eq!(listed[name], both[name]);
@@ -251,7 +251,7 @@ on_both_databases! {
         assert_eq!(
             members(delivery),
             "attempts chunk createdAt endedAt eventId lastAttemptAt lastDurationMs lastError lastStatus newCount \
-             nextAttemptAt state syncRunId totalChunks type updatedCount"
+             nextAttemptAt state syncRunId totalChunks type updatedCount userId"
         );
         assert_eq!((&delivery["eventId"], &delivery["type"]), (&pinged["eventId"], &json!("endpoint.ping")));
         assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("delivered"), &json!(1)));
@@ -525,11 +525,13 @@ fn usage_errors_list_accepted_values() {
         ("webhook add --user me@example.com", "--url <URL>"),
         (
             "webhook add --user me@example.com --url https://x.example --events balances.synced",
-            "[possible values: transactions.synced, trades.synced, connection.updated]",
+            "[possible values: transactions.synced, trades.synced, connection.created, connection.updated, \
+             connection.expiring, connection.removed]",
         ),
         (
             "webhook add --user me@example.com --url https://x.example --events endpoint.ping",
-            "[possible values: transactions.synced, trades.synced, connection.updated]",
+            "[possible values: transactions.synced, trades.synced, connection.created, connection.updated, \
+             connection.expiring, connection.removed]",
         ),
         ("webhook ping first", "must be an id: `bellbird webhook list` shows the ids"),
         ("webhook set ID", "<--url <URL>|--events <LIST>>"),
