@@ -111,8 +111,8 @@ impl Removals<'_> {
     }
 
     /// Deletes a connection with its credentials, accounts, fingerprints, webhook events, deliveries and repair links.
-    /// The event of its removal and the audit rows stay, and a last audit row records `cause`. Returns false, and changes
-    /// nothing, if the lease was lost.
+    /// The event of its removal and the audit rows stay, and a last audit row records `cause`. Returns false, and
+    /// changes nothing, if the lease was lost.
     pub async fn finish(self, claim: &ClaimedJob, cause: &str, now: Timestamp) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let mut tx = self.0.db.begin().await?;

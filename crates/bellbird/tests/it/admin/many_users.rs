@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{Admin, data, id};
 use crate::support::browser::open;
 use crate::support::harness::{Setup, eventually_within, on_both_databases};
+use crate::support::random::print_line;
 use crate::support::receiver::{ReceivedEvent, Receiver};
 
 const RETURN_URL: &str = "https://app.example/linked";
@@ -133,10 +134,10 @@ on_both_databases! {
             assert!(synced.len() > 1, "several chunks");
             rows += told.len();
         }
-        println!(
+        print_line(&format!(
             "{count} users: signed up and linked after {signed_up_after:?}, all delivered after {delivered_after:?}: \
              {} events, {rows} rows",
             received.len()
-        );
+        ));
     }
 }
