@@ -29,6 +29,7 @@ export type UserChange = Schemas["UserChange"];
 export type WebhookEndpoint = Schemas["WebhookEndpoint"];
 export type WebhookEndpointChange = Schemas["WebhookEndpointChange"];
 export type WebhookRecovery = Schemas["WebhookRecovery"];
+export type WebhookRedelivery = Schemas["WebhookRedelivery"];
 
 export interface UsersQuery {
   email?: string | undefined;
@@ -39,7 +40,7 @@ export interface OfUserQuery {
   userId?: string | undefined;
 }
 
-export interface DeliveriesQuery {
+export interface DeliveriesQuery extends OfUserQuery {
   state?: string | undefined;
 }
 
@@ -194,14 +195,26 @@ export class BellbirdOperator extends Caller {
     return this.#pages<Delivery>(path`/webhook-endpoints/${endpointId}/deliveries`, query, options);
   }
 
-  delivery(endpointId: string, eventId: string, options?: CallOptions): Promise<DeliveryDetails> {
+  /** At an endpoint for all users, the query names the user. */
+  delivery(
+    endpointId: string,
+    eventId: string,
+    query?: OfUserQuery,
+    options?: CallOptions,
+  ): Promise<DeliveryDetails> {
     const delivery = path`/webhook-endpoints/${endpointId}/deliveries/${eventId}`;
-    return this.#data<DeliveryDetails>(delivery, options);
+    return this.#data<DeliveryDetails>(delivery, { ...options, query });
   }
 
-  redeliver(endpointId: string, eventId: string, options?: ChangeOptions): Promise<Redelivery> {
+  /** At an endpoint for all users, the redelivery names the user. */
+  redeliver(
+    endpointId: string,
+    eventId: string,
+    redelivery?: WebhookRedelivery,
+    options?: ChangeOptions,
+  ): Promise<Redelivery> {
     const redeliver = path`/webhook-endpoints/${endpointId}/deliveries/${eventId}/redeliver`;
-    return this.#create<Redelivery>(redeliver, undefined, options);
+    return this.#create<Redelivery>(redeliver, redelivery, options);
   }
 
   /** Delivers again what failed since a time. */

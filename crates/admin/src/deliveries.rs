@@ -22,6 +22,7 @@ use crate::change::{Begun, IdempotencyKey, commit};
 use crate::inputs::{DeliveryStateName, Time, UserIdText};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
 use crate::state::{Admin, invalid_member, problem};
+use crate::users;
 use crate::webhook_endpoints::{TAG, find, user_of};
 
 const DISABLED: &str = "The endpoint is disabled: enable it first";
@@ -364,20 +365,19 @@ async fn recover_events(
     idempotency: IdempotencyKey,
     body: JsonBody<RecoveryBody>,
 ) -> Result<Response, Problem> {
-    let endpoint = find(admin.storage(), id).await;
+    let found = find_to_recover(&admin, id, body.value.user_id).await;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
-    let (endpoint, since) = (endpoint?, body.value.since.0);
-    let user_id = match body.value.user_id {
-        Some(given) => event_user(&endpoint, Some(given.0))?,
-        None => user_of(&endpoint),
-    };
-    let recovered = if user_id != UserId::INSTALLATION {
-        change.recover((user_id, id), since).await.map_err(problem)?
-    } else if endpoint.status == EndpointStatus::Disabled {
+    let ((user_id, status), since) = (found?, body.value.since.0);
+    let recovered = if status == Some(EndpointStatus::Disabled) {
         None
+    } else if status.is_none() {
+        // The user has had no event for it.
+        Some(0)
+    } else if user_id != UserId::INSTALLATION {
+        change.recover((user_id, id), since).await.map_err(problem)?
     } else {
         // A transaction for each user. What was recovered is not failed any more, so a repetition finds the rest.
         drop(change);
@@ -390,13 +390,36 @@ async fn recover_events(
     };
     let Some(recovered) = recovered else {
         drop(change);
-        return Err(match find(admin.storage(), id).await?.status {
-            EndpointStatus::Disabled => Problem::Conflict(DISABLED.into()),
+        return Err(match admin.storage().endpoints().find_status(user_id, id).await? {
+            Some(EndpointStatus::Disabled) => Problem::Conflict(DISABLED.into()),
             // It was enabled meanwhile.
-            EndpointStatus::Enabled => Problem::ServiceUnavailable,
+            Some(EndpointStatus::Enabled) => Problem::ServiceUnavailable,
+            None => Problem::NotFound(EndpointId::NOUN),
         });
     };
     let subject = id.to_string();
     let action = OperatorAction { name: "delivery.recover", user_id, subject: Some(&subject) };
     commit(change, &action, StatusCode::ACCEPTED, &Item { data: RecoveryView { endpoint_id: id, recovered } }).await
+}
+
+/// Whose events are recovered, and whether the endpoint is enabled for them.
+async fn find_to_recover(
+    admin: &Admin,
+    id: EndpointId,
+    given: Option<UserIdText>,
+) -> Result<(UserId, Option<EndpointStatus>), Problem> {
+    let endpoint = find(admin.storage(), id).await?;
+    let user = match given {
+        Some(given) => event_user(&endpoint, Some(given.0))?,
+        None => user_of(&endpoint),
+    };
+    if user == UserId::INSTALLATION && endpoint.disabled_users > 0 {
+        let users = endpoint.disabled_users;
+        let text = format!("The endpoint failed for {users} users and is disabled for them: enable it first");
+        return Err(Problem::Conflict(text.into()));
+    }
+    if user != UserId::INSTALLATION {
+        users::find(admin.storage(), user).await?;
+    }
+    Ok((user, admin.storage().endpoints().find_status(user, id).await?))
 }

@@ -369,7 +369,8 @@ async fn change_endpoint(
     let (user_id, events) = (user_of(&before), events.as_ref().map(|events| &*events.0));
     let mut change = admin.begin_idempotent(&operator).await?;
     change.update_endpoint((user_id, id), url.as_deref(), events).await.map_err(problem)?;
-    match (enabled, before.status) {
+    let current = change.find_endpoint(id).await.map_err(problem)?.ok_or(Problem::NotFound(EndpointId::NOUN))?;
+    match (enabled, current.status) {
         (Some(true), _) => {
             change.enable_endpoint((user_id, id)).await.map_err(problem)?;
         }

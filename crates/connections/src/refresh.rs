@@ -126,7 +126,8 @@ impl Refreshes<'_> {
         let provider = self.0.provider(&connection.provider)?;
         let context = self.0.call_context_within(REFRESH_DEADLINE).charged_to(user);
         let Consent { status: mut consent_status, expires_at } = provider.consent(&context, &credentials).await?;
-        if expires_at != connection.consent_expires_at {
+        // A provider that omits the end once has not taken it back.
+        if expires_at.is_some() && expires_at != connection.consent_expires_at {
             require_lease(self.0.storage.refreshes().set_consent_expiry(claim, expires_at).await?)?;
         }
         if consent_status == ConsentStatus::Active {

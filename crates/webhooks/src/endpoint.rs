@@ -87,13 +87,14 @@ pub async fn why_not_redelivered(
     event: EventId,
 ) -> Result<NotRedelivered, StorageError> {
     // It may have been disabled or removed meanwhile.
-    let Some(endpoint) = storage.endpoints().find_any(endpoint).await? else {
+    if storage.endpoints().find_any(endpoint).await?.is_none() {
         return Ok(NotRedelivered::UnknownEndpoint);
-    };
-    let Some(delivery) = storage.deliveries().find(user, endpoint.id, event).await? else {
+    }
+    let status = storage.endpoints().find_status(user, endpoint).await?;
+    let (Some(delivery), Some(status)) = (storage.deliveries().find(user, endpoint, event).await?, status) else {
         return Ok(NotRedelivered::UnknownEvent);
     };
-    Ok(match (delivery.event_type, endpoint.status, delivery.state) {
+    Ok(match (delivery.event_type, status, delivery.state) {
         (EventType::Ping, ..) => NotRedelivered::Ping,
         (_, EndpointStatus::Disabled, _) => NotRedelivered::Disabled,
         (_, EndpointStatus::Enabled, DeliveryState::Waiting) => NotRedelivered::Waiting,

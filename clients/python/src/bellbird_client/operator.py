@@ -173,20 +173,26 @@ class _Operator(Caller):
         return self._create(f"/webhook-endpoints/{_id(id)}/ping", None, idempotency_key)
 
     @_rows
-    def deliveries(self, endpoint_id: str, *, state: str | None = None) -> AsyncIterator[types.Delivery]:
+    def deliveries(
+        self, endpoint_id: str, *, state: str | None = None, user_id: str | None = None
+    ) -> AsyncIterator[types.Delivery]:
         """The newest first."""
-        return self._pages(f"/webhook-endpoints/{_id(endpoint_id)}/deliveries", {"state": state})
+        path = f"/webhook-endpoints/{_id(endpoint_id)}/deliveries"
+        return self._pages(path, {"state": state, "userId": user_id})
 
     @_value
-    def delivery(self, endpoint_id: str, event_id: str) -> Call[types.DeliveryDetails]:
-        return self._data("GET", f"/webhook-endpoints/{_id(endpoint_id)}/deliveries/{_id(event_id)}")
+    def delivery(self, endpoint_id: str, event_id: str, *, user_id: str | None = None) -> Call[types.DeliveryDetails]:
+        """At an endpoint for all users, `user_id` names the user."""
+        path = f"/webhook-endpoints/{_id(endpoint_id)}/deliveries/{_id(event_id)}"
+        return self._data("GET", path, query={"userId": user_id})
 
     @_value
     def redeliver(
-        self, endpoint_id: str, event_id: str, *, idempotency_key: str | None = None
+        self, endpoint_id: str, event_id: str, *, user_id: str | None = None, idempotency_key: str | None = None
     ) -> Call[types.Redelivery]:
+        """At an endpoint for all users, `user_id` names the user."""
         path = f"/webhook-endpoints/{_id(endpoint_id)}/deliveries/{_id(event_id)}/redeliver"
-        return self._create(path, None, idempotency_key)
+        return self._create(path, None if user_id is None else {"userId": user_id}, idempotency_key)
 
     @_value
     def recover(

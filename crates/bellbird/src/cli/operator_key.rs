@@ -1,20 +1,22 @@
-//! `bellbird operator-key`: creates, lists and revokes keys for the operator's API.
+//! `bellbird operator-key`: creates, lists and revokes keys for the operator's API, and shows what was done with them.
 
 use std::time::Duration;
 
-use bellbird_domain::{OperatorKey, OperatorKeyId};
-use bellbird_storage::{OperatorKeyRecord, Storage, StorageError, random_base62};
+use bellbird_domain::{OperatorKey, OperatorKeyId, UserId};
+use bellbird_storage::{OperatorAuditRow, OperatorKeyRecord, Storage, StorageError, random_base62};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
+use uuid::Uuid;
 
 use super::arguments::{self, SettingArgs};
 use super::key::{after, status};
 use super::output::{self, JsonFlag};
+use super::user::UserFilter;
 use crate::failure::Failure;
 use crate::wiring;
 
-/// Create, list and revoke keys of the operator's API.
+/// Create, list and revoke keys of the operator's API, and show what was done with them.
 ///
 /// The holder of such a key manages all users, their keys and their connections by API, but reads no balance and no
 /// transaction.
@@ -26,6 +28,7 @@ pub(super) enum OperatorKeyCommand {
   bellbird operator-key list")]
     List(JsonFlag),
     Revoke(RevokeArgs),
+    Audit(AuditArgs),
 }
 
 /// Create an operator key. It is shown only once; the database stores only its hash.
@@ -58,6 +61,19 @@ pub(super) struct RevokeArgs {
     format: JsonFlag,
 }
 
+/// Show what operators changed by API, newest first: of the last two years, also of users who are gone.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird operator-key audit --user me@example.com")]
+pub(super) struct AuditArgs {
+    /// Show at most this many changes
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    limit: u32,
+
+    #[command(flatten)]
+    filter: UserFilter,
+}
+
 /// A created key, as `--json` prints it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -68,6 +84,39 @@ struct NewKeyView<'a> {
     prefix: &'a str,
     created_at: Timestamp,
     expires_at: Option<Timestamp>,
+}
+
+/// A change, as `--json` prints it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuditView {
+    id: Uuid,
+    at: Timestamp,
+    operator_key_id: OperatorKeyId,
+    action: String,
+    /// None: it was about an endpoint for all users.
+    user_id: Option<UserId>,
+    subject: Option<String>,
+}
+
+impl From<OperatorAuditRow> for AuditView {
+    fn from(row: OperatorAuditRow) -> Self {
+        let OperatorAuditRow { id, operator_key_id, action, user_id, subject, recorded_at } = row;
+        let user_id = Some(user_id).filter(|user| *user != UserId::INSTALLATION);
+        Self { id, at: recorded_at, operator_key_id, action, user_id, subject }
+    }
+}
+
+impl AuditView {
+    fn row(&self) -> [String; 5] {
+        [
+            output::format_instant(Some(self.at)),
+            self.action.clone(),
+            self.user_id.map_or_else(|| "all users".to_owned(), |user| user.to_string()),
+            self.subject.clone().unwrap_or_else(|| "-".to_owned()),
+            self.operator_key_id.to_string(),
+        ]
+    }
 }
 
 /// A key in a list, as `--json` prints it.
@@ -96,6 +145,7 @@ pub(super) async fn run(settings: &SettingArgs, command: OperatorKeyCommand) -> 
         OperatorKeyCommand::Create(args) => create(&storage, &args).await,
         OperatorKeyCommand::List(format) => list(&storage, format).await,
         OperatorKeyCommand::Revoke(args) => revoke(&storage, &args).await,
+        OperatorKeyCommand::Audit(args) => audit(&storage, &args).await,
     };
     storage.close().await;
     result
@@ -139,4 +189,16 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     };
     let view = KeyView::new(record, now);
     output::print(args.format, &view, |view| format!("Revoked the operator key {}.", view.record.name))
+}
+
+async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
+    let user = args.filter.find(storage).await?.map(|user| user.id);
+    let rows = storage.operator_audit().list_before(None, user, args.limit).await?;
+    let views: Vec<_> = rows.into_iter().map(AuditView::from).collect();
+    output::print(args.filter.format, &views, |views| {
+        if views.is_empty() {
+            return "No changes by API yet.".to_owned();
+        }
+        output::table(["at", "action", "user id", "subject", "operator key"], views.iter().map(AuditView::row))
+    })
 }

@@ -57,6 +57,11 @@ statements! {
 
     FIND_ANY = select_endpoints!(" AND e.id = $1");
 
+    /// Of a user, or of the user's lane.
+    FIND_STATUS = "SELECT status FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
+
+    LOCK = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2", lock = " FOR NO KEY UPDATE";
+
     /// Always in the same order.
     LOCK_ALL = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 ORDER BY id", lock = " FOR NO KEY UPDATE";
 
@@ -261,6 +266,12 @@ impl Endpoints<'_> {
         Ok(failed_count)
     }
 
+    /// Whether a user's endpoint is enabled, or for this user one of the installation. None: the user has none, or no
+    /// event for it yet.
+    pub async fn find_status(self, user: UserId, id: EndpointId) -> Result<Option<EndpointStatus>> {
+        self.0.db.one(FIND_STATUS, params![user, id], |row| row.word(0, "the status of an endpoint")).await
+    }
+
     /// Deletes previous secrets that have expired.
     pub async fn delete_old_secrets(self, now: Timestamp) -> Result<u64> {
         self.0.db.run(DELETE_OLD_SECRETS, params![now]).await
@@ -325,7 +336,7 @@ pub(crate) async fn rotate_secret(
     old_until: Timestamp,
 ) -> Result<Option<SecretRotation>> {
     let (slot, old_slot) = (SecretSlot::webhook(user, id), SecretSlot::old_webhook(user, id));
-    if !lock_owner_if_exists(tx, user).await? {
+    if !lock_owner_if_exists(tx, user).await? || tx.one(LOCK, params![user, id], |_| Ok(())).await?.is_none() {
         return Ok(None);
     }
     let old = match secrets.find_in(tx, &slot).await {

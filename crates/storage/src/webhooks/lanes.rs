@@ -37,6 +37,8 @@ statements! {
             SELECT p.id FROM webhook_endpoints p
             WHERE p.user_id = '00000000-0000-0000-0000-000000000000' AND p.id = $2)";
 
+    DELETE = "DELETE FROM webhook_endpoints WHERE user_id = $1 AND id = $2 AND lane_fence IS NOT NULL";
+
     LIST_USERS = "SELECT user_id FROM webhook_endpoints WHERE id = $1 AND user_id > $2 ORDER BY user_id LIMIT $3";
 }
 
@@ -62,8 +64,10 @@ impl Endpoints<'_> {
     async fn align_lane(self, user: UserId, id: EndpointId, now: Timestamp) -> Result<u64> {
         let mut tx = self.0.db.begin().await?;
         let mut failed = 0;
-        // A user who was removed meanwhile has no lane any more.
-        if lock_user_if_exists(&mut tx, user).await? {
+        if !lock_user_if_exists(&mut tx, user).await? {
+            tx.run(DELETE, params![user, id]).await?;
+            delete_deliveries(&mut tx, user, id).await?;
+        } else {
             match tx.one(ALIGN, params![user, id], |row| row.int(0)).await? {
                 Some(0) => {}
                 Some(_) => failed = fail_unfinished_deliveries(&mut tx, user, id, now).await?,

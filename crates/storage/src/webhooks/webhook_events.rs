@@ -98,16 +98,27 @@ macro_rules! subscribes {
     };
 }
 
+/// The parameters are the user and the type of event. A sync may end after its user was removed.
+macro_rules! add_lanes {
+    ($lock:literal) => {
+        concat!(
+            "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, disabled_reason,
+                created_at, lane_fence)
+            SELECT $1, p.id, p.url, p.event_types, p.api_version, p.status, p.disabled_reason, p.created_at, p.fence
+            FROM webhook_endpoints p WHERE p.user_id = '00000000-0000-0000-0000-000000000000' AND ",
+            subscribes!("$2", "''"),
+            " AND EXISTS (SELECT u.id FROM users u WHERE u.id = $1)
+            AND NOT EXISTS (SELECT l.id FROM webhook_endpoints l WHERE l.user_id = $1 AND l.id = p.id)",
+            $lock,
+            " ON CONFLICT (user_id, id) DO NOTHING"
+        )
+    };
+}
+
 statements! {
     /// The lanes of the user `$1` at the endpoints that subscribe to the events `$2`.
-    ADD_LANES = concat!(
-        "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, disabled_reason, created_at,
-            lane_fence)
-        SELECT $1, id, url, event_types, api_version, status, disabled_reason, created_at, fence
-        FROM webhook_endpoints WHERE user_id = '00000000-0000-0000-0000-000000000000' AND ",
-        subscribes!("$2", "''"),
-        " ON CONFLICT (user_id, id) DO NOTHING"
-    );
+    /// On PostgreSQL, waits for a change of such an endpoint, or makes it wait: it would not see the lane.
+    ADD_LANES = add_lanes!(""), on_postgres = add_lanes!(" FOR SHARE OF p");
 
     INSERT = insert_event!();
 

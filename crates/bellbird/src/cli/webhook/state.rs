@@ -54,6 +54,8 @@ fn missed_remark(before: &Endpoint, failed: &[DeliveryRecord]) -> Option<String>
 pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let before = find(storage, args.id).await?;
     if before.status == EndpointStatus::Disabled {
+        // An earlier command may have been interrupted.
+        align(storage, &before).await?;
         return print(args.format, &before, "Already disabled");
     }
     let disabled = storage.endpoints().disable(before.user_id, before.id, BY_COMMAND, Timestamp::now()).await?;

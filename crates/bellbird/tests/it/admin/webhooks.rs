@@ -354,7 +354,25 @@ on_both_databases! {
         receiver.reply_with(Reply::Status(204));
         receiver.drain();
 
+        // Failed for one user, unknown, and without an event so far.
+        receiver.reply_with(Reply::Status(410));
+        app.sync(&app.olivia.connections[1]).await;
+        app.webhooks.run_due_deliveries().await;
+        receiver.reply_with(Reply::Status(204));
+        receiver.drain();
         let (recover, since) = (format!("{path}/recover"), json!({"since": "2026-01-01T00:00:00Z"}));
+        let of = |user: &str| json!({"since": "2026-01-01T00:00:00Z", "userId": user});
+        let olivia = app.olivia.user.id.to_string();
+        assert!(error(&admin.post(&recover, &since).await, 409, "conflict").contains("enable it first"));
+        error(&admin.post(&recover, &of(&olivia)).await, 409, "conflict");
+        let event = admin.get(&format!("{path}/deliveries?userId={olivia}")).await.data()[0]["eventId"].clone();
+        let redeliver = format!("{path}/deliveries/{}/redeliver", event.as_str().unwrap());
+        error(&admin.post(&redeliver, &json!({"userId": olivia})).await, 409, "conflict");
+        error(&admin.post(&recover, &of(&Uuid::now_v7().to_string())).await, 404, "not_found");
+        let quiet = id(&data(&admin.post("/admin/v1/users", &json!({"email": "quiet@example.com"})).await, 201));
+        assert_eq!(data(&admin.post(&recover, &of(&quiet)).await, 202)["recovered"], 0);
+        data(&admin.patch(&path, &json!({"enabled": true})).await, 200);
+        let failed = admin.get(&format!("{path}/deliveries?state=failed&limit=200")).await.data();
         let first = admin.send(Method::POST, &recover, &since, Some("recover-1")).await;
         assert_eq!(data(&first, 202)["recovered"], failed.len());
         app.webhooks.run_due_deliveries().await;

@@ -66,6 +66,7 @@ fn help_texts() {
         "operator-key create",
         "operator-key list",
         "operator-key revoke",
+        "operator-key audit",
         "simplefin",
         "simplefin revoke",
         "simplefin token",
@@ -208,6 +209,7 @@ fn operator_key_lifecycle() {
     assert_eq!((&listed[0]["id"], &listed[0]["status"]), (&made["id"], &json!("active")));
     assert!(!listed.to_string().contains(key));
     assert_eq!(workdir.json(&format!("operator-key revoke {id}"))["status"], "revoked");
+    assert_eq!(workdir.text("operator-key audit").trim_end(), "No changes by API yet.");
     let unknown_id = Uuid::nil();
     assert_eq!(
         workdir.error(&format!("operator-key revoke {unknown_id}"), 1),

@@ -62,5 +62,8 @@ on_both_databases! {
         let count = |list: &Value| u32::try_from(list["data"].as_array().unwrap().len()).unwrap();
         assert_eq!((count(&users), count(&keys)), ((rounds + 1).min(200), rounds));
         assert_eq!(count(&audit), (3 * rounds).min(200));
+        let shown = workdir.json("operator-key audit --user me@example.com --limit 1");
+        let newest = audit["data"].as_array().unwrap().iter().find(|row| row["userId"] == user.as_str());
+        assert_eq!(Some(&shown[0]), newest, "the command shows what the API shows");
     }
 }

@@ -104,6 +104,7 @@ fn statements_use_the_common_dialect() {
         assert_eq!(
             sql.postgres
                 .replace(" FOR UPDATE SKIP LOCKED", "")
+                .replace(" FOR SHARE OF p", "")
                 .replace(" FOR NO KEY UPDATE", "")
                 .replace(" FOR UPDATE", ""),
             sql.text,

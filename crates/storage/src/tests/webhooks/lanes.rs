@@ -2,9 +2,9 @@
 
 use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventType, UserId};
 
-use crate::tests::fixtures::{SYNCS_AND_CHANGES, chunk, endpoint, finish_sync_with, states};
+use crate::tests::fixtures::{SYNCS_AND_CHANGES, chunk, empty_sync, endpoint, finish_sync_with, start_sync, states};
 use crate::tests::support::{TestDb, at, both};
-use crate::{ClaimedEndpoint, EventUser, NewEndpoint, UserChange};
+use crate::{ClaimedEndpoint, EventUser, FinishedSync, NewEndpoint, UserChange};
 
 const OWNER: UserId = UserId::INSTALLATION;
 
@@ -160,5 +160,28 @@ both! {
             assert_eq!(db.texts(&format!("SELECT endpoint_id FROM {table}")).await, [""; 0], "{table}");
         }
         assert_eq!(db.texts("SELECT purpose FROM secrets WHERE purpose LIKE '%webhook%'").await, [""; 0]);
+    }
+
+    async fn sync_that_ends_after_its_user_leaves_no_lane(db) {
+        let shared = add(db, "https://all.example.com").await;
+        let user = db.user("a@x").await.id;
+        let connection = db.connection(user, "c", &[]).await.id;
+        let claim = start_sync(db, user, connection, 14).await;
+        let removal = db.removals().begin(user, connection, at(15), at(90)).await.unwrap().expect("hidden");
+        assert!(db.removals().finish(&removal, "deleted", at(16)).await.unwrap());
+        db.users().delete(user).await.unwrap();
+        let events = [chunk(1, 1)];
+        let finished = FinishedSync { events: &events, ..empty_sync(17) };
+        assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), None);
+        assert!(db.endpoints().list_lane_users(shared, OWNER, 9).await.unwrap().is_empty());
+
+        // One that came to be all the same is deleted.
+        db.raw(&format!(
+            "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at, lane_fence)
+            VALUES ('{user}', '{shared}', 'https://x', '', '2026-11-01', 'enabled', 0, 99)"
+        ))
+        .await;
+        assert_eq!(db.endpoints().align_lanes(at(18)).await.unwrap(), 0);
+        assert!(db.endpoints().list_lane_users(shared, OWNER, 9).await.unwrap().is_empty());
     }
 }
