@@ -464,11 +464,6 @@ export type components = {
              */
             new_count: number;
             /**
-             * @description The operator's own name of the user. Only at an endpoint of the installation.
-             * @example customer-17
-             */
-            reference?: string | null;
-            /**
              * @description How many objects `removed` has. From version 2026-12-01 of the body on.
              * @example 0
              */
@@ -495,6 +490,11 @@ export type components = {
              * @example 01a1fe34-d017-7c3b-8def-00aabbccddee
              */
             user_id?: string;
+            /**
+             * @description The operator's own name of the user. Only at an endpoint of the installation.
+             * @example customer-17
+             */
+            user_reference?: string | null;
         };
         EventTrade: {
             /**

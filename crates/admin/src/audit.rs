@@ -42,9 +42,9 @@ struct AuditQuery {
 }
 
 /// One change by an operator.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = AuditRow)]
+#[derive(ToSchema)]
+#[schema(as = AuditRow, rename_all = "camelCase")]
+#[expect(dead_code, reason = "documents what `bellbird_storage::OperatorAuditRow` is serialized to")]
 struct AuditView {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: Uuid,
@@ -69,18 +69,11 @@ struct AuditView {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AuditList {
-    data: Vec<AuditView>,
+    #[schema(value_type = Vec<AuditView>)]
+    data: Vec<OperatorAuditRow>,
     /// The `cursor` of the next page. Null: this is the last one.
     #[schema(required = true)]
     next_cursor: Option<String>,
-}
-
-impl From<OperatorAuditRow> for AuditView {
-    fn from(row: OperatorAuditRow) -> Self {
-        let OperatorAuditRow { id, operator_key_id, action, user_id, subject, recorded_at } = row;
-        let user_id = Some(user_id).filter(|user| *user != UserId::INSTALLATION);
-        Self { id, at: recorded_at, operator_key_id, action, user_id, subject }
-    }
 }
 
 async fn list_audit(
@@ -88,13 +81,12 @@ async fn list_audit(
     StrictQuery(query): StrictQuery<AuditQuery>,
 ) -> Result<Response, Problem> {
     let (size, before) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
-    let mut rows = match query.user_id {
+    let mut data = match query.user_id {
         // What is not an id is nobody's.
         Some(Id(None)) => Vec::new(),
         Some(Id(user)) => admin.storage().operator_audit().list_before(before, user, size + 1).await?,
         None => admin.storage().operator_audit().list_before(before, None, size + 1).await?,
     };
-    let next_cursor = cut(&mut rows, size, |row| row.id.to_string());
-    let data = rows.into_iter().map(AuditView::from).collect();
+    let next_cursor = cut(&mut data, size, |row| row.id.to_string());
     Ok(json_bytes(to_json(&AuditList { data, next_cursor })?))
 }

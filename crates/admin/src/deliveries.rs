@@ -10,9 +10,9 @@ use bellbird_api::front::parameters::Id;
 use bellbird_api::front::{
     JsonBody, Operation, Operator, Path, PathId, PathIds, Problem, Resource as _, RouteMethod, StrictQuery,
 };
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, OperatorAction};
-use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
+use bellbird_webhooks::endpoint::{NotRecovered, NotRedelivered, why_not_recovered, why_not_redelivered};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use crate::inputs::{DeliveryStateName, Time, UserIdText};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
 use crate::state::{Admin, invalid_member, problem};
 use crate::users;
-use crate::webhook_endpoints::{TAG, find, user_of};
+use crate::webhook_endpoints::{TAG, find};
 
 const DISABLED: &str = "The endpoint is disabled: enable it first";
 
@@ -282,7 +282,7 @@ struct DeliveryList {
 
 /// Whose events a request is about.
 fn event_user(endpoint: &Endpoint, given: Option<UserId>) -> Result<UserId, Problem> {
-    match (user_of(endpoint), given) {
+    match (endpoint.user_id, given) {
         (UserId::INSTALLATION, None) => {
             Err(invalid_member("userId", "Must name the user, because the endpoint is for all users"))
         }
@@ -304,7 +304,7 @@ async fn list_deliveries(
         // What is not an id is nobody's.
         Some(Id(None)) => return Err(Problem::NotFound("User")),
         Some(Id(given)) => event_user(&endpoint, given)?,
-        None => user_of(&endpoint),
+        None => endpoint.user_id,
     };
     let state = query.state.map(|state| state.0);
     let deliveries = admin.storage().deliveries();
@@ -370,15 +370,8 @@ async fn recover_events(
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
-    let ((user_id, status), since) = (found?, body.value.since.0);
-    let recovered = if status == Some(EndpointStatus::Disabled) {
-        None
-    } else if status.is_none() {
-        // The user has had no event for it.
-        Some(0)
-    } else if user_id != UserId::INSTALLATION {
-        change.recover((user_id, id), since).await.map_err(problem)?
-    } else {
+    let (user_id, since) = (found?, body.value.since.0);
+    let recovered = if user_id == UserId::INSTALLATION {
         // A transaction for each user. What was recovered is not failed any more, so a repetition finds the rest.
         drop(change);
         let recovered = admin.storage().deliveries().recover(user_id, id, since, operator.now).await?;
@@ -386,40 +379,29 @@ async fn recover_events(
             Begun::Change(change) => change,
             Begun::Repeated(response) => return Ok(response),
         };
-        Some(recovered)
-    };
-    let Some(recovered) = recovered else {
-        drop(change);
-        return Err(match admin.storage().endpoints().find_status(user_id, id).await? {
-            Some(EndpointStatus::Disabled) => Problem::Conflict(DISABLED.into()),
-            // It was enabled meanwhile.
-            Some(EndpointStatus::Enabled) => Problem::ServiceUnavailable,
-            None => Problem::NotFound(EndpointId::NOUN),
-        });
+        recovered
+    } else {
+        // None: the endpoint was disabled meanwhile, or had no event of this user yet.
+        change.recover((user_id, id), since).await.map_err(problem)?.unwrap_or(0)
     };
     let subject = id.to_string();
     let action = OperatorAction { name: "delivery.recover", user_id, subject: Some(&subject) };
     commit(change, &action, StatusCode::ACCEPTED, &Item { data: RecoveryView { endpoint_id: id, recovered } }).await
 }
 
-/// Whose events are recovered, and whether the endpoint is enabled for them.
-async fn find_to_recover(
-    admin: &Admin,
-    id: EndpointId,
-    given: Option<UserIdText>,
-) -> Result<(UserId, Option<EndpointStatus>), Problem> {
+/// Whose events are recovered.
+async fn find_to_recover(admin: &Admin, id: EndpointId, given: Option<UserIdText>) -> Result<UserId, Problem> {
     let endpoint = find(admin.storage(), id).await?;
     let user = match given {
-        Some(given) => event_user(&endpoint, Some(given.0))?,
-        None => user_of(&endpoint),
+        Some(given) => users::find(admin.storage(), event_user(&endpoint, Some(given.0))?).await?.id,
+        None => endpoint.user_id,
     };
-    if user == UserId::INSTALLATION && endpoint.disabled_users > 0 {
-        let users = endpoint.disabled_users;
-        let text = format!("The endpoint failed for {users} users and is disabled for them: enable it first");
-        return Err(Problem::Conflict(text.into()));
+    match why_not_recovered(admin.storage(), &endpoint, user).await? {
+        None => Ok(user),
+        Some(NotRecovered::Disabled) => Err(Problem::Conflict(DISABLED.into())),
+        Some(NotRecovered::DisabledForUsers(users)) => {
+            let text = format!("The endpoint failed for {users} users and is disabled for them: enable it first");
+            Err(Problem::Conflict(text.into()))
+        }
     }
-    if user != UserId::INSTALLATION {
-        users::find(admin.storage(), user).await?;
-    }
-    Ok((user, admin.storage().endpoints().find_status(user, id).await?))
 }

@@ -286,11 +286,6 @@ impl From<PingOutcome> for PingView {
     }
 }
 
-/// Whose endpoint it is.
-pub(crate) fn user_of(endpoint: &Endpoint) -> UserId {
-    endpoint.user_id
-}
-
 async fn list_endpoints(
     State(admin): State<Admin>,
     StrictQuery(query): StrictQuery<EndpointsQuery>,
@@ -366,7 +361,7 @@ async fn change_endpoint(
         Some(url) => Some(EndpointUrl::check(url, admin.webhooks.rules()).await.map_err(url_problem)?.url),
         None => None,
     };
-    let (user_id, events) = (user_of(&before), events.as_ref().map(|events| &*events.0));
+    let (user_id, events) = (before.user_id, events.as_ref().map(|events| &*events.0));
     let mut change = admin.begin_idempotent(&operator).await?;
     change.update_endpoint((user_id, id), url.as_deref(), events).await.map_err(problem)?;
     let current = change.find_endpoint(id).await.map_err(problem)?.ok_or(Problem::NotFound(EndpointId::NOUN))?;
@@ -390,7 +385,7 @@ async fn change_endpoint(
 /// Makes the users of an endpoint of the installation follow its change. What fails here, the hourly cleanup repeats.
 async fn align(admin: &Admin, operator: &Operator, owner: UserId) -> Result<(), Problem> {
     if owner == UserId::INSTALLATION {
-        admin.storage().endpoints().align_lanes(operator.now).await?;
+        admin.storage().endpoints().align_queues(operator.now).await?;
     }
     Ok(())
 }
@@ -400,7 +395,7 @@ async fn remove_endpoint(
     operator: Operator,
     PathId(id): PathId<EndpointId>,
 ) -> Result<StatusCode, Problem> {
-    let user_id = user_of(&find(admin.storage(), id).await?);
+    let user_id = find(admin.storage(), id).await?.user_id;
     let mut change = admin.begin_idempotent(&operator).await?;
     if !change.delete_endpoint((user_id, id)).await.map_err(problem)? {
         return Err(Problem::NotFound(EndpointId::NOUN));
@@ -427,7 +422,7 @@ async fn rotate_secret(
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
-    let user_id = user_of(&endpoint?);
+    let user_id = endpoint?.user_id;
     let rotation = change.rotate_endpoint_secret((user_id, id), &secret, old_until).await.map_err(problem)?;
     let old_secret_expires_at = rotation.ok_or(Problem::NotFound(EndpointId::NOUN))?.old_expires_at;
     let subject = id.to_string();
@@ -461,7 +456,7 @@ async fn ping_endpoint(
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
-    let (user_id, subject) = (user_of(&endpoint), id.to_string());
+    let (user_id, subject) = (endpoint.user_id, id.to_string());
     let action = OperatorAction { name: "webhook_endpoint.ping", user_id, subject: Some(&subject) };
     commit(change, &action, StatusCode::OK, &Item { data: PingView::from(pinged) }).await
 }

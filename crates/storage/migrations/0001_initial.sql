@@ -403,8 +403,8 @@ CREATE TABLE provider_events (
 
 CREATE INDEX provider_events_received ON provider_events (received_at);
 
--- An endpoint of the installation has a row without a user (of the id 0), and a lane for each user who had an event for
--- it: a row of that user with its id. Deliveries belong to lanes, so that no user's events delay another's.
+-- An endpoint of the installation has a row without a user (of the id 0), and a queue for each user who had an event
+-- for it: a row of that user with its id. Deliveries belong to queues, so that no user's events delay another's.
 CREATE TABLE webhook_endpoints (
     user_id TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -433,13 +433,13 @@ CREATE TABLE webhook_endpoints (
     lease_until INTEGER,
     holder TEXT,
     fence INTEGER NOT NULL DEFAULT 0,
-    -- A lane: the fence of the installation's endpoint when the lane was last made equal to it. NULL: no lane.
-    lane_fence INTEGER,
+    -- A queue: the fence of the installation's endpoint when the queue was last made equal to it. NULL: no queue.
+    queue_fence INTEGER,
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX webhook_endpoints_id ON webhook_endpoints (id);
-CREATE INDEX webhook_endpoints_lanes ON webhook_endpoints (user_id, id) WHERE lane_fence IS NOT NULL;
+CREATE INDEX webhook_endpoints_queues ON webhook_endpoints (user_id, id) WHERE queue_fence IS NOT NULL;
 -- The order of claims. An endpoint whose lease expired was not released, so it is claimed too.
 CREATE INDEX webhook_endpoints_due_healthy ON webhook_endpoints (COALESCE(lease_until, due_at))
     WHERE status = 'enabled' AND is_failing = 0;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, UserId};
-use bellbird_storage::{Storage, StorageError};
+use bellbird_storage::{Endpoint, Storage, StorageError};
 use jiff::SignedDuration;
 
 use crate::target::resolver::{ResolveError, Resolver};
@@ -100,6 +100,35 @@ pub async fn why_not_redelivered(
         (_, EndpointStatus::Enabled, DeliveryState::Waiting) => NotRedelivered::Waiting,
         (_, EndpointStatus::Enabled, _) => NotRedelivered::UnknownEvent,
     })
+}
+
+/// Why the failed events of an endpoint cannot be recovered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotRecovered {
+    /// For the user that was asked for, if the endpoint is for all users.
+    Disabled,
+    /// It is enabled, but so many users' events failed too long.
+    DisabledForUsers(u64),
+}
+
+/// None: they can be recovered. `user` is the endpoint's, or one of its users if it is for all.
+///
+/// # Errors
+///
+/// If the database fails.
+pub async fn why_not_recovered(
+    storage: &Storage,
+    endpoint: &Endpoint,
+    user: UserId,
+) -> Result<Option<NotRecovered>, StorageError> {
+    if endpoint.status == EndpointStatus::Disabled {
+        return Ok(Some(NotRecovered::Disabled));
+    }
+    if user == UserId::INSTALLATION && endpoint.disabled_users > 0 {
+        return Ok(Some(NotRecovered::DisabledForUsers(endpoint.disabled_users)));
+    }
+    let status = storage.endpoints().find_status(user, endpoint.id).await?;
+    Ok(status.filter(|status| *status == EndpointStatus::Disabled).map(|_| NotRecovered::Disabled))
 }
 
 #[cfg(test)]

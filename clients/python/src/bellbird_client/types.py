@@ -172,8 +172,6 @@ class EventMetadata(TypedDict):
     """The connection, as in `/v1/connections`."""
     new_count: int
     """How many objects `new` has."""
-    reference: NotRequired[str | None]
-    """The operator's own name of the user. Only at an endpoint of the installation."""
     removed_count: NotRequired[int]
     """How many objects `removed` has. From version 2026-12-01 of the body on."""
     sync_run_id: str
@@ -184,6 +182,8 @@ class EventMetadata(TypedDict):
     """How many objects `updated` has."""
     user_id: NotRequired[str]
     """The user whose event it is. Only at an endpoint of the installation."""
+    user_reference: NotRequired[str | None]
+    """The operator's own name of the user. Only at an endpoint of the installation."""
 
 
 class EventTrade(TypedDict):

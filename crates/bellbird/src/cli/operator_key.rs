@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{OperatorKey, OperatorKeyId, UserId};
+use bellbird_domain::{OperatorKey, OperatorKeyId};
 use bellbird_storage::{OperatorAuditRow, OperatorKeyRecord, Storage, StorageError, random_base62};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
-use uuid::Uuid;
 
 use super::arguments::{self, SettingArgs};
 use super::key::{after, status};
@@ -86,39 +85,6 @@ struct NewKeyView<'a> {
     expires_at: Option<Timestamp>,
 }
 
-/// A change, as `--json` prints it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AuditView {
-    id: Uuid,
-    at: Timestamp,
-    operator_key_id: OperatorKeyId,
-    action: String,
-    /// None: it was about an endpoint for all users.
-    user_id: Option<UserId>,
-    subject: Option<String>,
-}
-
-impl From<OperatorAuditRow> for AuditView {
-    fn from(row: OperatorAuditRow) -> Self {
-        let OperatorAuditRow { id, operator_key_id, action, user_id, subject, recorded_at } = row;
-        let user_id = Some(user_id).filter(|user| *user != UserId::INSTALLATION);
-        Self { id, at: recorded_at, operator_key_id, action, user_id, subject }
-    }
-}
-
-impl AuditView {
-    fn row(&self) -> [String; 5] {
-        [
-            output::format_instant(Some(self.at)),
-            self.action.clone(),
-            self.user_id.map_or_else(|| "all users".to_owned(), |user| user.to_string()),
-            self.subject.clone().unwrap_or_else(|| "-".to_owned()),
-            self.operator_key_id.to_string(),
-        ]
-    }
-}
-
 /// A key in a list, as `--json` prints it.
 #[derive(Serialize)]
 struct KeyView {
@@ -194,11 +160,20 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
 async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
     let user = args.filter.find(storage).await?.map(|user| user.id);
     let rows = storage.operator_audit().list_before(None, user, args.limit).await?;
-    let views: Vec<_> = rows.into_iter().map(AuditView::from).collect();
-    output::print(args.filter.format, &views, |views| {
-        if views.is_empty() {
+    output::print(args.filter.format, &rows, |rows| {
+        if rows.is_empty() {
             return "No changes by API yet.".to_owned();
         }
-        output::table(["at", "action", "user id", "subject", "operator key"], views.iter().map(AuditView::row))
+        output::table(["at", "action", "user id", "subject", "operator key"], rows.iter().map(audit_row))
     })
+}
+
+fn audit_row(row: &OperatorAuditRow) -> [String; 5] {
+    [
+        output::format_instant(Some(row.at)),
+        row.action.clone(),
+        row.user_id.map_or_else(|| "all users".to_owned(), |user| user.to_string()),
+        row.subject.clone().unwrap_or_else(|| "-".to_owned()),
+        row.operator_key_id.to_string(),
+    ]
 }

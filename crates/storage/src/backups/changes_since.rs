@@ -185,7 +185,7 @@ impl Backups<'_> {
                 done.endpoints_disabled += 1;
             }
         }
-        self.0.endpoints().align_lanes(now).await?;
+        self.0.endpoints().align_queues(now).await?;
         Ok(())
     }
 

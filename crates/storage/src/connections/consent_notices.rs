@@ -1,14 +1,17 @@
 //! Tells endpoints that a consent ends soon: 14 days before, and 3 days before.
 
-use bellbird_domain::{ConnectionId, UserId};
+use bellbird_domain::{ConnectionId, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Connections;
 use crate::connections::events;
+use crate::connections::overview::ENDING_WITHIN;
 use crate::db::{Row, params, statements};
-use crate::error::{Result, StorageError};
+use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 
+/// The second event about a consent that ends.
+const AGAIN_WITHIN: SignedDuration = SignedDuration::from_hours(3 * 24);
 /// Connections in one read.
 const BATCH_SIZE: i64 = 500;
 
@@ -38,9 +41,7 @@ impl Connections<'_> {
     /// Stores a `connection.expiring` event for each active connection whose consent ends within 14 days, and another
     /// within 3 days. Returns the number of connections.
     pub async fn report_expiring(self, now: Timestamp) -> Result<u64> {
-        let later = |days: i64| now.saturating_add(SignedDuration::from_hours(days * 24));
-        let first = later(14).map_err(StorageError::unavailable)?;
-        let second = later(3).map_err(StorageError::unavailable)?;
+        let (first, second) = (now.plus(ENDING_WITHIN), now.plus(AGAIN_WITHIN));
         let mut reported = 0;
         loop {
             let ids = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));

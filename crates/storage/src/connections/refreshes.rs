@@ -22,7 +22,7 @@ statements! {
 
     END_BACKFILL = "UPDATE connections SET backfill_ends_at = NULL WHERE user_id = $1 AND id = $2";
 
-    /// An end that is later by a day or more is another one, of which users are told again.
+    /// An end that is later by a day or more is another one, which is reported again.
     SET_CONSENT_EXPIRY = "UPDATE connections SET consent_expires_at = $3,
             consent_notice_days = CASE WHEN $3 < consent_expires_at + 86400000000 THEN consent_notice_days END
         WHERE user_id = $1 AND id = $2 AND consent_expires_at IS DISTINCT FROM $3";

@@ -2,6 +2,7 @@
 
 use bellbird_domain::{OperatorKeyId, UserId};
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::OperatorAudit;
@@ -34,15 +35,17 @@ pub struct OperatorAction<'a> {
     pub subject: Option<&'a str>,
 }
 
-/// A row of the audit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A row of the audit, serialized as the API and `--json` show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct OperatorAuditRow {
     pub id: Uuid,
+    pub at: Timestamp,
     pub operator_key_id: OperatorKeyId,
     pub action: String,
-    pub user_id: UserId,
+    /// None: it was about an endpoint for all users.
+    pub user_id: Option<UserId>,
     pub subject: Option<String>,
-    pub recorded_at: Timestamp,
 }
 
 impl OperatorAudit<'_> {
@@ -91,8 +94,8 @@ fn row(row: &Row<'_>) -> Result<OperatorAuditRow> {
         id: row.id(0)?,
         operator_key_id: row.id(1)?,
         action: row.text(2)?.to_owned(),
-        user_id: row.id(3)?,
+        user_id: Some(row.id(3)?).filter(|user| *user != UserId::INSTALLATION),
         subject: row.opt_text(4)?.map(str::to_owned),
-        recorded_at: row.time(5)?,
+        at: row.time(5)?,
     })
 }

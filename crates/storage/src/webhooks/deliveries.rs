@@ -38,7 +38,7 @@ macro_rules! claim_due {
             UPDATE webhook_endpoints SET lease_until = $2, holder = $4, fence = fence + 1
             FROM due WHERE webhook_endpoints.user_id = due.user_id AND webhook_endpoints.id = due.id
             RETURNING webhook_endpoints.user_id, webhook_endpoints.id, url, api_version, failing_since, fence,
-                unhealthy_since, is_failing, lane_fence,
+                unhealthy_since, is_failing, queue_fence,
                 (SELECT u.reference FROM users u WHERE u.id = webhook_endpoints.user_id)"
         )
     };

@@ -32,7 +32,7 @@ statements! {
     );
 
     /// The deliveries of all users at an endpoint of the installation.
-    LIST_OF_LANES = select_deliveries!(
+    LIST_OF_QUEUES = select_deliveries!(
         "FROM webhook_events e CROSS JOIN webhook_deliveries d
         WHERE d.user_id = e.user_id AND d.endpoint_id = $1 AND d.event_id = e.id AND d.state = COALESCE($2, d.state)
             AND (e.created_at, e.id) < ($4, $5)
@@ -153,7 +153,7 @@ impl Deliveries<'_> {
         let (created_at, id) = before.map_or((Timestamp::MAX, Uuid::max()), |(at, event)| (at, event.uuid()));
         let (state, limit, id) = (state.map(DeliveryState::as_str), i64::from(limit), Param::Id(id));
         if user == UserId::INSTALLATION {
-            return self.0.db.all(LIST_OF_LANES, params![endpoint, state, limit, created_at, id], delivery).await;
+            return self.0.db.all(LIST_OF_QUEUES, params![endpoint, state, limit, created_at, id], delivery).await;
         }
         self.0.db.all(LIST, params![user, endpoint, state, limit, id], delivery).await
     }

@@ -1,5 +1,5 @@
 //! Stores webhook endpoints: the URLs to which users want webhook events sent. Signing secrets are sealed in the table
-//! `secrets`. Those of the installation get the events of all users: see `webhooks/lanes.rs`.
+//! `secrets`. Those of the installation get the events of all users: see `webhooks/queues.rs`.
 //!
 //! A transaction that changes deliveries first locks the endpoint's row. One that changes deliveries of several
 //! endpoints, or which events an endpoint gets, locks the user's row before that. The same order everywhere prevents
@@ -16,7 +16,7 @@ use crate::locks::{lock_owner_if_exists, user_lock};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{Endpoints, Secrets, StorageError};
 
-/// The columns that [`endpoint`] expects, in its order. Those of the installation's endpoints sum up their lanes.
+/// The columns that [`endpoint`] expects, in its order. Those of the installation's endpoints sum up their queues.
 macro_rules! select_endpoints {
     ($rest:literal) => {
         concat!(
@@ -24,15 +24,15 @@ macro_rules! select_endpoints {
                 (SELECT MIN(l.failing_since) FROM webhook_endpoints l WHERE l.id = e.id),
                 (SELECT MAX(l.delivered_at) FROM webhook_endpoints l WHERE l.id = e.id), e.created_at,
                 (SELECT COUNT(*) FROM webhook_endpoints l
-                    WHERE l.id = e.id AND l.lane_fence IS NOT NULL AND l.status = 'disabled')
-            FROM webhook_endpoints e WHERE e.lane_fence IS NULL",
+                    WHERE l.id = e.id AND l.queue_fence IS NOT NULL AND l.status = 'disabled')
+            FROM webhook_endpoints e WHERE e.queue_fence IS NULL",
             $rest
         )
     };
 }
 
-/// Raises the fence of an endpoint of the installation, whose lanes then differ.
-macro_rules! raise_for_lanes {
+/// Raises the fence of an endpoint of the installation, whose queues then differ.
+macro_rules! raise_for_queues {
     () => {
         "fence = CASE WHEN user_id = '00000000-0000-0000-0000-000000000000' THEN fence + 1 ELSE fence END"
     };
@@ -45,7 +45,7 @@ statements! {
     INSERT = "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
-    COUNT = "SELECT COUNT(*) FROM webhook_endpoints WHERE user_id = $1 AND lane_fence IS NULL";
+    COUNT = "SELECT COUNT(*) FROM webhook_endpoints WHERE user_id = $1 AND queue_fence IS NULL";
 
     LIST = select_endpoints!(" AND e.user_id = $1 ORDER BY e.created_at, e.id");
 
@@ -57,7 +57,7 @@ statements! {
 
     FIND_ANY = select_endpoints!(" AND e.id = $1");
 
-    /// Of a user, or of the user's lane.
+    /// Of a user, or of the user's queue.
     FIND_STATUS = "SELECT status FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
 
     LOCK = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2", lock = " FOR NO KEY UPDATE";
@@ -76,14 +76,14 @@ statements! {
     /// NULL keeps a value, so that two changes at once do not undo each other.
     UPDATE = concat!(
         "UPDATE webhook_endpoints SET url = COALESCE($3, url), event_types = COALESCE($4, event_types), ",
-        raise_for_lanes!(),
+        raise_for_queues!(),
         " WHERE user_id = $1 AND id = $2 RETURNING fence"
     );
 
     ENABLE = concat!(
         "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, unhealthy_since = NULL, is_failing = 0,
             disabled_reason = NULL, ",
-        raise_for_lanes!(),
+        raise_for_queues!(),
         " WHERE user_id = $1 AND id = $2"
     );
 

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::locks::lock_owner_if_exists;
 use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
-const LANES_PER_READ: u32 = 500;
+const QUEUES_PER_READ: u32 = 500;
 
 /// An earlier chunk of the same run that has not ended.
 macro_rules! earlier_chunk {
@@ -159,7 +159,7 @@ impl Deliveries<'_> {
         }
         let (mut recovered, mut last) = (0, user);
         loop {
-            let users = self.0.endpoints().list_lane_users(endpoint, last, LANES_PER_READ).await?;
+            let users = self.0.endpoints().list_queue_users(endpoint, last, QUEUES_PER_READ).await?;
             let Some(next) = users.last() else { return Ok(recovered) };
             last = *next;
             for user in users {

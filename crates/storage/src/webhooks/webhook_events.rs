@@ -99,11 +99,11 @@ macro_rules! subscribes {
 }
 
 /// The parameters are the user and the type of event. A sync may end after its user was removed.
-macro_rules! add_lanes {
+macro_rules! add_queues {
     ($lock:literal) => {
         concat!(
             "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, disabled_reason,
-                created_at, lane_fence)
+                created_at, queue_fence)
             SELECT $1, p.id, p.url, p.event_types, p.api_version, p.status, p.disabled_reason, p.created_at, p.fence
             FROM webhook_endpoints p WHERE p.user_id = '00000000-0000-0000-0000-000000000000' AND ",
             subscribes!("$2", "''"),
@@ -116,9 +116,9 @@ macro_rules! add_lanes {
 }
 
 statements! {
-    /// The lanes of the user `$1` at the endpoints that subscribe to the events `$2`.
-    /// On PostgreSQL, waits for a change of such an endpoint, or makes it wait: it would not see the lane.
-    ADD_LANES = add_lanes!(""), on_postgres = add_lanes!(" FOR SHARE OF p");
+    /// The queues of the user `$1` at the endpoints that subscribe to the events `$2`.
+    /// On PostgreSQL, waits for a change of such an endpoint, or makes it wait: it would not see the queue.
+    ADD_QUEUES = add_queues!(""), on_postgres = add_queues!(" FOR SHARE OF p");
 
     INSERT = insert_event!();
 
@@ -357,15 +357,15 @@ pub(crate) struct EventOrigin<'a> {
 /// `first_attempt_at`, and each later chunk waits for the one before it. For a disabled endpoint a delivery has failed
 /// already, so that it can be recovered later.
 ///
-/// The first statement adds lanes. The next ones store one event each, and return to how many endpoints it is sent. The
-/// others depend on what these stored. The transaction holds the lock on the user's row.
+/// The first statement adds queues. The next ones store one event each, and return to how many endpoints it is sent.
+/// The others depend on what these stored. The transaction holds the lock on the user's row.
 pub(crate) fn insert_events<'a>(
     origin: &EventOrigin<'a>,
     events: &'a [NewWebhookEvent],
     first_attempt_at: Timestamp,
 ) -> Vec<Bound<'a>> {
     let Some(first) = events.first() else { return Vec::new() };
-    let mut statements = vec![(ADD_LANES, params![origin.user, origin.event_type.as_str()].to_vec())];
+    let mut statements = vec![(ADD_QUEUES, params![origin.user, origin.event_type.as_str()].to_vec())];
     statements.extend(events.iter().map(|new| {
         let mut values = columns(origin, new);
         values.push(("fence", origin.fence.into()));

@@ -19,7 +19,7 @@ use crate::config::Settings;
 /// Add a webhook endpoint: a URL that receives the events of a user, or of all users.
 ///
 /// With --all-users, the endpoint belongs to the installation. It gets the events of everyone, also of users who come
-/// later, each with the user's id and reference in `metadata`.
+/// later, each with the user's id and the operator's reference in `metadata`.
 ///
 /// The URL must use https, a public host name, and port 443 or a port from 1024 on. Events are signed as Standard
 /// Webhooks specifies, with a secret of the endpoint that is shown only once. There can be 20

@@ -149,7 +149,7 @@ async fn user_of(storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<Optio
 /// Makes the users of an endpoint of the installation follow its change. Returns how many deliveries were cancelled.
 async fn align(storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<u64> {
     match endpoint.user_id {
-        UserId::INSTALLATION => Ok(storage.endpoints().align_lanes(Timestamp::now()).await?),
+        UserId::INSTALLATION => Ok(storage.endpoints().align_queues(Timestamp::now()).await?),
         _ => Ok(0),
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId};
+use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
 use bellbird_storage::{Endpoint, Storage};
-use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
+use bellbird_webhooks::endpoint::{NotRecovered, NotRedelivered, why_not_recovered, why_not_redelivered};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -97,14 +97,14 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
 
 pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.endpoint.id).await?;
-    check_enabled(&endpoint)?;
+    let user = args.user.find_or_all(storage, &endpoint).await?;
+    check_enabled(storage, &endpoint, user).await?;
     let now = Timestamp::now();
     let since = args.since.instant(now)?;
-    let user = args.user.find_or_all(storage, &endpoint).await?;
     let recovered = storage.deliveries().recover(user, endpoint.id, since, now).await?;
     if recovered == 0 {
         // The endpoint may have been disabled meanwhile.
-        check_enabled(&find(storage, args.endpoint.id).await?)?;
+        check_enabled(storage, &find(storage, args.endpoint.id).await?, user).await?;
     }
     let view = json!({"endpointId": endpoint.id, "recovered": recovered});
     output::print(args.endpoint.format, &view, |_| match recovered {
@@ -116,10 +116,15 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     })
 }
 
-fn check_enabled(endpoint: &Endpoint) -> anyhow::Result<()> {
-    match endpoint.status {
-        EndpointStatus::Enabled => Ok(()),
-        EndpointStatus::Disabled => Err(disabled(endpoint.id)),
+async fn check_enabled(storage: &Storage, endpoint: &Endpoint, user: UserId) -> anyhow::Result<()> {
+    match why_not_recovered(storage, endpoint, user).await? {
+        None => Ok(()),
+        Some(NotRecovered::Disabled) => Err(disabled(endpoint.id)),
+        Some(NotRecovered::DisabledForUsers(users)) => Err(anyhow!(
+            "the endpoint failed for {} and is disabled for them: enable it first with `bellbird webhook enable {}`",
+            count(users, "user", "users"),
+            endpoint.id
+        )),
     }
 }
 

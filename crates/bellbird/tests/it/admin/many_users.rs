@@ -123,16 +123,17 @@ on_both_databases! {
         for (number, customer) in customers.iter().enumerate() {
             let of_user: Vec<_> =
                 received.iter().filter(|event| event.body["metadata"]["user_id"] == customer.id.as_str()).collect();
-            assert!(of_user.iter().all(|event| event.body["metadata"]["reference"] == format!("customer-{number}")));
+            let reference = format!("customer-{number}");
+            assert!(of_user.iter().all(|event| event.body["metadata"]["user_reference"] == reference));
             let (created, synced): (Vec<_>, Vec<_>) =
                 of_user.into_iter().partition(|event| event.body["type"] == "connection.created");
             assert_eq!((created.len(), &created[0].rows("new")[0]["id"]), (1, &json!(customer.connection)));
-            let told = rows_in_order(&synced);
+            let reported = rows_in_order(&synced);
             // The first sync reads 30 days, of which the first is not whole.
-            assert!(told.is_superset(&admin.rows_since(customer, &day(29)).await), "{number}: a row is missing");
-            assert!(told.is_subset(&admin.rows_since(customer, &day(31)).await), "{number}: a row was invented");
+            assert!(reported.is_superset(&admin.rows_since(customer, &day(29)).await), "{number}: a row is missing");
+            assert!(reported.is_subset(&admin.rows_since(customer, &day(31)).await), "{number}: a row was invented");
             assert!(synced.len() > 1, "several chunks");
-            rows += told.len();
+            rows += reported.len();
         }
         print_line(&format!(
             "{count} users: signed up and linked after {signed_up_after:?}, all delivered after {delivered_after:?}: \

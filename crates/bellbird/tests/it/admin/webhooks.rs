@@ -286,8 +286,8 @@ on_both_databases! {
         let received = app.delivered_to(&hook).await;
         let of = |user: &str| received.iter().filter(|event| event.body["metadata"]["user_id"] == user).count();
         assert!(of(&olivia) > 0 && of(&ben) > 0 && of(&olivia) + of(&ben) == received.len());
-        let referenced = received.iter().filter(|event| event.body["metadata"]["reference"] == "customer-1").count();
-        assert_eq!(referenced, of(&olivia));
+        let references = received.iter().map(|event| &event.body["metadata"]["user_reference"]);
+        assert_eq!(references.filter(|reference| **reference == "customer-1").count(), of(&olivia));
 
         // Of all users or of one, by pages.
         let deliveries = format!("{path}/deliveries");
@@ -326,8 +326,8 @@ on_both_databases! {
 
         assert_eq!(admin.delete(&path).await.status, 204);
         assert!(app.storage.endpoints().list_all().await.unwrap().is_empty());
-        let lanes = app.storage.endpoints().list_lane_users(hook.endpoint.id, UserId::INSTALLATION, 9).await.unwrap();
-        assert!(lanes.is_empty());
+        let queues = app.storage.endpoints().list_queue_users(hook.endpoint.id, UserId::INSTALLATION, 9).await.unwrap();
+        assert!(queues.is_empty());
         let rows = admin.get("/admin/v1/audit?limit=200").await.data();
         let of_all: Vec<_> = rows.iter().filter(|row| row["userId"].is_null()).map(|row| &row["action"]).collect();
         let actions = ["webhook_endpoint.remove", "delivery.recover", "webhook_endpoint.update"];

@@ -73,7 +73,9 @@ fn document_is_complete() {
             let optional = is_later
                 || matches!(
                     (name.as_str(), member.as_str()),
-                    ("Error", "code" | "details") | ("Balance", "error") | ("EventMetadata", "user_id" | "reference")
+                    ("Error", "code" | "details")
+                        | ("Balance", "error")
+                        | ("EventMetadata", "user_id" | "user_reference")
                 );
             let required =
                 schema["required"].as_array().is_some_and(|required| required.contains(&Value::from(member.clone())));

@@ -177,6 +177,42 @@ async fn a_user_has_twenty_endpoints_at_most() {
     workdir.json("webhook add --user other@example.com --url http://127.0.0.1:8099/");
 }
 
+on_both_databases! {
+    async fn an_endpoint_for_all_users_is_managed_by_commands(database: Database) {
+        let workdir = workdir_with_user(database).await;
+        let (url, _sent) = receiver(204);
+        let added = workdir.json(&format!("webhook add --all-users --url {url} --events connection.created"));
+        let id = text(&added, "id");
+        let shown = workdir.text(&format!("webhook show {id}"));
+        assert!(shown.contains("all users") && !shown.contains("whsec_"), "{shown}");
+        assert_eq!(workdir.json(&format!("webhook show {id}"))["user"], "all users");
+        assert_eq!(workdir.json("webhook list")[0]["id"], id);
+        assert_eq!(workdir.json("webhook list --user me@example.com"), json!([]), "it is not the user's");
+
+        let event = text(&workdir.json(&format!("webhook ping {id}")), "eventId").to_owned();
+        assert_eq!(workdir.json(&format!("webhook deliveries {id}"))[0]["eventId"], event);
+        let error = workdir.error(&format!("webhook redeliver {id} {event}"), 1);
+        assert!(error.contains("name one with --user"), "{error}");
+        let error = workdir.error(&format!("webhook redeliver {id} {event} --user me@example.com"), 1);
+        assert!(error.contains("there is no event"), "the ping is nobody's: {error}");
+
+        let recovered = json!({"endpointId": id, "recovered": 0});
+        assert_eq!(workdir.json(&format!("webhook recover {id} --since 7d")), recovered);
+        assert_eq!(workdir.json(&format!("webhook recover {id} --since 7d --user me@example.com")), recovered);
+        workdir.json(&format!("webhook disable {id}"));
+        for of_whom in ["", " --user me@example.com"] {
+            let error = workdir.error(&format!("webhook recover {id} --since 7d{of_whom}"), 1);
+            assert!(error.contains(&format!("`bellbird webhook enable {id}`")), "{error}");
+        }
+        workdir.json(&format!("webhook enable {id}"));
+        assert_eq!(workdir.json(&format!("webhook show {id}"))["status"], "enabled");
+        assert_eq!(workdir.json(&format!("webhook remove {id}")), json!({"id": id, "removed": true}));
+        assert_eq!(workdir.json("webhook list"), json!([]));
+        let error = workdir.error(&format!("webhook add --all-users --user me@example.com --url {url}"), 2);
+        assert!(error.contains("--all-users"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn hostile_urls_are_rejected_and_not_echoed() {
     let mut workdir = workdir_with_user(Database::Sqlite).await;

@@ -121,7 +121,7 @@ pub(super) fn assert_envelope(
     let metadata = "chunk new_count sync_run_id total_chunks updated_count";
     let named = metadata.replacen(' ', " connection_id ", 1);
     let mut own = body["metadata"].clone();
-    own.as_object_mut().unwrap().retain(|name, _| !["user_id", "reference"].contains(&name.as_str()));
+    own.as_object_mut().unwrap().retain(|name, _| !["user_id", "user_reference"].contains(&name.as_str()));
     assert_eq!(members(&own), if connection.is_some() { &named } else { metadata });
     assert_eq!(body["metadata"].get("connection_id").cloned(), connection.map(|id| json!(id)));
     assert_eq!((&body["object"], &body["type"]), (&json!("event"), &json!(event_type)));

@@ -23,12 +23,12 @@ fn rows_by_user(events: &[ReceivedEvent]) -> BTreeMap<String, Vec<Value>> {
     rows
 }
 
-/// Without what only the endpoint of the installation is told.
+/// Without what only an endpoint for all users gets.
 fn as_own(event: &ReceivedEvent) -> Value {
     let mut body = event.body.clone();
     let metadata = body["metadata"].as_object_mut().unwrap();
     metadata.remove("user_id");
-    metadata.remove("reference");
+    metadata.remove("user_reference");
     body
 }
 
@@ -57,7 +57,7 @@ on_both_databases! {
         for (user, reference, expected) in own {
             let of_user: Vec<_> =
                 all.iter().filter(|event| event.body["metadata"]["user_id"] == json!(user)).collect();
-            assert!(of_user.iter().all(|event| event.body["metadata"]["reference"] == reference));
+            assert!(of_user.iter().all(|event| event.body["metadata"]["user_reference"] == reference));
             let shown: Vec<_> = of_user.iter().map(|event| as_own(event)).collect();
             let expected: Vec<_> = expected.iter().map(|event| event.body.clone()).collect();
             assert!(!expected.is_empty());
@@ -84,7 +84,7 @@ on_both_databases! {
         // What the first user's events met is repeated for that user.
         let (owner, id, now) = (UserId::INSTALLATION, shared.endpoint.id, app.clock.now());
         assert!(app.storage.endpoints().enable(owner, id).await.unwrap());
-        app.storage.endpoints().align_lanes(now).await.unwrap();
+        app.storage.endpoints().align_queues(now).await.unwrap();
         let lost = app.storage.deliveries().recover(owner, id, now - DAY, now).await.unwrap();
         assert_eq!(lost, u64::try_from(rejected.len()).unwrap());
         assert_eq!(rows_by_user(&received(&app, &shared).await), rows_by_user(&rejected));
@@ -110,7 +110,7 @@ on_both_databases! {
         assert!(app.storage.endpoints().delete(owner, id).await.unwrap());
         app.advance_clock(HOUR).await;
         app.clean_up().await;
-        assert!(app.storage.endpoints().list_lane_users(id, owner, 9).await.unwrap().is_empty());
+        assert!(app.storage.endpoints().list_queue_users(id, owner, 9).await.unwrap().is_empty());
         app.sync(&person.connections[0]).await;
         assert!(received(&app, &shared).await.is_empty());
     }

@@ -45,7 +45,7 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::webhooks::webhook_events::STATEMENTS,
         crate::linking::provider_users::STATEMENTS,
         crate::webhooks::redeliveries::STATEMENTS,
-        crate::webhooks::lanes::STATEMENTS,
+        crate::webhooks::queues::STATEMENTS,
         crate::connections::removals::STATEMENTS,
         crate::secrets::store::STATEMENTS,
         crate::connections::syncs::STATEMENTS,

@@ -2,5 +2,5 @@ mod claim_plans;
 mod connection_events;
 mod deliveries;
 mod endpoints;
-mod lanes;
+mod queues;
 mod redeliveries;

@@ -297,7 +297,7 @@ fn assemble<R>(
         let _ = write!(json, r#""connection_id":"{connection_id}","#);
     }
     if let Some(EventUser { id, reference }) = user {
-        let _ = write!(json, r#""user_id":"{id}","reference":"#);
+        let _ = write!(json, r#""user_id":"{id}","user_reference":"#);
         json.extend_from_slice(&to_json(reference));
         json.push(b',');
     }

@@ -159,13 +159,13 @@ fn connection_events() {
 }
 
 #[test]
-fn endpoint_of_the_installation_is_told_the_user() {
+fn endpoint_for_all_users_gets_the_user_of_each_event() {
     for (reference, expected) in [(Some("a \"b\"\n\u{2014}"), json!("a \"b\"\n\u{2014}")), (None, Value::Null)] {
         let user = EventUser { id: Uuid::from_u128(7).into(), reference: reference.map(str::to_owned) };
         let format = Format { user: Some(&user), ..VERSION };
         let body = body(&envelope(EventType::TransactionsSynced), format, &[], &[]);
         let metadata = &parsed(&body)["metadata"];
-        assert_eq!((&metadata["user_id"], &metadata["reference"]), (&json!(user.id), &expected));
+        assert_eq!((&metadata["user_id"], &metadata["user_reference"]), (&json!(user.id), &expected));
     }
     let own = body(&envelope(EventType::TransactionsSynced), VERSION, &[], &[]);
     assert!(parsed(&own)["metadata"].get("user_id").is_none());

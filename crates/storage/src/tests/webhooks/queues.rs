@@ -1,4 +1,4 @@
-//! Endpoints of the installation, and their lanes.
+//! Endpoints of the installation, and their queues.
 
 use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventType, UserId};
 
@@ -36,7 +36,7 @@ async fn claims(db: &TestDb, now: i64) -> Vec<ClaimedEndpoint> {
 }
 
 both! {
-    async fn each_user_has_a_lane(db) {
+    async fn each_user_has_a_queue(db) {
         let shared = add(db, "https://all.example.com").await;
         let anna = synced(db, "a@x", 1).await;
         db.users().update(anna, &UserChange { reference: Some(Some("customer-1")), ..UserChange::default() }).await
@@ -71,7 +71,7 @@ both! {
         assert_eq!(db.deliveries().list(anna, shared, None, 99).await.unwrap().len(), 1);
     }
 
-    async fn only_what_it_subscribes_to_makes_a_lane(db) {
+    async fn only_what_it_subscribes_to_makes_a_queue(db) {
         let secret = "whsec_c2VjcmV0".to_owned().into();
         let event_types = &[EventType::TradesSynced];
         let api_version = ApiVersion::DEFAULT;
@@ -79,30 +79,30 @@ both! {
         let shared = db.endpoints().insert(&new, 2, at(0)).await.unwrap().id;
         let user = synced(db, "a@x", 1).await;
         assert_eq!(states(db, user, shared).await, []);
-        assert!(db.endpoints().list_lane_users(shared, OWNER, 9).await.unwrap().is_empty());
-        assert_eq!(db.texts("SELECT id FROM webhook_endpoints WHERE lane_fence IS NOT NULL").await, [""; 0]);
+        assert!(db.endpoints().list_queue_users(shared, OWNER, 9).await.unwrap().is_empty());
+        assert_eq!(db.texts("SELECT id FROM webhook_endpoints WHERE queue_fence IS NOT NULL").await, [""; 0]);
     }
 
-    async fn lanes_follow_their_endpoint(db) {
+    async fn queues_follow_their_endpoint(db) {
         let shared = add(db, "https://old.example.com").await;
         let users = [synced(db, "a@x", 1).await, synced(db, "b@x", 1).await];
         let (url, types) = ("https://new.example.com", [EventType::TransactionsSynced]);
         assert!(db.endpoints().update(OWNER, shared, Some(url), Some(&types)).await.unwrap());
         assert_eq!(claims(db, 30).await[0].url, "https://old.example.com", "not aligned yet");
-        assert_eq!(db.endpoints().align_lanes(at(31)).await.unwrap(), 0);
+        assert_eq!(db.endpoints().align_queues(at(31)).await.unwrap(), 0);
         let again = claims(db, 100).await;
         assert_eq!(again.iter().map(|claim| &*claim.url).collect::<Vec<_>>(), [url, url], "they stay due");
 
         let disabled = db.endpoints().disable(OWNER, shared, "by command", at(101)).await.unwrap();
         assert_eq!(disabled, Some(0), "the endpoint itself has no delivery");
-        assert_eq!(db.endpoints().align_lanes(at(101)).await.unwrap(), 2, "each user's has failed");
-        assert_eq!(db.endpoints().align_lanes(at(101)).await.unwrap(), 0, "nothing is left to do");
+        assert_eq!(db.endpoints().align_queues(at(101)).await.unwrap(), 2, "each user's has failed");
+        assert_eq!(db.endpoints().align_queues(at(101)).await.unwrap(), 0, "nothing is left to do");
         assert!(!db.deliveries().release_endpoint(&again[0], at(102)).await.unwrap(), "the lease is lost");
         let late = synced(db, "c@x", 1).await;
         assert_eq!(states(db, late, shared).await, [DeliveryState::Failed], "recovered later");
 
         assert!(db.endpoints().enable(OWNER, shared).await.unwrap());
-        db.endpoints().align_lanes(at(103)).await.unwrap();
+        db.endpoints().align_queues(at(103)).await.unwrap();
         assert_eq!(db.deliveries().recover(OWNER, shared, at(0), at(104)).await.unwrap(), 3);
         for user in users.into_iter().chain([late]) {
             assert_eq!(states(db, user, shared).await, [DeliveryState::Pending]);
@@ -119,10 +119,10 @@ both! {
         assert_eq!((shown.status, shown.disabled_users), (EndpointStatus::Enabled, 1));
         assert_eq!(states(db, anna, shared).await, [DeliveryState::Failed]);
         assert_eq!(states(db, ben, shared).await, [DeliveryState::Pending]);
-        assert_eq!(db.endpoints().align_lanes(at(32)).await.unwrap(), 0);
+        assert_eq!(db.endpoints().align_queues(at(32)).await.unwrap(), 0);
         assert_eq!(db.endpoints().find_any(shared).await.unwrap().expect("one").disabled_users, 1, "it stays so");
         assert!(db.endpoints().enable(OWNER, shared).await.unwrap());
-        db.endpoints().align_lanes(at(33)).await.unwrap();
+        db.endpoints().align_queues(at(33)).await.unwrap();
         assert_eq!(db.endpoints().find_any(shared).await.unwrap().expect("one").disabled_users, 0);
         let overview = db.deliveries().overview(at(34)).await.unwrap();
         assert_eq!((overview.disabled, overview.failing), (0, 0));
@@ -141,10 +141,10 @@ both! {
         assert!(db.endpoints().insert(&third, 2, at(0)).await.is_err(), "too many");
         let (anna, ben) = (synced(db, "a@x", 1).await, synced(db, "b@x", 1).await);
         assert!(db.endpoints().delete(OWNER, first).await.unwrap());
-        assert_eq!(claims(db, 30).await.len(), 4, "a lane may outlive it until it is aligned");
-        db.endpoints().align_lanes(at(31)).await.unwrap();
-        let lanes = db.texts("SELECT id FROM webhook_endpoints WHERE lane_fence IS NOT NULL").await;
-        assert_eq!(lanes, [second.to_string(), second.to_string()]);
+        assert_eq!(claims(db, 30).await.len(), 4, "a queue may outlive it until it is aligned");
+        db.endpoints().align_queues(at(31)).await.unwrap();
+        let queues = db.texts("SELECT id FROM webhook_endpoints WHERE queue_fence IS NOT NULL").await;
+        assert_eq!(queues, [second.to_string(), second.to_string()]);
         assert_eq!(states(db, anna, first).await, []);
         assert_eq!(states(db, anna, second).await, [DeliveryState::Pending]);
 
@@ -152,9 +152,9 @@ both! {
         let removal = db.removals().begin(ben, connection, at(40), at(90)).await.unwrap().expect("hidden");
         assert!(db.removals().finish(&removal, "deleted", at(41)).await.unwrap());
         db.users().delete(ben).await.unwrap();
-        assert_eq!(db.endpoints().list_lane_users(second, OWNER, 9).await.unwrap(), [anna]);
+        assert_eq!(db.endpoints().list_queue_users(second, OWNER, 9).await.unwrap(), [anna]);
         assert!(db.endpoints().delete(OWNER, second).await.unwrap());
-        db.endpoints().align_lanes(at(50)).await.unwrap();
+        db.endpoints().align_queues(at(50)).await.unwrap();
         assert_eq!(db.texts("SELECT id FROM webhook_endpoints").await, [""; 0]);
         for table in ["webhook_deliveries", "webhook_attempts"] {
             assert_eq!(db.texts(&format!("SELECT endpoint_id FROM {table}")).await, [""; 0], "{table}");
@@ -162,7 +162,7 @@ both! {
         assert_eq!(db.texts("SELECT purpose FROM secrets WHERE purpose LIKE '%webhook%'").await, [""; 0]);
     }
 
-    async fn sync_that_ends_after_its_user_leaves_no_lane(db) {
+    async fn sync_that_ends_after_its_user_leaves_no_queue(db) {
         let shared = add(db, "https://all.example.com").await;
         let user = db.user("a@x").await.id;
         let connection = db.connection(user, "c", &[]).await.id;
@@ -173,15 +173,15 @@ both! {
         let events = [chunk(1, 1)];
         let finished = FinishedSync { events: &events, ..empty_sync(17) };
         assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), None);
-        assert!(db.endpoints().list_lane_users(shared, OWNER, 9).await.unwrap().is_empty());
+        assert!(db.endpoints().list_queue_users(shared, OWNER, 9).await.unwrap().is_empty());
 
         // One that came to be all the same is deleted.
         db.raw(&format!(
-            "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at, lane_fence)
+            "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at, queue_fence)
             VALUES ('{user}', '{shared}', 'https://x', '', '2026-11-01', 'enabled', 0, 99)"
         ))
         .await;
-        assert_eq!(db.endpoints().align_lanes(at(18)).await.unwrap(), 0);
-        assert!(db.endpoints().list_lane_users(shared, OWNER, 9).await.unwrap().is_empty());
+        assert_eq!(db.endpoints().align_queues(at(18)).await.unwrap(), 0);
+        assert!(db.endpoints().list_queue_users(shared, OWNER, 9).await.unwrap().is_empty());
     }
 }
