@@ -109,10 +109,10 @@ impl Service {
         let (stop, stop_ops) = (start.stop, CancellationToken::new());
         let ops = ops::router(storage.clone(), start.metrics);
         let ops = tokio::spawn(serve::serve(listeners.ops, ops, options.clone(), stop_ops.clone()));
-        let console = bellbird_console::router(connections.clone(), settings.pages, site);
-        let console = tokio::spawn(serve::serve(listeners.console, console, options.clone(), stop.clone()));
         let is_shared = settings.admin_listen == Some(settings.api.listen);
         let router = wiring::api_router(&api, &interop, is_shared.then_some(&admin));
+        let console = bellbird_console::router(api.access().clone(), router.clone(), settings.pages, site);
+        let console = tokio::spawn(serve::serve(listeners.console, console, options.clone(), stop.clone()));
         let admin = listeners.admin.map(|listener| {
             let router = bellbird_api::front::router(api.access().clone(), bellbird_admin::mount(&admin), Vec::new());
             tokio::spawn(serve::serve(listener, router, options.clone(), stop.clone()))

@@ -1,11 +1,13 @@
-//! Two cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
+//! Three cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
 //! second holds the link token from which the browser last started a session, so that a result page can lead back to
-//! the link without naming it.
+//! the link without naming it. The third says who is signed in.
 
 use bellbird_connections::new_browser_cookie;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
+
+use crate::sign_in::SESSION_TTL;
 
 /// Longer than a consent session, so that the user can return to its link URL afterwards.
 const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
@@ -32,6 +34,12 @@ impl Cookie {
         Self::new("bellbird-link", LINK_MAX_AGE_SECONDS, console_url)
     }
 
+    /// Says who is signed in.
+    pub(crate) fn of_session(console_url: &str) -> Self {
+        let max_age_seconds = u32::try_from(SESSION_TTL.as_secs()).unwrap_or(u32::MAX);
+        Self::new("bellbird-session", max_age_seconds, console_url)
+    }
+
     /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine, its name has no prefix, and any
     /// program on the same host can set it.
     fn new(name: &str, max_age_seconds: u32, console_url: &str) -> Self {
@@ -56,7 +64,16 @@ impl Cookie {
 
     /// `SameSite=Lax`, because the provider's page sends the browser back here.
     pub(crate) fn header(&self, value: &str) -> Option<HeaderValue> {
-        let Self { name, max_age_seconds, is_https } = self;
+        self.with_age(value, self.max_age_seconds)
+    }
+
+    /// Takes the cookie from the browser.
+    pub(crate) fn removal(&self) -> Option<HeaderValue> {
+        self.with_age("", 0)
+    }
+
+    fn with_age(&self, value: &str, max_age_seconds: u32) -> Option<HeaderValue> {
+        let Self { name, is_https, .. } = self;
         let secure = if *is_https { "; Secure" } else { "" };
         let cookie = format!("{name}={value}; Path=/; Max-Age={max_age_seconds}; HttpOnly; SameSite=Lax{secure}");
         let mut header = HeaderValue::from_str(&cookie).ok()?;

@@ -160,7 +160,7 @@ fn status_of(error: &ConnectionsError) -> StatusCode {
     }
 }
 
-fn storage_error(console: &Console, error: &StorageError) -> Response {
+pub(crate) fn storage_error(console: &Console, error: &StorageError) -> Response {
     tracing::error!(error = %Chain(error), "{}", error.log_message());
     if !matches!(error, StorageError::Unavailable(_)) {
         return internal_error(console);

@@ -1,4 +1,4 @@
-//! Limits requests with unknown link tokens and states by client address, before they reach the database.
+//! Limits requests with unknown tokens of links and sign-in links, and states by client address, before they reach the database.
 
 use std::net::SocketAddr;
 
@@ -12,11 +12,11 @@ use http::StatusCode;
 use crate::error_page;
 use crate::state::Console;
 
-/// Rejects requests below `/link/` from an address that has failed too often.
+/// Rejects requests below `/link/` and `/sign-in/` from an address that has failed too often.
 pub(crate) async fn limit(State(console): State<Console>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
     let (Some(limit), Some(peer)) = (&console.inner.failed_auth_limit, peer) else { return next.run(request).await };
-    if !request.uri().path().starts_with("/link/") {
+    if !["/link/", "/sign-in/"].iter().any(|prefix| request.uri().path().starts_with(prefix)) {
         return next.run(request).await;
     }
     let address = rate_limit_key(client_address(peer, request.headers(), &console.inner.settings.trusted_proxies));

@@ -1,23 +1,33 @@
-//! The console listener: the pages for linking in a browser, and the endpoint for provider events.
+//! The console listener: the pages of a user who is signed in, the pages for linking in a browser, and the endpoint for
+//! provider events.
 //!
-//! The pages use no script, and nothing from other servers but the logos of institutions. The token in a link URL is
-//! the only authentication. A cookie binds a consent session to the browser that started it.
+//! The pages use no script, and nothing from other servers but the logos of institutions on the pages for linking. Of
+//! these, the token in a link URL is the only authentication, and a cookie binds a consent session to the browser that
+//! started it. All others need a session.
 
+mod api_client;
 mod assets;
 mod body;
+mod browser_name;
 mod callback;
+mod connections_page;
 mod cookie;
 mod demo;
 mod error_page;
 mod failed_links;
+mod keys_page;
 mod link;
 mod local;
+mod overview;
 mod pages;
 mod prefetch;
 mod provider_events;
 mod request_span;
 mod security_headers;
+mod session;
 mod settings;
+mod settings_page;
+mod sign_in;
 mod state;
 #[cfg(test)]
 mod test_support;
@@ -28,22 +38,28 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
-use bellbird_connections::Connections;
+use bellbird_api::front::Access;
 use http::StatusCode;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::api_client::ApiClient;
 use crate::pages::{Home, page_response};
+use crate::session::Session;
 use crate::state::{Console, PROVIDER_EVENTS_CONCURRENT_MAX};
 
 pub use crate::settings::{ConsoleSettings, Demo, Site};
+pub use crate::sign_in::create_sign_in_link;
 
-pub fn router(connections: Connections, settings: ConsoleSettings, site: Site) -> Router {
-    let console = Console::new(connections, settings, site, PROVIDER_EVENTS_CONCURRENT_MAX);
+/// `api` is the router of the API listener, by which the pages read.
+pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site) -> Router {
+    let console = Console::new(access, ApiClient::new(api), settings, site, PROVIDER_EVENTS_CONCURRENT_MAX);
     // It issues secrets, so it exists in the demo only.
     let demo = match console.inner.site.demo {
-        Some(_) => Router::new().route("/demo/link", post(demo::create_link)),
+        Some(_) => Router::new()
+            .route("/demo/link", post(demo::create_link))
+            .route("/demo/sign-in", post(sign_in::sign_in_to_demo)),
         None => Router::new(),
     };
     demo.route("/", get(home))
@@ -55,6 +71,13 @@ pub fn router(connections: Connections, settings: ConsoleSettings, site: Site) -
                 .fallback(callback::method_not_allowed),
         )
         .route("/link/{token}", get(link::open_link).post(link::submit_choice))
+        .route("/sign-in", get(sign_in::show))
+        .route("/sign-in/{token}", get(sign_in::open_link).post(sign_in::use_link))
+        .route("/sign-out", post(sign_in::sign_out))
+        .route("/overview", get(overview::show))
+        .route("/connections", get(connections_page::show).post(connections_page::change))
+        .route("/keys", get(keys_page::show).post(keys_page::change))
+        .route("/settings", get(settings_page::show).post(settings_page::change))
         .route("/webhooks/{provider}", post(provider_events::receive))
         .route(assets::STYLE.path(), get(|| async { assets::STYLE.response() }))
         .route(assets::LOGO.path(), get(|| async { assets::LOGO.response() }))
@@ -68,7 +91,10 @@ pub fn router(connections: Connections, settings: ConsoleSettings, site: Site) -
 }
 
 /// `GET /`
-async fn home(State(console): State<Console>, headers: HeaderMap) -> Response {
+async fn home(State(console): State<Console>, headers: HeaderMap, session: Option<Session>) -> Response {
+    if session.is_some() {
+        return Redirect::to(&console.path("/overview")).into_response();
+    }
     let is_local = local::is_addressed_locally(&headers);
     page_response(StatusCode::OK, &Home { frame: &console.inner.frame, site: &console.inner.site, is_local })
 }

@@ -22,7 +22,7 @@ pub(crate) const FORM_BYTES_MAX: usize = 4 * 1024;
 
 /// What a button of the page submits.
 #[derive(Debug, PartialEq, Eq)]
-enum Submitted {
+pub(crate) enum Submitted {
     Start(LinkTarget<'static>),
     /// The user gave consent in a session of this browser, which has not returned.
     Confirm(Uuid),
@@ -78,12 +78,20 @@ pub(crate) async fn submit_choice(
         Ok(form) => form,
         Err(error) => return error_page::form_body_error(&console, error),
     };
-    match parse_form(&form, &console.inner.connections.links().providers()) {
-        Some(Submitted::Start(target)) => start_consent_session(&console, &headers, token, target).await,
-        Some(Submitted::Confirm(session)) => confirm_consent_session(&console, &headers, token, session).await,
-        Some(Submitted::AskRemoval(connection)) => ask_removal(&console, &token, connection).await,
-        Some(Submitted::Remove(connection)) => remove(&console, token, connection).await,
+    let fields: Vec<(String, String)> = form_urlencoded::parse(&form).into_owned().take(2).collect();
+    match Submitted::of_fields(&fields, &console.inner.connections.links().providers()) {
+        Some(submitted) => submit(&console, &headers, token, submitted).await,
         None => error_page::invalid_form(&console),
+    }
+}
+
+/// Does what a button says, with the rights of this link.
+pub(crate) async fn submit(console: &Console, headers: &HeaderMap, token: String, submitted: Submitted) -> Response {
+    match submitted {
+        Submitted::Start(target) => start_consent_session(console, headers, token, target).await,
+        Submitted::Confirm(session) => confirm_consent_session(console, headers, token, session).await,
+        Submitted::AskRemoval(connection) => ask_removal(console, &token, connection).await,
+        Submitted::Remove(connection) => remove(console, token, connection).await,
     }
 }
 
@@ -92,23 +100,21 @@ pub(crate) fn is_cross_site(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none")
 }
 
-/// Returns `None` unless the form has exactly one field that names a linkable provider, a connection or a session.
-fn parse_form(form: &[u8], linkable: &[LinkableProvider]) -> Option<Submitted> {
-    let mut fields = form_urlencoded::parse(form);
-    let (name, value) = fields.next()?;
-    if fields.next().is_some() {
-        return None;
-    }
-    match name.as_ref() {
-        "provider" => {
-            let provider = linkable.iter().find(|known| known.name == value)?;
-            Some(Submitted::Start(LinkTarget::Provider(provider.name)))
+impl Submitted {
+    /// Returns `None` unless there is exactly one field, which names a linkable provider, a connection or a session.
+    pub(crate) fn of_fields(fields: &[(String, String)], linkable: &[LinkableProvider]) -> Option<Self> {
+        let [(name, value)] = fields else { return None };
+        match name.as_str() {
+            "provider" => {
+                let provider = linkable.iter().find(|known| known.name == value)?;
+                Some(Self::Start(LinkTarget::Provider(provider.name)))
+            }
+            "connection" => value.parse().ok().map(|id| Self::Start(LinkTarget::Connection(id))),
+            "session" => value.parse().ok().map(Self::Confirm),
+            "remove" => value.parse().ok().map(Self::AskRemoval),
+            "confirm-removal" => value.parse().ok().map(Self::Remove),
+            _ => None,
         }
-        "connection" => value.parse().ok().map(|id| Submitted::Start(LinkTarget::Connection(id))),
-        "session" => value.parse().ok().map(Submitted::Confirm),
-        "remove" => value.parse().ok().map(Submitted::AskRemoval),
-        "confirm-removal" => value.parse().ok().map(Submitted::Remove),
-        _ => None,
     }
 }
 
@@ -199,7 +205,10 @@ mod tests {
     #[test]
     fn form_names_exactly_one_choice() {
         let id = ConnectionId::new();
-        let submitted = |form: &str| parse_form(form.as_bytes(), &LINKABLE);
+        let submitted = |form: &str| {
+            let fields: Vec<_> = form_urlencoded::parse(form.as_bytes()).into_owned().collect();
+            Submitted::of_fields(&fields, &LINKABLE)
+        };
         assert_eq!(submitted("provider=somebank"), Some(Submitted::Start(LinkTarget::Provider("somebank"))));
         assert_eq!(submitted(&format!("connection={id}")), Some(Submitted::Start(LinkTarget::Connection(id))));
         assert_eq!(submitted(&format!("session={}", Uuid::nil())), Some(Submitted::Confirm(Uuid::nil())));

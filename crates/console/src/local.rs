@@ -17,11 +17,16 @@ pub(crate) fn is_addressed_locally(headers: &HeaderMap) -> bool {
 /// A page of another site can neither forge `Sec-Fetch-Site`, nor bind its name to this machine and pass as its own.
 pub(crate) fn is_own_form(headers: &HeaderMap, extensions: &Extensions) -> bool {
     let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip().to_canonical());
-    let is_same_origin = match headers.get("sec-fetch-site") {
+    peer.is_some_and(|peer| peer.is_loopback()) && is_addressed_locally(headers) && is_same_origin(headers)
+}
+
+/// Whether a page of the console submits the form. A browser says so in `Sec-Fetch-Site`, or over plain HTTP in
+/// `Origin`, and no page can forge either.
+pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
+    match headers.get("sec-fetch-site") {
         Some(site) => site == "same-origin",
         None => origin(headers).is_some_and(|origin| Some(origin) == host(headers)),
-    };
-    peer.is_some_and(|peer| peer.is_loopback()) && is_addressed_locally(headers) && is_same_origin
+    }
 }
 
 /// `localhost`, or a loopback address, which may have brackets.

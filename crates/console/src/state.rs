@@ -3,18 +3,27 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bellbird_api::front::Access;
 use bellbird_connections::{Connections, provider_names};
-use bellbird_domain::Clock;
-use bellbird_limits::RateLimiter;
+use bellbird_domain::{Clock, KeyId};
+use bellbird_limits::{Expiring, RateLimiter};
+use bellbird_storage::Storage;
 use tokio::sync::Semaphore;
 
+use crate::api_client::ApiClient;
 use crate::cookie::Cookie;
+use crate::overview::CachedMoney;
 use crate::pages::Frame;
 use crate::settings::{ConsoleSettings, Site};
 
 /// Maximum number of large events read, and of events processed, at the same time for each provider.
 pub(crate) const PROVIDER_EVENTS_CONCURRENT_MAX: usize = 64;
+
+/// As long as balances.
+const MONEY_TTL: Duration = Duration::from_secs(300);
+const MONEY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -23,6 +32,9 @@ pub(crate) struct Console {
 }
 
 pub(crate) struct Inner {
+    /// The services, which are the API's.
+    pub(crate) access: Access,
+    pub(crate) api: ApiClient,
     pub(crate) connections: Connections,
     pub(crate) settings: ConsoleSettings,
     pub(crate) site: Site,
@@ -31,6 +43,9 @@ pub(crate) struct Inner {
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
     pub(crate) cookie: Cookie,
     pub(crate) link_cookie: Cookie,
+    pub(crate) session_cookie: Cookie,
+    /// Sums of money in and out, by session.
+    pub(crate) money_cache: Expiring<KeyId, CachedMoney>,
     /// By provider. Unknown names share the permits of the empty name.
     event_permits: HashMap<&'static str, EventPermits>,
 }
@@ -44,17 +59,47 @@ pub(crate) struct EventPermits {
 
 impl Console {
     /// `events_max` limits the provider events in progress: see [`PROVIDER_EVENTS_CONCURRENT_MAX`].
-    pub(crate) fn new(connections: Connections, settings: ConsoleSettings, site: Site, events_max: usize) -> Self {
+    pub(crate) fn new(
+        access: Access,
+        api: ApiClient,
+        settings: ConsoleSettings,
+        site: Site,
+        events_max: usize,
+    ) -> Self {
         let frame = Frame::new(&settings, &site);
         let cookie = Cookie::of_browser(&site.console_url);
         let link_cookie = Cookie::of_link(&site.console_url);
         let permits = || EventPermits { running: Semaphore::new(events_max), reading: Semaphore::new(events_max) };
         let event_permits = provider_names().chain([""]).map(|name| (name, permits())).collect();
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
-        let clock = Clock::system();
-        let inner =
-            Inner { connections, settings, site, frame, clock, failed_auth_limit, cookie, link_cookie, event_permits };
+        let (connections, clock) = (access.connections().clone(), access.clock().clone());
+        let session_cookie = Cookie::of_session(&site.console_url);
+        let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| cached.bytes());
+        let inner = Inner {
+            access,
+            api,
+            connections,
+            settings,
+            site,
+            frame,
+            clock,
+            failed_auth_limit,
+            cookie,
+            link_cookie,
+            session_cookie,
+            money_cache,
+            event_permits,
+        };
         Self { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        self.inner.access.storage()
+    }
+
+    /// A path of the console, as browsers see it.
+    pub(crate) fn path(&self, path: &str) -> String {
+        format!("{}{path}", self.inner.frame.root)
     }
 
     /// The permits of a provider, or those of all unknown names.

@@ -1,20 +1,27 @@
 //! A console without providers on a real database. Does not use the router.
 
+use std::time::Duration;
+
+use axum::Router;
 use axum::body::Body;
+use bellbird_api::front::{Access, AccessSettings};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
 use bellbird_domain::{Plan, UserId};
+use bellbird_providers::Registry;
+use bellbird_reads::{Limits, Reads};
 use bellbird_storage::{NewLink, NewUser, Sealer, Storage};
 use bytes::Bytes;
 use jiff::Timestamp;
 use tempfile::TempDir;
 
+use crate::api_client::ApiClient;
 use crate::settings::{ConsoleSettings, Site};
 use crate::state::Console;
 
 /// A console with one user and two links, without providers.
 pub(crate) struct TestConsole {
-    pub(crate) connections: Connections,
+    pub(crate) access: Access,
     pub(crate) user: UserId,
     pub(crate) _folder: TempDir,
 }
@@ -25,6 +32,24 @@ pub(crate) fn settings() -> ConsoleSettings {
         trusted_proxies: Vec::new(),
         failed_auth_per_minute: 3,
     }
+}
+
+fn access(storage: Storage, connections: Connections) -> Access {
+    let clock = Clock::manual("2026-11-20T09:24:00Z".parse().unwrap());
+    let limits = Limits { deadline: Duration::from_secs(30), row_cap: 1_000 };
+    let reads = Reads::new(storage.clone(), Registry::default(), clock.clone(), limits);
+    let settings = AccessSettings {
+        metadata_per_minute: 0,
+        balances_per_minute: 0,
+        live_per_minute: 0,
+        live_in_flight: 0,
+        provider_calls_per_minute: 0,
+        failed_auth_per_minute: 0,
+        operator_per_minute: 0,
+        trusted_proxies: Vec::new(),
+        cors_origins: Vec::new(),
+    };
+    Access::new(storage, reads, connections, clock, settings)
 }
 
 pub(crate) fn site() -> Site {
@@ -46,8 +71,18 @@ impl TestConsole {
             let link = NewLink { user_id, token, provider, connection_id: None, expires_at, session: None };
             storage.links().insert(&link, now).await.unwrap();
         }
-        let connections = Connections::new(storage, Default::default(), Clock::manual(now));
-        Self { connections, user: user_id, _folder: folder }
+        let connections = Connections::new(storage.clone(), Registry::default(), Clock::manual(now));
+        Self { access: access(storage, connections), user: user_id, _folder: folder }
+    }
+
+    /// Sets the URL in links.
+    pub(crate) fn set_console_url(&mut self, url: &str) {
+        let connections = self.access.connections().clone().with_console_url(url.parse().unwrap());
+        self.access = access(self.access.storage().clone(), connections);
+    }
+
+    pub(crate) fn router(&self, site: Site) -> Router {
+        crate::router(self.access.clone(), Router::new(), settings(), site)
     }
 }
 
@@ -57,6 +92,6 @@ pub(crate) fn pending_body() -> Body {
 }
 
 pub(crate) async fn console() -> Console {
-    let TestConsole { connections, .. } = TestConsole::new().await;
-    Console::new(connections, settings(), site(), 1)
+    let TestConsole { access, .. } = TestConsole::new().await;
+    Console::new(access, ApiClient::new(Router::new()), settings(), site(), 1)
 }

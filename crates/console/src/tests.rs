@@ -10,10 +10,9 @@ use bellbird_domain::ConnectionId;
 use http::{HeaderMap, Request, StatusCode};
 use tower::ServiceExt as _;
 
-use crate::router;
 use crate::settings::{Demo, Site};
 use crate::state::PROVIDER_EVENTS_CONCURRENT_MAX;
-use crate::test_support::{TestConsole, pending_body, settings, site};
+use crate::test_support::{TestConsole, pending_body, site};
 
 const CHOICE_LINK: &str = "/link/choice-token";
 const PROVIDER_LINK: &str = "/link/provider-token";
@@ -26,7 +25,7 @@ struct TestResponse {
 
 impl TestConsole {
     async fn send(&self, request: Request<Body>) -> TestResponse {
-        let response = router(self.connections.clone(), settings(), site()).oneshot(request).await.unwrap();
+        let response = self.router(site()).oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap();
         TestResponse { status: parts.status, headers: parts.headers, text: String::from_utf8(body.to_vec()).unwrap() }
@@ -124,13 +123,13 @@ async fn every_page_names_the_operator() {
 #[tokio::test]
 async fn only_the_demo_makes_link_urls_for_its_own_page() {
     let mut console = TestConsole::new().await;
-    console.connections = console.connections.with_console_url("http://127.0.0.1:8081".parse().unwrap());
+    console.set_console_url("http://127.0.0.1:8081");
     let user = console.user;
     let post = async |demo: Option<Demo>, headers: &[(&str, &str)]| {
         let site = Site { demo, ..site() };
         let mut request = request("POST", "/demo/link", headers, "");
         request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
-        router(console.connections.clone(), settings(), site).oneshot(request).await.unwrap().status().as_u16()
+        console.router(site).oneshot(request).await.unwrap().status().as_u16()
     };
     let demo = || Some(Demo { user, email: "emma@example.com".to_owned(), database: None });
     let own = [("host", "127.0.0.1:8081"), ("sec-fetch-site", "same-origin")];
@@ -145,8 +144,7 @@ async fn only_the_demo_makes_link_urls_for_its_own_page() {
     // Without providers there is nothing to link, but the request is accepted.
     assert_eq!(post(demo(), &own).await, 500);
     let site = Site { demo: demo(), ..site() };
-    let expired =
-        router(console.connections.clone(), settings(), site).oneshot(request("GET", "/link/none", &[], "")).await;
+    let expired = console.router(site).oneshot(request("GET", "/link/none", &[], "")).await;
     let body = to_bytes(expired.unwrap().into_body(), usize::MAX).await.unwrap();
     assert!(String::from_utf8(body.to_vec()).unwrap().contains("action=\"/console/demo/link\""));
 }
@@ -225,8 +223,8 @@ async fn unknown_callback_changes_nothing() {
 
 #[tokio::test]
 async fn unknown_links_are_limited_by_address() {
-    let TestConsole { connections, _folder, .. } = TestConsole::new().await;
-    let router = router(connections, settings(), site());
+    let console = TestConsole::new().await;
+    let router = console.router(site());
     let get = async |path: &str, peer: &str| {
         let mut request = request("GET", path, &[], "");
         request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer.parse().unwrap(), 1)));
@@ -261,8 +259,8 @@ async fn provider_events_are_rejected_as_json() {
 
 #[tokio::test]
 async fn concurrent_provider_events_are_bounded() {
-    let TestConsole { connections, _folder, .. } = TestConsole::new().await;
-    let router = router(connections, settings(), site());
+    let console = TestConsole::new().await;
+    let router = console.router(site());
     let post = |body| router.clone().oneshot(request("POST", "/webhooks/somebank", &[], body));
     let mut waiting: Vec<_> = (0..PROVIDER_EVENTS_CONCURRENT_MAX).map(|_| Box::pin(post(pending_body()))).collect();
     let mut context = Context::from_waker(Waker::noop());

@@ -49,6 +49,39 @@ CREATE TABLE api_keys (
 CREATE UNIQUE INDEX api_keys_hash ON api_keys (key_hash);
 CREATE UNIQUE INDEX api_keys_id ON api_keys (id);
 
+-- A browser in which a user is signed in to the console.
+CREATE TABLE sessions (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    id TEXT NOT NULL,
+    -- SHA-256 of the cookie. The cookie itself is not stored.
+    token_hash BLOB NOT NULL,
+    -- Browser and system, for the user to recognise it.
+    browser TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    last_used_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX sessions_token ON sessions (token_hash);
+CREATE INDEX sessions_expiry ON sessions (expires_at);
+
+-- A link with which a user signs in to the console, once. Signing in deletes it.
+CREATE TABLE sign_in_links (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    id TEXT NOT NULL,
+    -- SHA-256 of the token. The token itself is not stored.
+    token_hash BLOB NOT NULL,
+    -- SHA-256 of the cookie of the browser that asked for it. NULL: an operator made it.
+    browser_hash BLOB,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX sign_in_links_token ON sign_in_links (token_hash);
+CREATE INDEX sign_in_links_expiry ON sign_in_links (expires_at);
+
 -- A token that an operator gives to a user, who pastes it into a program. Claiming it creates an API key, once.
 CREATE TABLE setup_tokens (
     user_id TEXT NOT NULL REFERENCES users (id),

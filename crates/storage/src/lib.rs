@@ -70,6 +70,7 @@ pub use secrets::random::{random_base62, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
 pub use users::keys::{FoundCaller, KeyRecord};
+pub use users::sessions::{NewSession, NewSignInLink, SessionRecord, SignInLink, SignedIn};
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
 pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange};
 pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, EventUser, FinishedAttempt};
@@ -137,6 +138,8 @@ parts! {
     operator_audit: OperatorAudit;
     /// Setup tokens of SimpleFIN, and the history of a key.
     setup_tokens: SetupTokens;
+    /// Who is signed in to the console, and the links to sign in.
+    sessions: Sessions;
     /// The one table of work that outlives a request.
     jobs: Jobs;
     /// Connections: import, status, history.

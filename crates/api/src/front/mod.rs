@@ -25,7 +25,7 @@ mod route;
 mod seen;
 
 pub use access::{Access, AccessSettings};
-pub use auth::authorization;
+pub use auth::{SignedInCaller, authorization};
 pub use extract::{Authorized, BankingConnection, BrokerageConnection, Guarded, Query};
 pub use layers::{ResponseTimeout, router};
 pub use mount::{Mount, Path};

@@ -5,6 +5,7 @@ mod audit;
 mod backup;
 mod completions;
 mod connection;
+mod console;
 #[cfg(feature = "sandbox")]
 mod demo;
 mod doctor;
@@ -114,6 +115,8 @@ enum Command {
     #[command(subcommand)]
     Connection(connection::ConnectionCommand),
     #[command(subcommand)]
+    Console(console::ConsoleCommand),
+    #[command(subcommand)]
     Webhook(webhook::WebhookCommand),
     #[command(subcommand)]
     Simplefin(simplefin::SimplefinCommand),
@@ -181,6 +184,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::OperatorKey(command) => operator_key::run(&settings, command).await?,
         Command::Connection(command) => return connection::run(&settings, command).await,
         Command::Webhook(command) => return webhook::run(&settings, command).await,
+        Command::Console(command) => console::run(&settings, command).await?,
         Command::Simplefin(command) => simplefin::run(&settings, command).await?,
         Command::Secrets(command) => return secrets::run(&settings, command).await,
     }

@@ -134,7 +134,7 @@ fn label(institution: &Institution, account: Option<&AccountRow>) -> String {
     format!("{}{}", institution.name, account.unwrap_or_default())
 }
 
-fn status_text(status: ConnectionStatus) -> &'static str {
+pub(crate) fn status_text(status: ConnectionStatus) -> &'static str {
     match status {
         ConnectionStatus::Active => "Connected",
         ConnectionStatus::Invalidated => "Your consent has expired",

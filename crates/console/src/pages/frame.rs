@@ -15,8 +15,8 @@ pub(crate) struct Frame {
     pub(crate) style: String,
     pub(crate) logo: String,
     pub(crate) operator: Option<String>,
-    /// Whether pages offer a new link URL, as only the demo does.
-    pub(crate) offers_new_link: bool,
+    /// Whether this is `bellbird demo`, whose pages offer a new link URL, and sign in without a link.
+    pub(crate) is_demo: bool,
     /// Whether the console is on this machine only, without TLS.
     pub(crate) is_on_loopback: bool,
 }
@@ -31,7 +31,7 @@ impl Frame {
             logo: format!("{root}{}", LOGO.path()),
             root,
             operator: settings.operator_name.as_deref().map(sanitized),
-            offers_new_link: site.demo.is_some(),
+            is_demo: site.demo.is_some(),
             is_on_loopback: is_http && url.as_ref().and_then(Uri::host).is_some_and(is_loopback_host),
         }
     }

@@ -491,7 +491,7 @@ mod tests {
     fn new_link_button_is_the_demos() {
         let notice = Notice::new(Tone::Attention, "Expired").with_new_link();
         assert!(!html(&notice).contains("/demo/link"));
-        let frame = Frame { offers_new_link: true, ..Frame::default() };
+        let frame = Frame { is_demo: true, ..Frame::default() };
         assert!(notice.page(&frame).render().unwrap().contains("action=\"/demo/link\""));
     }
 

@@ -33,6 +33,11 @@ statements! {
     /// They may have been claimed since the backup. A claimed one creates no key again.
     DELETE_UNCLAIMED_TOKENS = "DELETE FROM setup_tokens WHERE key_id IS NULL";
 
+    /// A session may have ended since the backup.
+    DELETE_SESSIONS = "DELETE FROM sessions";
+
+    DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links";
+
     INSERT_COPY = "INSERT INTO database_origin (origin) VALUES ('copy')";
 
     FIND_CREATED_AT = "SELECT applied_at FROM schema_migrations ORDER BY version LIMIT 1";
@@ -47,7 +52,14 @@ impl Backups<'_> {
 
     /// Ends the wait for a decision. Link URLs and setup tokens of the backup never work again.
     pub async fn set_restore_decided(self) -> Result<()> {
-        let statements = [DELETE_ORIGIN, INSERT_ORIGINAL, DELETE_LINKS, DELETE_UNCLAIMED_TOKENS];
+        let statements = [
+            DELETE_ORIGIN,
+            INSERT_ORIGINAL,
+            DELETE_LINKS,
+            DELETE_UNCLAIMED_TOKENS,
+            DELETE_SESSIONS,
+            DELETE_SIGN_IN_LINKS,
+        ];
         self.0.db.batch(&statements.map(|sql| sql.with(&[]))).await.map(|_| ())
     }
 

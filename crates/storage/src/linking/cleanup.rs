@@ -1,4 +1,4 @@
-//! Deletes expired links, consent sessions and setup tokens, and old provider events.
+//! Deletes expired links, sessions, consent sessions and setup tokens, and old provider events.
 
 use std::collections::BTreeMap;
 
@@ -57,6 +57,16 @@ statements! {
     DELETE_SETUP_TOKENS = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1", ""),
         on_postgres = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
 
+    HAS_OUTDATED_SIGN_IN_LINKS = "SELECT id FROM sign_in_links WHERE expires_at <= $1 LIMIT 1";
+
+    DELETE_SIGN_IN_LINKS = delete_some!("sign_in_links", "user_id, id", "expires_at <= $1", ""),
+        on_postgres = delete_some!("sign_in_links", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
+
+    HAS_OUTDATED_SESSIONS = "SELECT id FROM sessions WHERE expires_at <= $1 LIMIT 1";
+
+    DELETE_SESSIONS = delete_some!("sessions", "user_id, id", "expires_at <= $1", ""),
+        on_postgres = delete_some!("sessions", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
+
     /// A session with credentials stays until it has ended, because only its secret knows the consent.
     LIST_OUTDATED_SESSIONS = "SELECT user_id, id FROM consent_sessions
         WHERE expires_at <= $1 AND phase <> 'credentials_obtained' ORDER BY expires_at LIMIT $2";
@@ -73,7 +83,7 @@ statements! {
 }
 
 impl ConsentSessions<'_> {
-    /// Deletes links and consent sessions 24 hours after they expire, setup tokens 30 days after that, and provider
+    /// Deletes sessions and sign-in links that have expired, links and consent sessions 24 hours after they expire, setup tokens 30 days after that, and provider
     /// events after 30 days. A session stays while it is leased, or if it has credentials and has not ended. Returns
     /// the number of deleted rows, without secrets.
     ///
@@ -86,7 +96,9 @@ impl ConsentSessions<'_> {
         let sessions = self.delete_outdated_sessions(expired, now).await?;
         let events = self.delete_in_steps(HAS_OUTDATED_EVENTS, DELETE_EVENTS, received).await?;
         let tokens = self.delete_in_steps(HAS_OUTDATED_SETUP_TOKENS, DELETE_SETUP_TOKENS, token_expired).await?;
-        Ok(links + sessions + events + tokens)
+        let sign_in_links = self.delete_in_steps(HAS_OUTDATED_SIGN_IN_LINKS, DELETE_SIGN_IN_LINKS, now).await?;
+        let signed_in = self.delete_in_steps(HAS_OUTDATED_SESSIONS, DELETE_SESSIONS, now).await?;
+        Ok(links + sessions + events + tokens + sign_in_links + signed_in)
     }
 
     /// Checks before each step whether a row is left, because a step takes SQLite's one writer.

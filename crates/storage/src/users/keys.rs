@@ -96,9 +96,13 @@ impl Keys<'_> {
         self.0.db.one(FIND_CALLER, params![hash(key.expose()).as_ref(), now], found_caller).await
     }
 
-    /// As [`Self::find_caller`], for a key that was found before: a long response checks it again.
+    /// As [`Self::find_caller`], for a key or a session that was found before: a long response checks it again.
     pub async fn find_caller_by_id(self, user: UserId, key: KeyId, now: Timestamp) -> Result<Option<FoundCaller>> {
-        self.0.db.one(FIND_CALLER_BY_ID, params![user, key, now], found_caller).await
+        if let Some(found) = self.0.db.one(FIND_CALLER_BY_ID, params![user, key, now], found_caller).await? {
+            return Ok(Some(found));
+        }
+        let session = self.0.sessions().find_by_id(user, key, now).await?;
+        Ok(session.map(|session| FoundCaller { caller: session.caller, last_used_at: None }))
     }
 
     /// Records the last use of a key, unless a later one is recorded. Does nothing if the key is gone. The revision

@@ -11,6 +11,7 @@ use crate::jobs;
 use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
 use crate::operators::requests;
+use crate::users::sessions;
 use crate::webhooks::endpoints;
 use crate::{StorageError, Users};
 
@@ -204,6 +205,7 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
         return Err(StorageError::Conflict(STILL_REGISTERED));
     }
     tx.run(DELETE_KEYS, params![id]).await?;
+    sessions::delete_of_user(tx, id).await?;
     tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
     tx.run(DELETE_KEY_AUDIT, params![id]).await?;
     links::delete_links(tx, id).await?;

@@ -139,9 +139,9 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
     result
 }
 
-/// The URL of the console for link URLs: `console.public_url`, else that of an instance on this machine, which may
+/// The URL of the console for links: `console.public_url`, else that of an instance on this machine, which may
 /// listen elsewhere than these settings say.
-async fn console_url(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<String>> {
+pub(super) async fn console_url(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<String>> {
     if settings.console.public_url.is_some() {
         return Ok(service::expected_url(&settings.console));
     }

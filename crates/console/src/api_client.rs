@@ -1,0 +1,60 @@
+//! Reads through the API's own router as the user who is signed in. So a page shows what the API says, with its limits,
+//! its caches and the sentences of its errors.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use bellbird_api::front::SignedInCaller;
+use bellbird_domain::Caller;
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Limited};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tower::ServiceExt as _;
+
+/// More than the largest window of rows.
+const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+const UNREADABLE: &str = "The response could not be read. Please reload the page.";
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ApiClient(Router);
+
+/// Why a read failed, for its user.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    pub(crate) message: String,
+}
+
+/// The API's error object.
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: ErrorMessage,
+}
+
+#[derive(Deserialize)]
+struct ErrorMessage {
+    message: String,
+}
+
+impl ApiClient {
+    pub(crate) fn new(router: Router) -> Self {
+        Self(router)
+    }
+
+    /// `GET` of a path of `/v1`, with its query.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, caller: &Caller, path: &str) -> Result<T, ApiError> {
+        let unreadable = || ApiError { message: UNREADABLE.to_owned() };
+        let mut request = Request::get(path).body(Body::empty()).map_err(|_| unreadable())?;
+        request.extensions_mut().insert(SignedInCaller(caller.clone()));
+        let Ok(response) = self.0.clone().oneshot(request).await;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|_| unreadable())?;
+        let body = body.to_bytes();
+        if status == StatusCode::OK {
+            return serde_json::from_slice(&body).map_err(|_| unreadable());
+        }
+        let error: ErrorBody = serde_json::from_slice(&body).map_err(|_| unreadable())?;
+        Err(ApiError { message: error.error.message })
+    }
+}

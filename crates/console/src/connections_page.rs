@@ -1,0 +1,159 @@
+//! `/connections`: what is linked, and how it is doing. Its forms link, reconnect, sync and remove. A form that needs a
+//! link makes one for itself, which does what a link URL of the operator does.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
+use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus};
+use bellbird_storage::{JobKey, StorageError, SyncState, job_kinds};
+use http::header::REFRESH;
+use http::{HeaderMap, StatusCode};
+use jiff::{SignedDuration, Timestamp};
+use secrecy::ExposeSecret as _;
+
+use crate::error_page;
+use crate::link::{Submitted, submit};
+use crate::pages::institution::{AccountRow, account_rows};
+use crate::pages::names::institution_name;
+use crate::pages::{LocalTime, REFRESH_AFTER, SignedInFrame, page_response, status_text};
+use crate::session::{OwnForm, Session};
+use crate::state::Console;
+
+/// At most one sync on request in this time.
+const SYNC_AT_MOST_EVERY: SignedDuration = SignedDuration::from_secs(60);
+
+#[derive(Template)]
+#[template(path = "connections.html")]
+struct ConnectionsPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    providers: &'a [LinkableProvider],
+    rows: Vec<ConnectionRow>,
+    /// Whether rows are synced by themselves, and on request.
+    are_synced: bool,
+}
+
+struct ConnectionRow {
+    id: ConnectionId,
+    name: String,
+    provider: String,
+    status: &'static str,
+    is_active: bool,
+    since: String,
+    /// None: never.
+    refreshed: Option<String>,
+    consent_end: Option<String>,
+    accounts: Vec<AccountRow>,
+    sync: Sync,
+    can_reconnect: bool,
+}
+
+/// The last sync, for its user.
+enum Sync {
+    Running,
+    At(String),
+    /// The last one failed, or there was none.
+    Waiting,
+}
+
+/// `GET /connections`
+pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+    match load(&console, &session).await {
+        Ok((rows, is_syncing)) => {
+            let frame = SignedInFrame::new(&console.inner.frame, &session, "/connections");
+            let providers = console.inner.connections.links().providers();
+            let are_synced = console.inner.connections.syncs().are_enabled();
+            let page = ConnectionsPage { frame: &frame, providers: &providers, rows, are_synced };
+            let mut response = page_response(StatusCode::OK, &page);
+            if is_syncing {
+                response.headers_mut().insert(REFRESH, REFRESH_AFTER);
+            }
+            response
+        }
+        Err(error) => error_page::storage_error(&console, &error),
+    }
+}
+
+/// Whether a sync is running, too.
+async fn load(console: &Console, session: &Session) -> Result<(Vec<ConnectionRow>, bool), StorageError> {
+    let storage = console.storage();
+    let (accounts, _) = storage.accounts().list(session.user(), u32::MAX, 0).await?;
+    let zone = LocalTime::of(session.caller.timezone.iana_name());
+    let (mut rows, mut is_syncing) = (Vec::new(), false);
+    for connection in storage.connections().list(session.user()).await? {
+        let state = storage.syncs().find(session.user(), connection.id).await?;
+        let sync = sync_of(state.as_ref(), session.now, &zone);
+        is_syncing |= matches!(sync, Sync::Running);
+        rows.push(row(console, connection, &accounts, sync, &zone));
+    }
+    Ok((rows, is_syncing))
+}
+
+fn row(console: &Console, connection: Connection, accounts: &[Account], sync: Sync, zone: &LocalTime) -> ConnectionRow {
+    let links = console.inner.connections.links();
+    let is_active = connection.status == ConnectionStatus::Active;
+    let accounts = accounts.iter().filter(|account| account.connection_id == connection.id).cloned().collect();
+    let linked = LinkedConnection { connection, accounts };
+    let connection = &linked.connection;
+    ConnectionRow {
+        id: connection.id,
+        name: institution_name(connection),
+        provider: links.provider_title(&connection.provider).to_owned(),
+        status: status_text(connection.status),
+        is_active,
+        since: zone.day(connection.created_at),
+        refreshed: connection.last_refreshed_at.map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
+        consent_end: connection.consent_expires_at.filter(|_| is_active).map(|at| zone.day(at)),
+        can_reconnect: links.providers().iter().any(|provider| provider.name == connection.provider),
+        accounts: account_rows(&linked, usize::MAX).0,
+        sync,
+    }
+}
+
+fn sync_of(state: Option<&SyncState>, now: Timestamp, zone: &LocalTime) -> Sync {
+    let Some(state) = state else { return Sync::Waiting };
+    match (state.next_at, state.synced_at) {
+        (Some(next), _) if next <= now => Sync::Running,
+        (_, Some(at)) => Sync::At(format!("{}, {}", zone.day(at), zone.time(at))),
+        _ => Sync::Waiting,
+    }
+}
+
+/// `POST /connections`, with one field: those of a link's page, or `sync`.
+pub(crate) async fn change(State(console): State<Console>, headers: HeaderMap, form: OwnForm) -> Response {
+    if let Some(id) = form.parsed::<ConnectionId>("sync") {
+        return sync_now(&console, &form.session, id).await;
+    }
+    let providers = console.inner.connections.links().providers();
+    let Some(submitted) = Submitted::of_fields(form.fields(), &providers) else {
+        return error_page::invalid_form(&console);
+    };
+    let to = match &submitted {
+        Submitted::Start(to) => *to,
+        Submitted::Confirm(_) | Submitted::AskRemoval(_) | Submitted::Remove(_) => LinkTarget::UserChoice,
+    };
+    let link = console.inner.connections.links().create_link(form.session.user(), to).await;
+    match link {
+        Ok(link) => {
+            let token = link.url.expose_secret().rsplit('/').next().unwrap_or_default().to_owned();
+            submit(&console, &headers, token, submitted).await
+        }
+        Err(error) => error_page::connections_error(&console, &error),
+    }
+}
+
+async fn sync_now(console: &Console, session: &Session, id: ConnectionId) -> Response {
+    let found = match console.storage().connections().find(session.user(), id).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return error_page::connection_not_found(console),
+        Err(error) => return error_page::storage_error(console, &error),
+    };
+    let key = JobKey::new(job_kinds::SYNC, session.user(), id);
+    match console.storage().jobs().request(&key, session.now, SYNC_AT_MOST_EVERY).await {
+        Ok(_) => {
+            console.inner.connections.syncs().wake(&found.provider);
+            Redirect::to(&console.path("/connections")).into_response()
+        }
+        Err(error) => error_page::storage_error(console, &error),
+    }
+}

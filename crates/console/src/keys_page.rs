@@ -1,0 +1,143 @@
+//! `/keys`: the user's API keys. A new key is shown once, on the response to the form that makes it.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_domain::{ApiKey, KeyId, TimestampExt as _};
+use bellbird_storage::{KeyRecord, StorageError, random_base62};
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::error_page;
+use crate::pages::names::sanitized;
+use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::session::{OwnForm, Session};
+use crate::state::Console;
+
+/// How long the old key works after a rotation, so that its program can be changed.
+const ROTATION_GRACE: SignedDuration = SignedDuration::from_hours(24);
+/// As commands accept.
+const NAME_CHARS_MAX: usize = 100;
+/// Keys that work at the same time.
+const KEYS_MAX: usize = 100;
+
+#[derive(Template)]
+#[template(path = "keys.html")]
+struct KeysPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    api_url: &'a str,
+    /// Shown now, and never again.
+    new_key: Option<&'a ApiKey>,
+    keys: Vec<KeyRow>,
+    problem: Option<&'static str>,
+}
+
+struct KeyRow {
+    id: KeyId,
+    name: String,
+    prefix: String,
+    created: String,
+    /// None: never.
+    last_used: Option<String>,
+    expires: Option<String>,
+    works: bool,
+}
+
+/// `GET /keys`
+pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+    page(&console, &session, None, None).await
+}
+
+async fn page(
+    console: &Console,
+    session: &Session,
+    new_key: Option<&ApiKey>,
+    problem: Option<&'static str>,
+) -> Response {
+    let mut keys = match console.storage().keys().list(session.user()).await {
+        Ok(keys) => keys,
+        Err(error) => return error_page::storage_error(console, &error),
+    };
+    let zone = LocalTime::of(session.caller.timezone.iana_name());
+    // What works comes first, newest first.
+    keys.sort_by_key(|key| (!works(key, session.now), std::cmp::Reverse(key.created_at)));
+    let keys = keys.iter().map(|key| row(key, session.now, &zone)).collect();
+    let frame = SignedInFrame::new(&console.inner.frame, session, "/keys");
+    let api_url = console.inner.site.api_url.trim_end_matches('/');
+    let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    page_response(status, &KeysPage { frame: &frame, api_url, new_key, keys, problem })
+}
+
+fn works(key: &KeyRecord, now: Timestamp) -> bool {
+    key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > now)
+}
+
+fn row(key: &KeyRecord, now: Timestamp, zone: &LocalTime) -> KeyRow {
+    KeyRow {
+        id: key.id,
+        name: sanitized(&key.name),
+        prefix: key.prefix.clone(),
+        created: zone.day(key.created_at),
+        last_used: key.last_used_at.map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
+        expires: key.expires_at.map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
+        works: works(key, now),
+    }
+}
+
+/// `POST /keys`, with the field `name`, `rotate` or `revoke`.
+pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
+    let session = &form.session;
+    if let Some(name) = form.field("name") {
+        let name = name.trim();
+        if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+            return page(&console, session, None, Some("Give the key a name of up to 100 characters.")).await;
+        }
+        return match create(&console, session, name).await {
+            Ok(Some(key)) => page(&console, session, Some(&key), None).await,
+            Ok(None) => page(&console, session, None, Some("You have 100 keys. Revoke one that you do not use.")).await,
+            Err(error) => error_page::storage_error(&console, &error),
+        };
+    }
+    let changed = match (form.parsed::<KeyId>("rotate"), form.parsed::<KeyId>("revoke")) {
+        (Some(id), None) => rotate(&console, session, id).await.map(Some),
+        (None, Some(id)) => revoke(&console, session, id).await.map(|()| None),
+        _ => return error_page::invalid_form(&console),
+    };
+    match changed {
+        Ok(Some(key)) => page(&console, session, Some(&key), None).await,
+        Ok(None) => Redirect::to(&console.path("/keys")).into_response(),
+        Err(StorageError::NotFound(_)) => page(&console, session, None, Some("This key does not work any more.")).await,
+        Err(error) => error_page::storage_error(&console, &error),
+    }
+}
+
+/// None: the user has too many.
+async fn create(console: &Console, session: &Session, name: &str) -> Result<Option<ApiKey>, StorageError> {
+    let keys = console.storage().keys().list(session.user()).await?;
+    if keys.iter().filter(|key| works(key, session.now)).count() >= KEYS_MAX {
+        return Ok(None);
+    }
+    let key = ApiKey::from_random(random_base62());
+    console.storage().keys().insert(session.user(), &key, name, None, session.now).await?;
+    Ok(Some(key))
+}
+
+async fn rotate(console: &Console, session: &Session, id: KeyId) -> Result<ApiKey, StorageError> {
+    let old = own_key(console, session, id).await?;
+    let new = ApiKey::from_random(random_base62());
+    let ends_at = session.now.plus(ROTATION_GRACE);
+    console.storage().keys().rotate(&old, &new, ends_at, session.now).await?;
+    Ok(new)
+}
+
+async fn revoke(console: &Console, session: &Session, id: KeyId) -> Result<(), StorageError> {
+    let key = own_key(console, session, id).await?;
+    console.storage().keys().revoke(key.id, session.now).await.map(|_| ())
+}
+
+/// A key of this user that works. Another user's looks like a missing one.
+async fn own_key(console: &Console, session: &Session, id: KeyId) -> Result<KeyRecord, StorageError> {
+    let keys = console.storage().keys().list(session.user()).await?;
+    let key = keys.into_iter().find(|key| key.id == id && works(key, session.now));
+    key.ok_or(StorageError::NotFound("key"))
+}

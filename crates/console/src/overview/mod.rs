@@ -1,0 +1,71 @@
+//! `GET /overview`: net worth, balances by institution, and money in and out. Each part is read live and sent when it is
+//! there, so that a slow provider delays only its own part, and one that fails spoils no other.
+
+mod balances;
+mod money;
+mod view;
+
+use std::pin::Pin;
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, FuturesUnordered};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+
+use crate::error_page;
+use crate::pages::SignedInFrame;
+use crate::session::Session;
+use crate::state::Console;
+use view::{Attention, Head};
+
+pub(crate) use money::CachedMoney;
+
+/// The mark in the page where its parts go.
+pub(crate) const PARTS: &str = "<!-- parts -->";
+
+/// A part of the page as HTML, which the browser puts into the place of its name.
+type Part = Pin<Box<dyn Future<Output = String> + Send>>;
+
+pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+    let storage = console.storage();
+    let (connections, (accounts, _), endpoints) = match tokio::try_join!(
+        storage.connections().list(session.user()),
+        storage.accounts().list(session.user(), u32::MAX, 0),
+        storage.endpoints().list(session.user()),
+    ) {
+        Ok(found) => found,
+        Err(error) => return error_page::storage_error(&console, &error),
+    };
+    let frame = SignedInFrame::new(&console.inner.frame, &session, "/overview");
+    let attention = Attention::of(&connections, &endpoints, &session);
+    let head = Head { frame: &frame, attention: &attention, is_empty: connections.is_empty(), rows: accounts.len() };
+    let page = rendered(&head);
+    let Some((head, end)) = page.split_once(PARTS) else { return html(Body::from(page)) };
+    let (head, end) = (head.to_owned(), end.to_owned());
+    let parts: FuturesUnordered<Part> = FuturesUnordered::new();
+    let (caller, api) = (session.caller.clone(), console.inner.api.clone());
+    parts.push(Box::pin(async move { balances::part(&api, &caller, &connections, &accounts).await }));
+    let (console, caller, now) = (console.clone(), session.caller, session.now);
+    parts.push(Box::pin(async move { money::part(&console, &caller, now).await }));
+    let chunks = stream::iter([head]).chain(parts).chain(stream::iter([end]));
+    html(Body::from_stream(chunks.map(|chunk| Ok::<_, std::convert::Infallible>(Bytes::from(chunk)))))
+}
+
+fn html(body: Body) -> Response {
+    let mut response = body.into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    response
+}
+
+/// Renders a part. A failure of the template is logged, and shown as a part that could not be read.
+fn rendered(template: &impl Template) -> String {
+    template.render().unwrap_or_else(|error| {
+        tracing::error!(%error, "could not render a part of the overview");
+        String::new()
+    })
+}

@@ -1,0 +1,23 @@
+//! The page to sign in, without a link, or with one that another browser asked for.
+
+use askama::Template;
+
+use super::frame::Frame;
+
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+pub(crate) struct SignIn<'a> {
+    frame: &'a Frame,
+    /// The user of the link. None: the browser has no link.
+    email: Option<&'a str>,
+}
+
+impl<'a> SignIn<'a> {
+    pub(crate) fn without_link(frame: &'a Frame) -> Self {
+        Self { frame, email: None }
+    }
+
+    pub(crate) fn with_link(frame: &'a Frame, email: &'a str) -> Self {
+        Self { frame, email: Some(email) }
+    }
+}

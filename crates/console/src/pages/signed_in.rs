@@ -1,0 +1,32 @@
+//! What is around the content of the pages for a user who is signed in.
+
+use std::ops::Deref;
+
+use super::frame::Frame;
+use crate::session::Session;
+
+/// The pages of the menu: path and title.
+pub(crate) const PAGES: &[(&str, &str)] =
+    &[("/overview", "Overview"), ("/connections", "Connections"), ("/keys", "API keys"), ("/settings", "Settings")];
+
+/// The frame of a page in the menu, or of one that belongs to it.
+pub(crate) struct SignedInFrame<'a> {
+    frame: &'a Frame,
+    pub(crate) email: &'a str,
+    /// The path of the page in the menu.
+    pub(crate) current: &'static str,
+}
+
+impl<'a> SignedInFrame<'a> {
+    pub(crate) fn new(frame: &'a Frame, session: &'a Session, current: &'static str) -> Self {
+        Self { frame, email: &session.email, current }
+    }
+}
+
+impl Deref for SignedInFrame<'_> {
+    type Target = Frame;
+
+    fn deref(&self) -> &Frame {
+        self.frame
+    }
+}

@@ -1,0 +1,98 @@
+//! Who is signed in: extractors for pages and forms. A handler of a page takes [`Session`], and one of a form takes
+//! [`OwnForm`], so neither runs for anybody else, and no form runs for a page of another site.
+
+use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Request};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_domain::{Caller, UserId};
+use bellbird_storage::SignedIn;
+use http::request::Parts;
+use jiff::Timestamp;
+
+use crate::link::FORM_BYTES_MAX;
+use crate::local::is_same_origin;
+use crate::state::Console;
+use crate::{body, error_page};
+
+/// A request of a browser in which a user is signed in.
+pub(crate) struct Session {
+    pub(crate) caller: Caller,
+    pub(crate) email: String,
+    pub(crate) now: Timestamp,
+}
+
+impl Session {
+    pub(crate) fn user(&self) -> UserId {
+        self.caller.user_id
+    }
+}
+
+impl FromRequestParts<Console> for Session {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+        let now = console.inner.access.clock().now();
+        let found = match console.inner.session_cookie.value(&parts.headers) {
+            Some(token) => console.storage().sessions().find(token, now).await,
+            None => Ok(None),
+        };
+        match found {
+            Ok(Some(SignedIn { caller, email, .. })) => Ok(Self { caller, email, now }),
+            Ok(None) => Err(Redirect::to(&console.path("/sign-in")).into_response()),
+            Err(error) => Err(error_page::storage_error(console, &error)),
+        }
+    }
+}
+
+/// None: nobody is signed in.
+impl OptionalFromRequestParts<Console> for Session {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Option<Self>, Response> {
+        let has_cookie = console.inner.session_cookie.value(&parts.headers).is_some();
+        let found = <Self as FromRequestParts<Console>>::from_request_parts(parts, console).await;
+        match found {
+            Ok(session) => Ok(Some(session)),
+            Err(response) if has_cookie && response.status().is_server_error() => Err(response),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// A form that a page of the console submits, in a browser in which a user is signed in.
+pub(crate) struct OwnForm {
+    pub(crate) session: Session,
+    fields: Vec<(String, String)>,
+}
+
+impl OwnForm {
+    /// The value of a field that the form has once.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let mut values = self.fields.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        values.next().filter(|_| values.next().is_none())
+    }
+
+    pub(crate) fn fields(&self) -> &[(String, String)] {
+        &self.fields
+    }
+
+    /// As [`Self::field`], parsed.
+    pub(crate) fn parsed<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.field(name)?.parse().ok()
+    }
+}
+
+impl FromRequest<Console> for OwnForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+        let (mut parts, form) = request.into_parts();
+        if !is_same_origin(&parts.headers) {
+            return Err(error_page::cross_site_form(console));
+        }
+        let session = <Session as FromRequestParts<Console>>::from_request_parts(&mut parts, console).await?;
+        let form = body::read(&parts.headers, form, FORM_BYTES_MAX).await;
+        let form = form.map_err(|error| error_page::form_body_error(console, error))?;
+        let fields = form_urlencoded::parse(&form).into_owned().collect();
+        Ok(Self { session, fields })
+    }
+}

@@ -1,0 +1,168 @@
+//! `/sign-in` and `/sign-out`. A user signs in with a link that works once, for ten minutes. Opening it signs in only
+//! the browser that asked for it: any other browser is asked first, because mail scanners open links too, and because
+//! a stranger may have sent the link.
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_connections::new_browser_cookie;
+use bellbird_domain::{TimestampExt as _, UserId};
+use bellbird_storage::{NewSession, NewSignInLink, Storage, StorageError};
+use http::header::{HeaderName, SET_COOKIE, USER_AGENT};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
+use jiff::{SignedDuration, Timestamp};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::browser_name::browser_name;
+use crate::error_page;
+use crate::local::{is_own_form, is_same_origin};
+use crate::pages::{Notice, SignIn, Tone, page_response};
+use crate::prefetch::is_prefetch;
+use crate::session::{OwnForm, Session};
+use crate::state::Console;
+
+/// How long a link works.
+const LINK_TTL: SignedDuration = SignedDuration::from_mins(10);
+/// Links of one user that work at the same time.
+const LINKS_MAX: i64 = 20;
+/// How long a session lasts.
+pub(crate) const SESSION_TTL: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
+
+/// Makes a link with which a user signs in, for a user who did not ask for it in a browser: `bellbird console login`.
+///
+/// # Errors
+/// [`StorageError::NotFound`] if there is no such user, and [`StorageError::Conflict`] if too many of their links still
+/// work.
+pub async fn create_sign_in_link(
+    storage: &Storage,
+    user_id: UserId,
+    console_url: &str,
+    now: Timestamp,
+) -> Result<SecretString, StorageError> {
+    let token = new_browser_cookie();
+    let expires_at = now.plus(LINK_TTL);
+    let link = NewSignInLink { user_id, token: token.expose_secret(), browser: None, expires_at };
+    if !storage.sessions().insert_link(&link, LINKS_MAX, now).await? {
+        return Err(StorageError::Conflict("20 sign-in links that work: wait ten minutes"));
+    }
+    Ok(SecretString::from(format!("{}/sign-in/{}", console_url.trim_end_matches('/'), token.expose_secret())))
+}
+
+/// `GET /sign-in`
+pub(crate) async fn show(State(console): State<Console>, session: Option<Session>) -> Response {
+    if session.is_some() {
+        return Redirect::to(&console.path("/overview")).into_response();
+    }
+    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame))
+}
+
+/// `GET /sign-in/{token}`
+pub(crate) async fn open_link(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    token: Result<Path<String>, PathRejection>,
+) -> Response {
+    if is_prefetch(&headers) {
+        return error_page::prefetch(&console);
+    }
+    let Ok(Path(token)) = token else { return link_does_not_work(&console) };
+    let now = console.inner.access.clock().now();
+    let browser = console.inner.cookie.value(&headers);
+    match console.storage().sessions().find_link(&token, browser, now).await {
+        Ok(Some(link)) if link.is_of_browser => sign_in(&console, &headers, &token, now).await,
+        Ok(Some(link)) => page_response(StatusCode::OK, &SignIn::with_link(&console.inner.frame, &link.email)),
+        Ok(None) => link_does_not_work(&console),
+        Err(error) => error_page::storage_error(&console, &error),
+    }
+}
+
+/// `POST /sign-in/{token}`: the answer of a browser that did not ask for the link.
+pub(crate) async fn use_link(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    token: Result<Path<String>, PathRejection>,
+) -> Response {
+    if !is_same_origin(&headers) {
+        return error_page::cross_site_form(&console);
+    }
+    let Ok(Path(token)) = token else { return link_does_not_work(&console) };
+    let now = console.inner.access.clock().now();
+    sign_in(&console, &headers, &token, now).await
+}
+
+/// `POST /demo/sign-in`: signs in as the user of `bellbird demo`, for a browser on this machine.
+pub(crate) async fn sign_in_to_demo(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    extensions: Extensions,
+) -> Response {
+    let Some(demo) = &console.inner.site.demo else { return error_page::not_found(&console, &headers) };
+    if !is_own_form(&headers, &extensions) {
+        return error_page::cross_site_form(&console);
+    }
+    let now = console.inner.access.clock().now();
+    let url = create_sign_in_link(console.storage(), demo.user, "", now).await;
+    match url.as_ref().map(|url| url.expose_secret().trim_start_matches("/sign-in/")) {
+        Ok(token) => sign_in(&console, &headers, token, now).await,
+        Err(error) => error_page::storage_error(&console, error),
+    }
+}
+
+async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
+    let token = new_browser_cookie();
+    let user_agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let browser = browser_name(user_agent);
+    let expires_at = now.plus(SESSION_TTL);
+    let session = NewSession { token: token.expose_secret(), browser: &browser, expires_at };
+    // A session that was there before ends, because its cookie is replaced.
+    let before = match console.inner.session_cookie.value(headers) {
+        Some(before) => console.storage().sessions().find(before, now).await.ok().flatten(),
+        None => None,
+    };
+    match console.storage().sessions().sign_in(link, &session, now).await {
+        Ok(Some(_)) => {}
+        Ok(None) => return link_does_not_work(console),
+        Err(error) => return error_page::storage_error(console, &error),
+    }
+    if let Some(before) = before {
+        let ended = console.storage().sessions().revoke(before.caller.user_id, before.caller.key_id.uuid()).await;
+        if let Err(error) = ended {
+            return error_page::storage_error(console, &error);
+        }
+    }
+    let mut response = Redirect::to(&console.path("/overview")).into_response();
+    response
+        .headers_mut()
+        .extend(console.inner.session_cookie.header(token.expose_secret()).map(|cookie| (SET_COOKIE, cookie)));
+    response
+}
+
+/// `POST /sign-out`
+pub(crate) async fn sign_out(State(console): State<Console>, form: OwnForm) -> Response {
+    let Session { caller, .. } = form.session;
+    match console.storage().sessions().revoke(caller.user_id, caller.key_id.uuid()).await {
+        Ok(_) => {
+            console.inner.money_cache.remove(&caller.key_id);
+            signed_out(&console)
+        }
+        Err(error) => error_page::storage_error(&console, &error),
+    }
+}
+
+/// Takes the cookie from the browser, and what it has kept of the pages.
+pub(crate) fn signed_out(console: &Console) -> Response {
+    let mut response = Redirect::to(&console.path("/sign-in")).into_response();
+    let headers = response.headers_mut();
+    headers.extend(console.inner.session_cookie.removal().map(|cookie| (SET_COOKIE, cookie)));
+    headers.insert(CLEAR_SITE_DATA, HeaderValue::from_static("\"cache\", \"storage\""));
+    response
+}
+
+/// It has expired, was used, or never existed: the page does not say which.
+fn link_does_not_work(console: &Console) -> Response {
+    let notice = Notice::new(Tone::Attention, "This sign-in link does not work")
+        .with("A link works once, for ten minutes. Ask for a new one where you got this one.");
+    page_response(StatusCode::GONE, &notice.page(&console.inner.frame))
+}

@@ -1,0 +1,225 @@
+//! Stores who is signed in to the console, and the links with which users sign in. Of cookies and tokens, which have 256
+//! random bits, only the SHA-256 is kept.
+
+use bellbird_domain::{Caller, KeyId, UserId};
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use crate::db::{Param, Row, Tx, params, statements};
+use crate::digest::hash;
+use crate::error::Result;
+use crate::locks::lock_user;
+use crate::users::user::parse_timezone;
+use crate::{Sessions, StorageError};
+
+/// One write a minute for each session, not one for each page.
+const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
+
+statements! {
+    COUNT_LINKS = "SELECT COUNT(*) FROM sign_in_links WHERE user_id = $1 AND expires_at > $2";
+
+    INSERT_LINK = "INSERT INTO sign_in_links (user_id, id, token_hash, browser_hash, created_at, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6)";
+
+    /// $3 is NULL for a browser without the cookie, which equals nothing.
+    FIND_LINK = "SELECT l.user_id, u.email, CASE WHEN l.browser_hash = $3 THEN 'yes' ELSE 'no' END
+        FROM sign_in_links l JOIN users u ON u.id = l.user_id
+        WHERE l.token_hash = $1 AND l.expires_at > $2";
+
+    USE_LINK = "DELETE FROM sign_in_links WHERE token_hash = $1 AND user_id = $2 AND expires_at > $3 RETURNING user_id";
+
+    INSERT = "INSERT INTO sessions (user_id, id, token_hash, browser, created_at, last_used_at, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $5, $6)";
+
+    FIND = "SELECT s.id, s.user_id, s.last_used_at, u.plan, u.timezone, u.revision, u.email
+        FROM sessions s JOIN users u ON u.id = s.user_id
+        WHERE s.token_hash = $1 AND s.expires_at > $2";
+
+    FIND_BY_ID = "SELECT s.id, s.user_id, s.last_used_at, u.plan, u.timezone, u.revision, u.email
+        FROM sessions s JOIN users u ON u.id = s.user_id
+        WHERE s.user_id = $1 AND s.id = $2 AND s.expires_at > $3";
+
+    TOUCH = "UPDATE sessions SET last_used_at = $3 WHERE user_id = $1 AND id = $2 AND last_used_at < $3";
+
+    LIST = "SELECT id, browser, created_at, last_used_at, expires_at FROM sessions
+        WHERE user_id = $1 AND expires_at > $2 ORDER BY last_used_at DESC, id";
+
+    REVOKE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2";
+
+    REVOKE_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2";
+
+    DELETE_OF_USER = "DELETE FROM sessions WHERE user_id = $1";
+
+    DELETE_LINKS_OF_USER = "DELETE FROM sign_in_links WHERE user_id = $1";
+}
+
+/// A link that signs in. Has no `Debug`, because it holds the token.
+#[derive(Clone, Copy)]
+pub struct NewSignInLink<'a> {
+    pub user_id: UserId,
+    /// The secret part of the URL.
+    pub token: &'a str,
+    /// The cookie of the browser that asks for it. None: an operator makes it.
+    pub browser: Option<&'a str>,
+    /// The link works before this time.
+    pub expires_at: Timestamp,
+}
+
+/// Whom a link signs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignInLink {
+    pub user_id: UserId,
+    pub email: String,
+    /// Whether this browser asked for it.
+    pub is_of_browser: bool,
+}
+
+/// A session to begin. Has no `Debug`, because it holds the cookie.
+#[derive(Clone, Copy)]
+pub struct NewSession<'a> {
+    /// The value of the cookie.
+    pub token: &'a str,
+    /// Browser and system, for the user to recognise it.
+    pub browser: &'a str,
+    /// The session works before this time.
+    pub expires_at: Timestamp,
+}
+
+/// Who is signed in. In the caller, the id of the key is the id of the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedIn {
+    pub caller: Caller,
+    pub email: String,
+    last_used_at: Timestamp,
+}
+
+/// A session, as its user sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRecord {
+    pub id: Uuid,
+    pub browser: String,
+    pub created_at: Timestamp,
+    /// Exact to a minute.
+    pub last_used_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+impl Sessions<'_> {
+    /// Stores a link. Returns false, and stores nothing, if the user has `links_max` that work already.
+    ///
+    /// # Errors
+    /// [`StorageError::NotFound`] if the user does not exist.
+    pub async fn insert_link(self, link: &NewSignInLink<'_>, links_max: i64, now: Timestamp) -> Result<bool> {
+        let mut tx = self.0.db.begin().await?;
+        lock_user(&mut tx, link.user_id).await?;
+        let links = tx.one(COUNT_LINKS, params![link.user_id, now], |row| row.int(0)).await?.unwrap_or_default();
+        if links >= links_max {
+            return Ok(false);
+        }
+        let (token, browser) = (hash(link.token), link.browser.map(hash));
+        let values = params![
+            link.user_id,
+            Param::Id(Uuid::now_v7()),
+            token.as_ref(),
+            browser.as_ref().map(AsRef::<[u8]>::as_ref),
+            now,
+            link.expires_at
+        ];
+        tx.run(INSERT_LINK, values).await.map_err(|error| error.or_conflict("this link"))?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Finds a link that still works. `browser` is the cookie of the browser that opens it.
+    pub async fn find_link(self, token: &str, browser: Option<&str>, now: Timestamp) -> Result<Option<SignInLink>> {
+        let (token, browser) = (hash(token), browser.map(hash));
+        let link = |row: &Row<'_>| {
+            let is_of_browser = row.text(2)? == "yes";
+            Ok(SignInLink { user_id: row.id(0)?, email: row.text(1)?.to_owned(), is_of_browser })
+        };
+        let values = params![token.as_ref(), now, browser.as_ref().map(AsRef::<[u8]>::as_ref)];
+        self.0.db.one(FIND_LINK, values, link).await
+    }
+
+    /// Begins a session with a link, which works no more. Returns its user, or None if the link does not work.
+    pub async fn sign_in(self, link: &str, session: &NewSession<'_>, now: Timestamp) -> Result<Option<UserId>> {
+        let Some(found) = self.find_link(link, None, now).await? else { return Ok(None) };
+        let mut tx = self.0.db.begin().await?;
+        match lock_user(&mut tx, found.user_id).await {
+            Err(StorageError::NotFound(_)) => return Ok(None),
+            locked => locked?,
+        }
+        let used = tx.one(USE_LINK, params![hash(link).as_ref(), found.user_id, now], |_| Ok(())).await?;
+        if used.is_none() {
+            return Ok(None);
+        }
+        insert(&mut tx, found.user_id, session, now).await?;
+        tx.commit().await?;
+        Ok(Some(found.user_id))
+    }
+
+    /// Finds who is signed in with this cookie, as one indexed read, and records the use, at most once a minute.
+    pub async fn find(self, token: &str, now: Timestamp) -> Result<Option<SignedIn>> {
+        let found = self.0.db.one(FIND, params![hash(token).as_ref(), now], signed_in).await?;
+        if let Some(SignedIn { caller, last_used_at, .. }) = &found
+            && now.duration_since(*last_used_at) >= LAST_USED_WRITE_INTERVAL
+        {
+            self.0.db.run(TOUCH, params![caller.user_id, caller.key_id, now]).await?;
+        }
+        Ok(found)
+    }
+
+    /// The sessions of a user that work, the one used last first.
+    pub async fn list(self, user: UserId, now: Timestamp) -> Result<Vec<SessionRecord>> {
+        let session = |row: &Row<'_>| {
+            Ok(SessionRecord {
+                id: row.id(0)?,
+                browser: row.text(1)?.to_owned(),
+                created_at: row.time(2)?,
+                last_used_at: row.time(3)?,
+                expires_at: row.time(4)?,
+            })
+        };
+        self.0.db.all(LIST, params![user, now], session).await
+    }
+
+    /// Ends a session of the user. Returns whether there was one.
+    pub async fn revoke(self, user: UserId, id: Uuid) -> Result<bool> {
+        Ok(self.0.db.run(REVOKE, params![user, Param::Id(id)]).await? > 0)
+    }
+
+    /// Ends all sessions of the user but one. Returns how many.
+    pub async fn revoke_others(self, user: UserId, kept: Uuid) -> Result<u64> {
+        self.0.db.run(REVOKE_OTHERS, params![user, Param::Id(kept)]).await
+    }
+
+    /// As [`Self::find`], for a session that was found before: a long response checks it again.
+    pub(crate) async fn find_by_id(self, user: UserId, id: KeyId, now: Timestamp) -> Result<Option<SignedIn>> {
+        self.0.db.one(FIND_BY_ID, params![user, id, now], signed_in).await
+    }
+}
+
+async fn insert(tx: &mut Tx, user: UserId, session: &NewSession<'_>, now: Timestamp) -> Result<()> {
+    let (id, token) = (Param::Id(Uuid::now_v7()), hash(session.token));
+    let values = params![user, id, token.as_ref(), session.browser, now, session.expires_at];
+    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this session"))?;
+    Ok(())
+}
+
+/// The caller holds the lock on the user's row.
+pub(crate) async fn delete_of_user(tx: &mut Tx, user: UserId) -> Result<()> {
+    tx.run(DELETE_OF_USER, params![user]).await?;
+    tx.run(DELETE_LINKS_OF_USER, params![user]).await?;
+    Ok(())
+}
+
+fn signed_in(row: &Row<'_>) -> Result<SignedIn> {
+    let caller = Caller {
+        key_id: row.id(0)?,
+        user_id: row.id(1)?,
+        plan: row.word(3, "a plan")?,
+        timezone: parse_timezone(row.opt_text(4)?)?,
+        revision: row.int(5)?,
+    };
+    Ok(SignedIn { caller, email: row.text(6)?.to_owned(), last_used_at: row.time(2)? })
+}
