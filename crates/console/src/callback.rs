@@ -80,7 +80,7 @@ async fn handled(
     };
     // Without the link, the page still shows its result.
     let return_link = find_return_link(console, headers, parameters).await.ok().flatten();
-    callback_response(console, &callback, return_link)
+    callback_response(console, &callback, return_link, console.has_session_cookie(headers))
 }
 
 /// Redirects to the link from which this browser last started a session, if that link is for the same user.
@@ -127,7 +127,12 @@ fn returns_at_once(outcome: &CallbackOutcome) -> bool {
     matches!(outcome, CallbackOutcome::Finished(result) if matches!(result.outcome, Linked | Reconnected | Declined))
 }
 
-fn callback_response(console: &Console, callback: &HandledCallback, return_link: Option<ReturnLink>) -> Response {
+fn callback_response(
+    console: &Console,
+    callback: &HandledCallback,
+    return_link: Option<ReturnLink>,
+    is_signed_in: bool,
+) -> Response {
     if let Some(back) = callback.app_return.as_ref().filter(|_| returns_at_once(&callback.outcome)) {
         return Redirect::to(&back.url).into_response();
     }
@@ -135,7 +140,9 @@ fn callback_response(console: &Console, callback: &HandledCallback, return_link:
     let links = console.inner.connections.links();
     let title_of = |provider: &str| links.provider_title(provider).to_owned();
     let consents = links.consents_place(&callback.provider);
-    let notice = Notice::for_callback(callback, consents, return_link, frame, title_of);
+    let leads_to_connections = is_signed_in && !matches!(callback.outcome, CallbackOutcome::NeedsAnswer { .. });
+    let notice = Notice::for_callback(callback, consents, return_link, frame, title_of)
+        .with_connections_link(leads_to_connections);
     let status = match callback.outcome {
         CallbackOutcome::UnknownState => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
@@ -177,7 +184,7 @@ mod tests {
         ] {
             let (email, provider) = ("emma@example.com".to_owned(), "somebank".to_owned());
             let callback = HandledCallback { email, provider, can_deny: true, outcome, app_return: None };
-            let response = callback_response(&console, &callback, None);
+            let response = callback_response(&console, &callback, None, false);
             assert_eq!(response.status(), status, "{callback:?}");
             assert_eq!(response.headers().get(REFRESH), refreshes.then_some(&REFRESH_AFTER), "{callback:?}");
         }
@@ -206,7 +213,7 @@ mod tests {
             let (email, provider) = ("emma@example.com".to_owned(), "somebank".to_owned());
             let app_return = Some(back.clone());
             let callback = HandledCallback { email, provider, can_deny: true, outcome, app_return };
-            let response = callback_response(&console, &callback, None);
+            let response = callback_response(&console, &callback, None, false);
             if response.status() == StatusCode::SEE_OTHER {
                 assert_eq!(response.headers()[LOCATION], back.url.as_str());
                 let CallbackOutcome::Finished(result) = callback.outcome else { panic!("{callback:?}") };

@@ -60,7 +60,7 @@ async fn page(
     };
     let zone = LocalTime::of(session.caller.timezone.iana_name());
     // What works comes first, newest first.
-    keys.sort_by_key(|key| (!works(key, session.now), std::cmp::Reverse(key.created_at)));
+    keys.sort_by_key(|key| (!works(key, session.now), std::cmp::Reverse((key.created_at, key.id))));
     let keys = keys.iter().map(|key| row(key, session.now, &zone)).collect();
     let frame = SignedInFrame::new(&console.inner.frame, session, "/keys");
     let api_url = console.inner.site.api_url.trim_end_matches('/');

@@ -90,8 +90,8 @@ pub(crate) async fn submit(console: &Console, headers: &HeaderMap, token: String
     match submitted {
         Submitted::Start(target) => start_consent_session(console, headers, token, target).await,
         Submitted::Confirm(session) => confirm_consent_session(console, headers, token, session).await,
-        Submitted::AskRemoval(connection) => ask_removal(console, &token, connection).await,
-        Submitted::Remove(connection) => remove(console, token, connection).await,
+        Submitted::AskRemoval(connection) => ask_removal(console, headers, &token, connection).await,
+        Submitted::Remove(connection) => remove(console, headers, token, connection).await,
     }
 }
 
@@ -164,23 +164,25 @@ async fn confirm_consent_session(console: &Console, headers: &HeaderMap, token: 
     }
 }
 
-async fn ask_removal(console: &Console, token: &str, connection: ConnectionId) -> Response {
+async fn ask_removal(console: &Console, headers: &HeaderMap, token: &str, connection: ConnectionId) -> Response {
     match console.inner.connections.links().find_removal_page(token, connection).await {
         Ok(page) => {
             let frame = &console.inner.frame;
-            let notice = Notice::for_removal(&page, frame, |provider: &str| title(console, provider));
+            let notice = Notice::for_removal(&page, frame, |provider: &str| title(console, provider))
+                .with_connections_link(console.has_session_cookie(headers));
             page_with_images(StatusCode::OK, &notice.page(frame), notice.image_origins())
         }
         Err(error) => removal_error(console, &error),
     }
 }
 
-async fn remove(console: &Console, token: String, connection: ConnectionId) -> Response {
+async fn remove(console: &Console, headers: &HeaderMap, token: String, connection: ConnectionId) -> Response {
     let connections = console.inner.connections.clone();
     let remove = async move { connections.links().remove_by_user(&token, connection).await };
     match console.inner.connections.tasks().spawn(remove.in_current_span()).await {
         Ok(Ok(page)) => {
-            let notice = Notice::for_removed(&page, |provider: &str| title(console, provider));
+            let notice = Notice::for_removed(&page, |provider: &str| title(console, provider))
+                .with_connections_link(console.has_session_cookie(headers));
             page_response(StatusCode::OK, &notice.page(&console.inner.frame))
         }
         Ok(Err(error)) => removal_error(console, &error),

@@ -10,6 +10,7 @@ use bellbird_connections::{Connections, provider_names};
 use bellbird_domain::{Clock, KeyId};
 use bellbird_limits::{Expiring, RateLimiter};
 use bellbird_storage::Storage;
+use http::HeaderMap;
 use tokio::sync::Semaphore;
 
 use crate::api_client::ApiClient;
@@ -95,6 +96,11 @@ impl Console {
 
     pub(crate) fn storage(&self) -> &Storage {
         self.inner.access.storage()
+    }
+
+    /// Whether the browser says that a user is signed in. It decides what a page offers, and never what it may do.
+    pub(crate) fn has_session_cookie(&self, headers: &HeaderMap) -> bool {
+        self.inner.session_cookie.value(headers).is_some()
     }
 
     /// A path of the console, as browsers see it.

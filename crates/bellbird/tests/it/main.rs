@@ -7,6 +7,7 @@ mod api;
 mod changes;
 mod cli;
 mod clients;
+mod console;
 mod contract;
 mod crash;
 mod export;

@@ -1,6 +1,6 @@
 //! Net worth by currency, and the balances of each institution, from `/v1/balances`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bellbird_domain::{Account, Caller, Connection, Decimal, ExactSum};
 use serde::Deserialize;
@@ -30,6 +30,24 @@ pub(super) async fn part(api: &ApiClient, caller: &Caller, connections: &[Connec
     rendered(&match read(api, caller, accounts).await {
         Ok(balances) => view(connections, accounts, &balances),
         Err(error) => Balances::failed(error.message),
+    })
+}
+
+/// The part before the balances are there: every institution, with the currencies of its accounts.
+pub(super) fn expected(connections: &[Connection], accounts: &[Account]) -> String {
+    let amounts =
+        |currencies: BTreeSet<String>| currencies.iter().map(|currency| Amount::new(currency, "…")).collect::<Vec<_>>();
+    let institutions = connections.iter().map(|connection| {
+        let own = accounts.iter().filter(|account| account.connection_id == connection.id);
+        let sums = amounts(own.map(|account| account.currency.to_string()).collect());
+        InstitutionBalances { name: institution_name(connection), sums, rows: Vec::new() }
+    });
+    rendered(&Balances {
+        is_awaited: true,
+        error: None,
+        net_worth: amounts(accounts.iter().map(|account| account.currency.to_string()).collect()),
+        institutions: institutions.collect(),
+        missing: 0,
     })
 }
 
@@ -72,7 +90,7 @@ fn view(connections: &[Connection], accounts: &[Account], balances: &[Balance]) 
         }
         institutions.push(InstitutionBalances { name: institution_name(connection), sums: sums.amounts(), rows });
     }
-    Balances { error: None, net_worth: net_worth.amounts(), institutions, missing }
+    Balances { is_awaited: false, error: None, net_worth: net_worth.amounts(), institutions, missing }
 }
 
 /// Exact sums by currency.

@@ -43,7 +43,8 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
     };
     let frame = SignedInFrame::new(&console.inner.frame, &session, "/overview");
     let attention = Attention::of(&connections, &endpoints, &session);
-    let head = Head { frame: &frame, attention: &attention, is_empty: connections.is_empty(), rows: accounts.len() };
+    let expected = balances::expected(&connections, &accounts);
+    let head = Head { frame: &frame, attention: &attention, is_empty: connections.is_empty(), expected: &expected };
     let page = rendered(&head);
     let Some((head, end)) = page.split_once(PARTS) else { return html(Body::from(page)) };
     let (head, end) = (head.to_owned(), end.to_owned());

@@ -18,6 +18,8 @@ const CATEGORIES_MAX: usize = 8;
 /// The height of the longest bar of a chart, in its own units, and the width of the longest bar of a table.
 const BAR_HEIGHT: u32 = 120;
 const BAR_WIDTH: u32 = 200;
+/// Characters of an amount that fit beside the name of an account on a phone.
+const LINE_CHARS_MAX: usize = 16;
 const MONTH_WIDTH: u32 = 64;
 
 /// The page, with a mark where its parts go.
@@ -28,8 +30,8 @@ pub(super) struct Head<'a> {
     pub(super) attention: &'a Attention,
     /// Nothing is linked yet.
     pub(super) is_empty: bool,
-    /// Accounts, for which the page holds room.
-    pub(super) rows: usize,
+    /// The part of balances without amounts, which is as high as the one that follows.
+    pub(super) expected: &'a str,
 }
 
 /// What the user should do, as sentences with the page that does it.
@@ -72,11 +74,18 @@ impl Amount {
     pub(super) fn new(currency: &str, value: &str) -> Self {
         Self { currency: currency.to_owned(), value: with_commas(value), is_negative: value.starts_with('-') }
     }
+
+    /// Whether a narrow table has to break it.
+    pub(super) fn is_long(&self) -> bool {
+        self.value.len() > LINE_CHARS_MAX
+    }
 }
 
 #[derive(Template)]
 #[template(path = "overview_balances.html")]
 pub(super) struct Balances {
+    /// Whether the balances are still being read, so that each has an ellipsis in its place.
+    pub(super) is_awaited: bool,
     pub(super) error: Option<String>,
     pub(super) net_worth: Vec<Amount>,
     pub(super) institutions: Vec<InstitutionBalances>,
@@ -86,7 +95,8 @@ pub(super) struct Balances {
 
 impl Balances {
     pub(super) fn failed(message: String) -> Self {
-        Self { error: Some(message), net_worth: Vec::new(), institutions: Vec::new(), missing: 0 }
+        let (net_worth, institutions) = (Vec::new(), Vec::new());
+        Self { is_awaited: false, error: Some(message), net_worth, institutions, missing: 0 }
     }
 }
 

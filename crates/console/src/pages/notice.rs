@@ -54,6 +54,8 @@ pub(crate) struct Notice {
     app_return: Option<AppReturn>,
     /// Whether the user needs a new link URL, which the demo offers.
     needs_new_link: bool,
+    /// Whether the user is signed in, so that the page leads to the connections.
+    is_signed_in: bool,
 }
 
 /// A submit button.
@@ -112,6 +114,7 @@ impl Notice {
             retry_link: None,
             app_return: None,
             needs_new_link: false,
+            is_signed_in: false,
         }
     }
 
@@ -128,6 +131,11 @@ impl Notice {
     /// Adds the demo's button for a new link URL.
     pub(crate) fn with_new_link(self) -> Self {
         Self { needs_new_link: true, ..self }
+    }
+
+    /// Adds a link to the page of connections, for a user who is signed in.
+    pub(crate) fn with_connections_link(self, is_signed_in: bool) -> Self {
+        Self { is_signed_in, ..self }
     }
 
     /// Adds a link to the app.

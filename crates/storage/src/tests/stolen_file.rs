@@ -14,7 +14,10 @@ use crate::tests::fixtures::{
 use crate::tests::support::{
     CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite, operator_key, setup_token,
 };
-use crate::{FinishedSync, Leftovers, NewConsentSession, NewWebhookEvent, SealError, Storage, StorageError};
+use crate::{
+    FinishedSync, Leftovers, NewConsentSession, NewSession, NewSignInLink, NewWebhookEvent, SealError, Storage,
+    StorageError,
+};
 
 /// All bytes of the database, its WAL and the index of the WAL.
 fn bytes(folder: &Path) -> Vec<u8> {
@@ -45,6 +48,14 @@ fn file_holds_no_plain_secrets() {
         // A link, a consent session in each phase before its end, and a registered user.
         db.links().insert(&new_link(user.id, "token_that_must_not_leak", at(60)), at(0)).await.unwrap();
         insert_setup_token(db, user.id, 6, at(60)).await;
+        // A link to sign in that is used, and another that is not.
+        for token in ["used_sign_in_that_must_not_leak", "sign_in_that_must_not_leak"] {
+            let browser = Some("browser_that_must_not_leak");
+            let link = NewSignInLink { user_id: user.id, token, browser, expires_at: at(60) };
+            db.sessions().insert_link(&link, 2, at(0)).await.unwrap();
+        }
+        let session = NewSession { token: "session_that_must_not_leak", browser: "Firefox", expires_at: at(60) };
+        db.sessions().sign_in("used_sign_in_that_must_not_leak", &session, at(1)).await.unwrap().unwrap();
         let known_consents = ["consent_that_must_not_leak"];
         let new = NewConsentSession {
             known_consents: &known_consents,

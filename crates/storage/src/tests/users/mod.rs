@@ -1,3 +1,4 @@
 mod keys;
+mod sessions;
 mod setup_tokens;
 mod user;

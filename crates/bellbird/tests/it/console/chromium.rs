@@ -1,0 +1,106 @@
+//! The console in a real browser, every page and action, with axe, at 360 and 1280 pixels, light and dark.
+
+use bellbird_domain::ConnectionStatus;
+
+use crate::linking::chromium::{UserAction, leave_consent_pages};
+use crate::support::chromium::Browser;
+use crate::support::harness::{App, Setup, simulated_providers};
+
+/// Whether the page is what was asked: loaded within its size, and without a shift of its layout.
+fn assert_light(browser: &mut Browser, name: &str) {
+    let size = browser.evaluate("performance.getEntriesByType('navigation')[0].decodedBodySize");
+    assert!(size.as_u64().unwrap() <= 100 * 1024, "{name}: {size} bytes");
+    let shift = browser.evaluate(
+        "new Promise(resolve => { let sum = 0; new PerformanceObserver(list => \
+         list.getEntries().forEach(entry => sum += entry.value)).observe({type: 'layout-shift', buffered: true}); \
+         setTimeout(() => resolve(sum === 0), 50) })",
+    );
+    assert_eq!(shift, true, "{name}: the layout shifts");
+    let scripts = browser.evaluate("document.scripts.length");
+    assert_eq!(scripts, 0, "{name}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_the_sign_in_link_through_every_page() {
+    let app = App::start(Default::default()).await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    browser.open(&format!("{}/keys", app.console_url));
+    assert!(browser.url().ends_with("/sign-in"), "{}", browser.url());
+    browser.assert_accessible("console-sign-in");
+    browser.open(&app.sign_in_link(app.olivia.user.id).await);
+    browser.assert_accessible("console-sign-in-link");
+    browser.click("button.strong");
+    assert!(browser.url().ends_with("/overview"), "{}", browser.url());
+    assert_light(&mut browser, "overview");
+    assert!(browser.has("svg rect.in") && browser.has("svg rect.out"), "{}", browser.text());
+    browser.size(360, 800, false);
+    browser.open(&format!("{}/overview", app.console_url));
+    assert_light(&mut browser, "overview on a phone");
+    browser.assert_accessible("console-overview");
+    browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
+    browser.assert_accessible("console-overview-open");
+
+    for (path, name) in [("/connections", "Connections"), ("/keys", "API keys"), ("/settings", "Settings")] {
+        browser.click(&format!("nav a[href='{path}']"));
+        assert_eq!(browser.evaluate("document.querySelector('h1').textContent"), name);
+        assert_light(&mut browser, path);
+        browser.assert_accessible(&format!("console{}", path.replace('/', "-")));
+    }
+    browser.click("nav a[href='/keys']");
+    browser.write("#name", "Spreadsheet");
+    browser.click("form.line button");
+    browser.assert_accessible("console-keys-new");
+    let key = browser.evaluate("document.querySelector('.card.good code').textContent");
+    assert_eq!(app.get_as(key.as_str().unwrap(), "/v1/me").await.status, 200);
+    browser.click("button[name=revoke]");
+    assert_eq!(app.get_as(key.as_str().unwrap(), "/v1/me").await.status, 401, "the newest is first");
+    browser.assert_accessible("console-keys-revoked");
+    browser.click("nav a[href='/settings']");
+    browser.write("#timezone", "Mars");
+    browser.click("form.line button");
+    browser.assert_accessible("console-settings-wrong");
+
+    browser.click("footer button");
+    assert!(browser.url().ends_with("/sign-in"), "{}", browser.url());
+    for path in ["/overview", "/keys"] {
+        browser.open(&format!("{}{path}", app.console_url));
+        assert!(browser.url().ends_with("/sign-in"), "{}", browser.url());
+    }
+    // The browser has kept nothing: it would have to submit the form of the page before again.
+    browser.evaluate("history.go(-3)");
+    browser.wait_until_loaded();
+    assert!(!browser.text().contains("olivia@example.com"), "{}", browser.text());
+}
+
+/// Linking, reconnecting and removing, by the pages alone, and without the question for another browser.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_linked_and_removed_without_a_command() {
+    let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    let user = app.ben.user.id;
+    browser.open(&app.sign_in_link(user).await);
+    browser.click("button.strong");
+    for provider in simulated_providers() {
+        let before = app.connections_of(user).await.len();
+        browser.click("nav a[href='/connections']");
+        browser.click(&format!("button[name=provider][value={provider}]"));
+        leave_consent_pages(&mut browser, provider, UserAction::Approve);
+        assert!(!browser.text().contains("Is that you?"), "{provider}: {}", browser.text());
+        browser.assert_accessible(&format!("console-linked-{provider}"));
+        browser.click("a.button[href='/connections']");
+        let after = app.connections_of(user).await;
+        assert_eq!(after.len(), before + 1, "{provider}: {}", browser.text());
+        assert!(after.iter().all(|connection| connection.status == ConnectionStatus::Active));
+    }
+    let count = app.connections_of(user).await.len();
+    browser.click("button[name=remove]");
+    browser.assert_accessible("console-remove");
+    browser.click("button[name=confirm-removal]");
+    browser.assert_accessible("console-removed");
+    assert_eq!(app.connections_of(user).await.len(), count - 1);
+    browser.click("a.button[href='/connections']");
+    browser.click("button[name=sync]");
+    assert!(browser.text().contains("running now"), "{}", browser.text());
+}

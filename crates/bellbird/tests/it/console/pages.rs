@@ -1,0 +1,223 @@
+//! What the pages show, and what their forms do.
+
+use bellbird_domain::ConnectionStatus;
+use serde_json::{Value, json};
+
+use super::SignedIn;
+use crate::support::harness::{App, Setup, on_both_databases};
+
+/// The text of a page between tags, with single spaces.
+fn text_of(html: &str) -> String {
+    let text: String = html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).fold(
+        String::new(),
+        |mut text, part| {
+            text.push_str(part);
+            text.push(' ');
+            text
+        },
+    );
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Every balance of the API is on the overview, to the digit.
+#[tokio::test]
+async fn overview_shows_what_the_api_says() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let page = browser.get("/overview").await;
+    let text = text_of(&page.text).replace(',', "");
+    let accounts = app.get_as(&app.olivia.key, "/v1/accounts?limit=100").await.data();
+    let ids: Vec<&str> = accounts.iter().map(|account| account["id"].as_str().unwrap()).collect();
+    let balances = app.get_as(&app.olivia.key, &format!("/v1/balances?accountIds={}", ids.join(","))).await.data();
+    assert!(balances.len() > 5);
+    for balance in &balances {
+        let account = accounts.iter().find(|account| account["id"] == balance["accountId"]).unwrap();
+        let (name, number) = (account["name"].as_str().unwrap(), account["accountNumber"].as_str().unwrap_or_default());
+        let amount = balance["currentBalance"].as_str().unwrap();
+        let line = format!("{name} {number} {} {amount} ", balance["currency"].as_str().unwrap());
+        let line = line.replace("  ", " ").replace(',', "");
+        assert!(text.contains(&line), "{line}\n{text}");
+    }
+}
+
+/// The sums of the charts are those of the rows that the API gives.
+#[tokio::test]
+async fn charts_sum_the_rows_of_the_api() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let page = browser.get("/overview").await;
+    let accounts = app.get_as(&app.ben.key, "/v1/accounts?limit=100").await.data();
+    let first = app.clock.now().in_tz("Australia/Sydney").unwrap().date().first_of_month();
+    let mut cents: std::collections::BTreeMap<String, (i128, i128)> = Default::default();
+    for account in &accounts {
+        let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+        let mut offset = 0;
+        loop {
+            let path = format!(
+                "/v1/transactions?connectionId={connection}&accountId={id}&from={first}&limit=200&offset={offset}"
+            );
+            let rows = app.get_as(&app.ben.key, &path).await.data();
+            offset += rows.len();
+            if rows.is_empty() {
+                break;
+            }
+            for row in rows.iter().filter(|row| !is_transfer(row)) {
+                let amount = row["amount"].as_str().unwrap();
+                let (whole, places) = amount.split_once('.').unwrap_or((amount, ""));
+                let value: i128 = format!("{whole}{places:0<4}").parse().unwrap();
+                let sums = cents.entry(row["currency"].as_str().unwrap_or_default().to_owned()).or_default();
+                if value < 0 { sums.1 += value } else { sums.0 += value }
+            }
+        }
+    }
+    assert!(!cents.is_empty());
+    let month = first.strftime("%B %Y").to_string();
+    let text = text_of(&page.text).replace(',', "");
+    for (currency, (money_in, money_out)) in cents {
+        let chart = text.split(&format!("By month {currency}")).nth(1).expect("a chart of the currency");
+        let row = chart.split(&month).nth(2).expect("the row of the table behind the title of the bars");
+        let shown: Vec<i128> = row
+            .split_whitespace()
+            .take(2)
+            .map(|amount| {
+                let (whole, places) = amount.split_once('.').unwrap_or((amount, ""));
+                format!("{whole}{places:0<4}").parse().unwrap()
+            })
+            .collect();
+        assert_eq!(shown, [money_in, money_out], "{currency}: {row}");
+    }
+}
+
+fn is_transfer(row: &Value) -> bool {
+    row["category"].as_str().is_some_and(|category| category.starts_with("TRANSFER_"))
+}
+
+#[tokio::test]
+async fn a_reload_costs_no_provider_call() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let first = browser.get("/overview").await.text;
+    app.reset_calls().await;
+    let again = browser.get("/overview").await.text;
+    assert_eq!(app.calls().await, Default::default());
+    assert_eq!(text_of(&first).len(), text_of(&again).len());
+}
+
+/// One provider is away: its institutions say so, and everything else is there.
+#[tokio::test]
+async fn a_part_that_fails_spoils_no_other() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    app.fault_at("fiskil", json!({"match": "/v1/banking/balances", "kind": "status", "status": 500})).await;
+    let page = browser.get("/overview").await;
+    app.clear_faults().await;
+    assert_eq!(page.status, 200);
+    assert!(page.text.contains("Net worth") && page.text.contains("Money in and out"), "{}", page.text);
+    assert!(page.text.contains("The provider is temporarily unavailable"), "{}", page.text);
+    assert!(page.text.contains("By month"), "{}", page.text);
+    assert!(page.text.trim_end().ends_with("</html>"));
+    let healthy = browser.get("/overview").await.text;
+    assert!(!healthy.contains("Not complete"), "a failure is not cached");
+}
+
+on_both_databases! {
+    async fn keys_are_made_replaced_and_revoked(database: Database) {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let (browser, other) = (app.sign_in(app.ben.user.id).await, app.sign_in(app.olivia.user.id).await);
+        let made = browser.post("/keys", "name=%3Cb%3ESheet").await;
+        let key = shown_key(&made.text).expect("the new key");
+        assert!(made.text.contains("&#60;b&#62;Sheet"), "{}", made.text);
+        assert!(!browser.get("/keys").await.text.contains(&key), "shown once");
+        assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
+        let record = find(&app, "<b>Sheet").await;
+        for form in [format!("revoke={record}"), format!("rotate={record}")] {
+            let page = other.post("/keys", &form).await;
+            assert_eq!(page.status, 400, "another user's key looks like a missing one: {}", page.text);
+        }
+        let replaced = shown_key(&browser.post("/keys", &format!("rotate={record}")).await.text).expect("a new key");
+        for key in [&key, &replaced] {
+            assert_eq!(app.get_as(key, "/v1/me").await.status, 200, "the old one works for a day");
+        }
+        assert_eq!(browser.post("/keys", &format!("revoke={record}")).await.status, 303);
+        assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
+        for wrong in ["", "name=", "name=%20", "revoke=1", "revoke=&rotate=", "name=a&name=b"] {
+            assert_eq!(browser.post("/keys", wrong).await.status, 400, "{wrong}");
+        }
+        assert_eq!(browser.post("/keys", &format!("name={}", "a".repeat(101))).await.status, 400);
+        assert_eq!(browser.post("/keys", &format!("name={}", "a".repeat(5_000))).await.status, 413);
+    }
+}
+
+on_both_databases! {
+    async fn settings_change_the_user_alone(database: Database) {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let (browser, second) = (app.sign_in(app.ben.user.id).await, app.sign_in(app.ben.user.id).await);
+        let other = app.sign_in(app.olivia.user.id).await;
+        assert_eq!(browser.post("/settings", "timezone=Pacific%2FAuckland").await.status, 303);
+        assert!(browser.get("/settings").await.text.contains("value=\"Pacific/Auckland\""));
+        assert_eq!(browser.post("/settings", "timezone=Mars").await.status, 400);
+        let sessions = app.storage.sessions().list(app.ben.user.id, app.clock.now()).await.unwrap();
+        assert_eq!(sessions.len(), 2);
+        for session in &sessions {
+            assert_eq!(other.post("/settings", &format!("end={}", session.id)).await.status, 400);
+        }
+        assert_eq!(browser.post("/settings", "end-others=yes").await.status, 303);
+        second.get("/settings").await.assert_needs_sign_in("ended");
+        assert_eq!(other.get("/settings").await.status, 200, "another user's session goes on");
+        let own = app.storage.sessions().list(app.ben.user.id, app.clock.now()).await.unwrap();
+        let out = browser.post("/settings", &format!("end={}", own[0].id)).await;
+        assert_eq!(out.location.as_deref(), Some("/sign-in"), "the own session");
+        browser.get("/settings").await.assert_needs_sign_in("ended");
+    }
+}
+
+fn shown_key(page: &str) -> Option<String> {
+    let key = page.split("<code>").nth(1)?.split('<').next()?;
+    key.starts_with("bb_").then(|| key.to_owned())
+}
+
+async fn find(app: &App, name: &str) -> String {
+    let keys = app.storage.keys().list(app.ben.user.id).await.unwrap();
+    keys.iter().find(|key| key.name == name).unwrap().id.to_string()
+}
+
+#[tokio::test]
+async fn connections_are_synced_and_removed_by_their_user_only() {
+    let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
+    let (browser, other) = (app.sign_in(app.ben.user.id).await, app.sign_in(app.olivia.user.id).await);
+    let connection = app.connections_of(app.ben.user.id).await.remove(0);
+    let removed = |connected: &[bellbird_domain::Connection]| connected.is_empty();
+    for form in ["sync", "remove", "confirm-removal", "connection"] {
+        let page = other.post("/connections", &format!("{form}={}", connection.id)).await;
+        assert_eq!(page.status, 404, "{form}: another user's looks like a missing one: {}", page.text);
+    }
+    assert_eq!(browser.post("/connections", &format!("sync={}", connection.id)).await.status, 303);
+    let page = browser.get("/connections").await;
+    assert!(page.text.contains("running now"), "{}", page.text);
+    let asked = browser.post("/connections", &format!("remove={}", connection.id)).await;
+    assert!(asked.status == 200 && asked.text.contains("name=\"confirm-removal\""), "{}", asked.text);
+    assert!(!removed(&app.connections_of(app.ben.user.id).await), "it only asks");
+    let done = browser.post("/connections", &format!("confirm-removal={}", connection.id)).await;
+    assert!(done.status == 200 && done.text.contains("href=\"/connections\""), "{}", done.text);
+    assert!(removed(&app.connections_of(app.ben.user.id).await));
+    for wrong in ["", "sync=1", "provider=none", "provider=", "x=1"] {
+        assert_eq!(browser.post("/connections", wrong).await.status, 400, "{wrong}");
+    }
+    let empty = browser.get("/overview").await;
+    assert!(empty.text.contains("Nothing is linked yet"), "{}", empty.text);
+}
+
+#[tokio::test]
+async fn overview_says_what_needs_the_user() {
+    let app = App::start(Setup::default()).await;
+    let browser: SignedIn<'_> = app.sign_in(app.ben.user.id).await;
+    let connection = app.connections_of(app.ben.user.id).await.remove(0);
+    app.set_consent(&connection, "revoked").await;
+    let _ = app.connections.refreshes().run(app.ben.user.id, connection.id).await;
+    let now = app.connections_of(app.ben.user.id).await.remove(0);
+    assert_ne!(now.status, ConnectionStatus::Active);
+    let page = browser.get("/overview").await;
+    let words = format!("{} has to be reconnected.", connection.institution_name);
+    assert!(page.text.contains(&words), "{}", page.text);
+    assert!(browser.get("/connections").await.text.contains(">Reconnect<"));
+}

@@ -1,0 +1,148 @@
+//! Who gets in, and who does not.
+
+use bellbird_domain::Plan;
+use bellbird_storage::NewUser;
+use jiff::SignedDuration;
+
+use super::{Page, get, post, with_session};
+use crate::support::browser;
+use crate::support::harness::{App, Setup, on_both_databases};
+
+const PAGES: [&str; 4] = ["/overview", "/connections", "/keys", "/settings"];
+
+on_both_databases! {
+    async fn link_signs_in_one_browser_once(database: Database) {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let link = app.sign_in_link(app.ben.user.id).await;
+        // A scanner, a preview, or the person to whom the link was forwarded: opening it does nothing.
+        for _ in 0..3 {
+            let opened = get(&link, None).await;
+            assert_eq!((opened.status, &opened.cookie), (200, &None));
+            assert!(opened.text.contains("ben@example.com") && opened.text.contains("only if this is you"));
+        }
+        let signed_in = post(&link, None, "").await;
+        assert_eq!((signed_in.status, signed_in.location.as_deref()), (303, Some("/overview")));
+        let set = signed_in.headers["set-cookie"].to_str().unwrap();
+        assert!(set.ends_with("; Path=/; Max-Age=1209600; HttpOnly; SameSite=Lax"), "{set}");
+        for again in [get(&link, None).await, post(&link, None, "").await] {
+            assert_eq!((again.status, &again.cookie), (410, &None), "used: {}", again.text);
+        }
+        let cookie = signed_in.cookie.unwrap();
+        for path in PAGES {
+            let url = format!("{}{path}", app.console_url);
+            let page = get(&url, Some(&cookie)).await;
+            assert_eq!(page.status, 200, "{path}");
+            assert_eq!(page.headers["cache-control"], "no-store", "{path}");
+            assert!(page.text.contains("Signed in as <bdi>ben@example.com</bdi>"), "{path}: {}", page.text);
+            get(&url, None).await.assert_needs_sign_in(path);
+            get(&url, Some(&"0".repeat(64))).await.assert_needs_sign_in(path);
+        }
+    }
+}
+
+#[tokio::test]
+async fn expired_link_signs_nobody_in() {
+    let app = App::start(Setup::default()).await;
+    let link = app.sign_in_link(app.ben.user.id).await;
+    app.advance_clock(SignedDuration::from_mins(10)).await;
+    for page in [get(&link, None).await, post(&link, None, "").await] {
+        assert_eq!((page.status, &page.cookie), (410, &None), "{}", page.text);
+    }
+    let unknown = format!("{}/sign-in/{}", app.console_url, "0".repeat(64));
+    assert_eq!(get(&unknown, None).await.text, get(&link, None).await.text, "the page does not say which");
+}
+
+#[tokio::test]
+async fn session_ends_by_sign_out_by_time_and_with_its_user() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let out = browser.post("/sign-out", "").await;
+    assert_eq!((out.status, out.location.as_deref(), out.cookie.as_deref()), (303, Some("/sign-in"), Some("")));
+    assert_eq!(out.headers["clear-site-data"], "\"cache\", \"storage\"");
+    assert!(out.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
+    browser.get("/keys").await.assert_needs_sign_in("after sign-out");
+
+    let now = app.clock.now();
+    let new = NewUser { email: "new@example.com", plan: Plan::Developer, timezone: None, reference: None };
+    let user = app.storage.users().insert(&new, now).await.unwrap();
+    let browser = app.sign_in(user.id).await;
+    assert_eq!(browser.get("/keys").await.status, 200);
+    app.storage.users().delete(user.id).await.unwrap();
+    browser.get("/keys").await.assert_needs_sign_in("its user is gone");
+
+    let browser = app.sign_in(app.ben.user.id).await;
+    app.advance_clock(SignedDuration::from_hours(14 * 24)).await;
+    browser.get("/keys").await.assert_needs_sign_in("two weeks later");
+}
+
+#[tokio::test]
+async fn signing_in_again_ends_the_session_before() {
+    let app = App::start(Setup::default()).await;
+    let before = app.sign_in(app.olivia.user.id).await;
+    let link = app.sign_in_link(app.ben.user.id).await;
+    let now = post(&link, Some(&before.cookie), "").await;
+    before.get("/keys").await.assert_needs_sign_in("its cookie was replaced");
+    let page = get(&format!("{}/keys", app.console_url), now.cookie.as_deref()).await;
+    assert!(page.text.contains("ben@example.com"), "{}", page.text);
+}
+
+/// Every form, with a session: another site cannot submit it, and a program that says nothing about its origin neither.
+#[tokio::test]
+async fn forms_of_other_sites_change_nothing() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let link = app.sign_in_link(app.olivia.user.id).await;
+    let host = app.console_url.trim_start_matches("http://");
+    let keys = app.storage.keys().list(app.ben.user.id).await.unwrap();
+    for (path, form) in [
+        ("/keys", "name=evil".to_owned()),
+        ("/keys", format!("revoke={}", keys[0].id)),
+        ("/settings", "timezone=UTC".to_owned()),
+        ("/settings", "end-others=yes".to_owned()),
+        ("/connections", "provider=fiskil".to_owned()),
+        ("/sign-out", String::new()),
+        (link.strip_prefix(app.console_url.as_str()).unwrap(), String::new()),
+    ] {
+        for (name, value) in [
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+            ("sec-fetch-site", "none"),
+            ("origin", "https://evil.example"),
+            ("origin", "null"),
+            ("x-nothing", "1"),
+        ] {
+            let request = browser::post(&format!("{}{path}", app.console_url), &form).header(name, value);
+            let page = Page::of(with_session(request, Some(&browser.cookie)).send().await.unwrap()).await;
+            assert_eq!((page.status, &page.cookie), (403, &None), "{path} {name}: {value}");
+        }
+    }
+    assert_eq!(app.storage.keys().list(app.ben.user.id).await.unwrap(), keys);
+    // A browser that sends no Sec-Fetch-Site, because the console has no TLS.
+    let request = browser::post(&format!("{}/settings", app.console_url), "timezone=UTC");
+    let request = with_session(request.header("origin", format!("http://{host}")), Some(&browser.cookie));
+    assert_eq!(request.send().await.unwrap().status(), 303);
+}
+
+/// Without an open redirect: what follows a sign-in does not depend on the request.
+#[tokio::test]
+async fn sign_in_leads_to_the_overview_only() {
+    let app = App::start(Setup::default()).await;
+    for query in ["?to=https://evil.example", "?to=//evil.example", "?next=%2F%2Fevil.example", "?return=/keys"] {
+        let link = app.sign_in_link(app.ben.user.id).await;
+        let page = post(&format!("{link}{query}"), None, "").await;
+        assert_eq!(page.location.as_deref(), Some("/overview"), "{query}");
+        let shown = get(&format!("{}/sign-in{query}", app.console_url), page.cookie.as_deref()).await;
+        assert_eq!((shown.status, shown.location.as_deref()), (303, Some("/overview")), "{query}");
+    }
+}
+
+/// An address that tries many links is stopped, and the one that works is not hurt by it.
+#[tokio::test]
+async fn attempts_are_limited_by_address() {
+    let app = App::start(Setup::with(|settings| settings.pages.failed_auth_per_minute = 3)).await;
+    let mut statuses = Vec::new();
+    for at in 0..5 {
+        statuses.push(get(&format!("{}/sign-in/{at:064}", app.console_url), None).await.status);
+    }
+    assert_eq!(statuses, [410, 410, 410, 429, 429]);
+}

@@ -1,0 +1,129 @@
+use bellbird_domain::UserId;
+
+use crate::tests::support::{TestDb, at, both};
+use crate::{NewSession, NewSignInLink, Storage, StorageError};
+
+async fn insert_link(db: &Storage, user_id: UserId, token: &str, browser: Option<&str>, expires: i64) -> bool {
+    let link = NewSignInLink { user_id, token, browser, expires_at: at(expires) };
+    db.sessions().insert_link(&link, 2, at(0)).await.unwrap()
+}
+
+async fn sign_in(db: &Storage, link: &str, token: &str, now: i64) -> Option<UserId> {
+    let session = NewSession { token, browser: "Firefox on Linux", expires_at: at(1_000) };
+    db.sessions().sign_in(link, &session, at(now)).await.unwrap()
+}
+
+async fn signed_in(db: &TestDb, token: &str, now: i64) -> Option<UserId> {
+    db.sessions().find(token, at(now)).await.unwrap().map(|found| found.caller.user_id)
+}
+
+both! {
+    async fn link_signs_in_once(db) {
+        let user = db.user("a@x").await.id;
+        assert!(insert_link(db, user, "link", None, 60).await);
+        assert_eq!(sign_in(db, "other", "cookie", 1).await, None);
+        assert_eq!(sign_in(db, "link", "cookie", 1).await, Some(user));
+        assert_eq!(sign_in(db, "link", "cookie2", 2).await, None, "used");
+        assert_eq!((signed_in(db, "cookie", 2).await, signed_in(db, "cookie2", 2).await), (Some(user), None));
+        assert_eq!(signed_in(db, "cookie", 1_000).await, None, "expired");
+        assert!(insert_link(db, user, "late", None, 60).await);
+        assert_eq!(sign_in(db, "late", "cookie3", 60).await, None, "expired");
+    }
+
+    async fn link_knows_the_browser_that_asked(db) {
+        let user = db.user("a@x").await.id;
+        insert_link(db, user, "asked", Some("browser"), 60).await;
+        insert_link(db, user, "printed", None, 60).await;
+        for (link, browser, expected) in [
+            ("asked", Some("browser"), true),
+            ("asked", Some("another"), false),
+            ("asked", None, false),
+            ("printed", Some("browser"), false),
+            ("printed", None, false),
+        ] {
+            let found = db.sessions().find_link(link, browser, at(1)).await.unwrap().unwrap();
+            assert_eq!((found.is_of_browser, found.email.as_str()), (expected, "a@x"), "{link} {browser:?}");
+        }
+        assert_eq!(db.sessions().find_link("none", None, at(1)).await.unwrap(), None);
+    }
+
+    async fn links_of_a_user_are_limited(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        assert!(insert_link(db, user, "1", None, 60).await && insert_link(db, user, "2", None, 60).await);
+        assert!(!insert_link(db, user, "3", None, 60).await);
+        assert!(insert_link(db, other, "4", None, 60).await);
+        sign_in(db, "1", "cookie", 1).await.unwrap();
+        assert!(insert_link(db, user, "5", None, 60).await, "one is used");
+        let link = NewSignInLink { user_id: UserId::new(), token: "6", browser: None, expires_at: at(60) };
+        let missing = db.sessions().insert_link(&link, 2, at(0)).await;
+        assert!(matches!(missing, Err(StorageError::NotFound("user"))), "{missing:?}");
+    }
+
+    async fn only_the_user_ends_a_session(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        for (user, link, cookie) in [(user, "1", "c1"), (user, "2", "c2"), (other, "3", "c3")] {
+            insert_link(db, user, link, None, 60).await;
+            sign_in(db, link, cookie, 1).await.unwrap();
+        }
+        let sessions = db.sessions().list(user, at(2)).await.unwrap();
+        assert_eq!(sessions.len(), 2);
+        assert_eq!(sessions[0].browser, "Firefox on Linux");
+        assert!(!db.sessions().revoke(other, sessions[0].id).await.unwrap());
+        assert_eq!(db.sessions().list(user, at(2)).await.unwrap(), sessions);
+        let first = db.sessions().find("c1", at(2)).await.unwrap().unwrap().caller.key_id.uuid();
+        assert_eq!(db.sessions().revoke_others(user, first).await.unwrap(), 1);
+        assert_eq!(signed_in(db, "c2", 2).await, None);
+        assert!(db.sessions().revoke(user, first).await.unwrap());
+        assert_eq!((signed_in(db, "c1", 2).await, signed_in(db, "c3", 2).await), (None, Some(other)));
+    }
+
+    async fn use_is_recorded_once_a_minute(db) {
+        let user = db.user("a@x").await.id;
+        insert_link(db, user, "link", None, 60).await;
+        sign_in(db, "link", "cookie", 1).await.unwrap();
+        for (now, recorded) in [(30, 1), (61, 61), (100, 61)] {
+            signed_in(db, "cookie", now).await.unwrap();
+            assert_eq!(db.sessions().list(user, at(now)).await.unwrap()[0].last_used_at, at(recorded), "{now}");
+        }
+    }
+
+    async fn a_long_response_of_a_session_checks_it_again(db) {
+        let user = db.user("a@x").await.id;
+        insert_link(db, user, "link", None, 60).await;
+        sign_in(db, "link", "cookie", 1).await.unwrap();
+        let caller = db.sessions().find("cookie", at(2)).await.unwrap().unwrap().caller;
+        let again = async || db.keys().find_caller_by_id(user, caller.key_id, at(3)).await.unwrap();
+        assert_eq!(again().await.unwrap().caller, caller);
+        db.sessions().revoke(user, caller.key_id.uuid()).await.unwrap();
+        assert_eq!(again().await, None);
+    }
+
+    async fn sessions_end_with_their_user_and_with_a_restore(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        for (user, link, cookie) in [(user, "1", "c1"), (other, "2", "c2")] {
+            insert_link(db, user, link, None, 60).await;
+            sign_in(db, link, cookie, 1).await.unwrap();
+            insert_link(db, user, &format!("{link} again"), None, 60).await;
+        }
+        db.users().delete(user).await.unwrap();
+        assert_eq!((signed_in(db, "c1", 2).await, signed_in(db, "c2", 2).await), (None, Some(other)));
+        assert_eq!(sign_in(db, "1 again", "c4", 2).await, None);
+        db.backups().set_copy().await.unwrap();
+        db.backups().set_restore_decided().await.unwrap();
+        assert_eq!(signed_in(db, "c2", 2).await, None);
+        assert_eq!(sign_in(db, "2 again", "c5", 2).await, None);
+    }
+
+    async fn what_has_expired_is_deleted(db) {
+        let user = db.user("a@x").await.id;
+        insert_link(db, user, "1", None, 60).await;
+        insert_link(db, user, "2", None, 50).await;
+        sign_in(db, "1", "cookie", 1).await.unwrap();
+        let left = async || db.texts("SELECT 's' FROM sessions UNION ALL SELECT 'l' FROM sign_in_links").await.len();
+        db.consent_sessions().delete_outdated(at(49)).await.unwrap();
+        assert_eq!(left().await, 2);
+        assert_eq!(db.consent_sessions().delete_outdated(at(50)).await.unwrap(), 1);
+        assert_eq!(db.consent_sessions().delete_outdated(at(1_000)).await.unwrap(), 1);
+        assert_eq!(left().await, 0);
+    }
+}
