@@ -60,7 +60,7 @@ enum Sync {
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
     match load(&console, &session).await {
         Ok((rows, is_syncing)) => {
-            let frame = SignedInFrame::new(&console.inner.frame, &session, "/connections");
+            let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/connections");
             let providers = console.inner.connections.links().providers();
             let are_synced = console.inner.connections.syncs().are_enabled();
             let page = ConnectionsPage { frame: &frame, providers: &providers, rows, are_synced };

@@ -5,15 +5,16 @@
 use bellbird_connections::new_browser_cookie;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
+use jiff::SignedDuration;
 use secrecy::SecretString;
-
-use crate::sign_in::SESSION_TTL;
 
 /// Longer than a consent session, so that the user can return to its link URL afterwards.
 const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
 /// As long as a link works at most.
 const LINK_MAX_AGE_SECONDS: u32 = 1800;
-/// Of both values, which are hexadecimal.
+/// How long a session lasts.
+pub(crate) const SESSION_TTL: SignedDuration = SignedDuration::from_hours(14 * 24);
+/// Of all values, which are hexadecimal.
 const VALUE_BYTES: usize = 64;
 
 /// Name, lifetime and flags of a cookie.

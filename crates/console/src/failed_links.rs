@@ -1,4 +1,5 @@
-//! Limits requests with unknown tokens of links and sign-in links, and states by client address, before they reach the database.
+//! Limits requests with unknown tokens of links and sign-in links, and with unknown states, by client address, before
+//! they reach the database.
 
 use std::net::SocketAddr;
 

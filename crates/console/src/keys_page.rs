@@ -62,7 +62,7 @@ async fn page(
     // What works comes first, newest first.
     keys.sort_by_key(|key| (!works(key, session.now), std::cmp::Reverse((key.created_at, key.id))));
     let keys = keys.iter().map(|key| row(key, session.now, &zone)).collect();
-    let frame = SignedInFrame::new(&console.inner.frame, session, "/keys");
+    let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/keys");
     let api_url = console.inner.site.api_url.trim_end_matches('/');
     let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     page_response(status, &KeysPage { frame: &frame, api_url, new_key, keys, problem })

@@ -18,6 +18,7 @@ mod failed_links;
 mod keys_page;
 mod link;
 mod local;
+mod money_cache;
 mod overview;
 mod pages;
 mod prefetch;

@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::browser_name::browser_name;
+use crate::cookie::SESSION_TTL;
 use crate::error_page;
 use crate::local::{is_own_form, is_same_origin};
 use crate::pages::{Notice, SignIn, Tone, page_response};
@@ -25,8 +26,6 @@ use crate::state::Console;
 const LINK_TTL: SignedDuration = SignedDuration::from_mins(10);
 /// Links of one user that work at the same time.
 const LINKS_MAX: i64 = 20;
-/// How long a session lasts.
-pub(crate) const SESSION_TTL: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 

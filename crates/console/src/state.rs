@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::api_client::ApiClient;
 use crate::cookie::Cookie;
-use crate::overview::CachedMoney;
+use crate::money_cache::CachedMoney;
 use crate::pages::Frame;
 use crate::settings::{ConsoleSettings, Site};
 

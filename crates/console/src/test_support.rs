@@ -8,7 +8,6 @@ use bellbird_api::front::{Access, AccessSettings};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
 use bellbird_domain::{Plan, UserId};
-use bellbird_providers::Registry;
 use bellbird_reads::{Limits, Reads};
 use bellbird_storage::{NewLink, NewUser, Sealer, Storage};
 use bytes::Bytes;
@@ -37,7 +36,7 @@ pub(crate) fn settings() -> ConsoleSettings {
 fn access(storage: Storage, connections: Connections) -> Access {
     let clock = Clock::manual("2026-11-20T09:24:00Z".parse().unwrap());
     let limits = Limits { deadline: Duration::from_secs(30), row_cap: 1_000 };
-    let reads = Reads::new(storage.clone(), Registry::default(), clock.clone(), limits);
+    let reads = Reads::new(storage.clone(), Default::default(), clock.clone(), limits);
     let settings = AccessSettings {
         metadata_per_minute: 0,
         balances_per_minute: 0,
@@ -71,7 +70,7 @@ impl TestConsole {
             let link = NewLink { user_id, token, provider, connection_id: None, expires_at, session: None };
             storage.links().insert(&link, now).await.unwrap();
         }
-        let connections = Connections::new(storage.clone(), Registry::default(), Clock::manual(now));
+        let connections = Connections::new(storage.clone(), Default::default(), Clock::manual(now));
         Self { access: access(storage, connections), user: user_id, _folder: folder }
     }
 

@@ -1,5 +1,5 @@
-//! `GET /overview`: net worth, balances by institution, and money in and out. Each part is read live and sent when it is
-//! there, so that a slow provider delays only its own part, and one that fails spoils no other.
+//! `GET /overview`: net worth, balances by institution, and money in and out. Each part is read live and sent when it
+//! is there, so that a slow provider delays only its own part, and one that fails spoils no other.
 
 mod balances;
 mod money;
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, FuturesUnordered};
 use http::HeaderValue;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HeaderName};
 
 use crate::error_page;
 use crate::pages::SignedInFrame;
@@ -23,7 +23,7 @@ use crate::session::Session;
 use crate::state::Console;
 use view::{Attention, Head};
 
-pub(crate) use money::CachedMoney;
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// The mark in the page where its parts go.
 pub(crate) const PARTS: &str = "<!-- parts -->";
@@ -41,7 +41,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
         Ok(found) => found,
         Err(error) => return error_page::storage_error(&console, &error),
     };
-    let frame = SignedInFrame::new(&console.inner.frame, &session, "/overview");
+    let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/overview");
     let attention = Attention::of(&connections, &endpoints, &session);
     let expected = balances::expected(&connections, &accounts);
     let head = Head { frame: &frame, attention: &attention, is_empty: connections.is_empty(), expected: &expected };
@@ -59,7 +59,10 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
 
 fn html(body: Body) -> Response {
     let mut response = body.into_response();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    // nginx would hold the first part back until the others are there.
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     response
 }
 

@@ -1,8 +1,6 @@
 //! Money in and out of the last six months, by month and by category: sums made while the rows pass by. The sums are
 //! kept as long as balances, and no row is.
 
-use std::sync::Arc;
-
 use bellbird_api::front::Problem;
 use bellbird_domain::{Bound, Caller, Category, ConnectionCategory, DateFilter, Transaction};
 use bellbird_reads::summary::{GroupBy, GroupTotals, Summary};
@@ -15,24 +13,12 @@ use parking_lot::Mutex;
 
 use super::rendered;
 use super::view::{Money, category_charts, month_charts};
+use crate::money_cache::CachedMoney;
 use crate::state::Console;
 
 const MONTHS: i32 = 6;
 /// Lists read at the same time.
 const LISTS_AT_ONCE: usize = 4;
-
-/// The finished part, and the revision of its user.
-#[derive(Clone)]
-pub(crate) struct CachedMoney {
-    revision: i64,
-    html: Arc<str>,
-}
-
-impl CachedMoney {
-    pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.html.len()
-    }
-}
 
 pub(super) async fn part(console: &Console, caller: &Caller, now: Timestamp) -> String {
     let cached = console.inner.money_cache.get(&caller.key_id, now);

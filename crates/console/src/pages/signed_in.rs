@@ -3,7 +3,6 @@
 use std::ops::Deref;
 
 use super::frame::Frame;
-use crate::session::Session;
 
 /// The pages of the menu: path and title.
 pub(crate) const PAGES: &[(&str, &str)] =
@@ -18,8 +17,8 @@ pub(crate) struct SignedInFrame<'a> {
 }
 
 impl<'a> SignedInFrame<'a> {
-    pub(crate) fn new(frame: &'a Frame, session: &'a Session, current: &'static str) -> Self {
-        Self { frame, email: &session.email, current }
+    pub(crate) fn new(frame: &'a Frame, email: &'a str, current: &'static str) -> Self {
+        Self { frame, email, current }
     }
 }
 

@@ -83,9 +83,9 @@ statements! {
 }
 
 impl ConsentSessions<'_> {
-    /// Deletes sessions and sign-in links that have expired, links and consent sessions 24 hours after they expire, setup tokens 30 days after that, and provider
-    /// events after 30 days. A session stays while it is leased, or if it has credentials and has not ended. Returns
-    /// the number of deleted rows, without secrets.
+    /// Deletes sessions and sign-in links that have expired, links and consent sessions 24 hours after they expire,
+    /// setup tokens 30 days after that, and provider events after 30 days. A consent session stays while it is leased,
+    /// or if it has credentials and has not ended. Returns the number of deleted rows, without secrets.
     ///
     /// It works in small transactions, so the caller may cancel it at any time.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {

@@ -1,5 +1,5 @@
-//! Stores who is signed in to the console, and the links with which users sign in. Of cookies and tokens, which have 256
-//! random bits, only the SHA-256 is kept.
+//! Stores who is signed in to the console, and the links with which users sign in. Of cookies and tokens, which have
+//! 256 random bits, only the SHA-256 is kept.
 
 use bellbird_domain::{Caller, KeyId, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -47,10 +47,6 @@ statements! {
     REVOKE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2";
 
     REVOKE_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2";
-
-    DELETE_OF_USER = "DELETE FROM sessions WHERE user_id = $1";
-
-    DELETE_LINKS_OF_USER = "DELETE FROM sign_in_links WHERE user_id = $1";
 }
 
 /// A link that signs in. Has no `Debug`, because it holds the token.
@@ -203,13 +199,6 @@ async fn insert(tx: &mut Tx, user: UserId, session: &NewSession<'_>, now: Timest
     let (id, token) = (Param::Id(Uuid::now_v7()), hash(session.token));
     let values = params![user, id, token.as_ref(), session.browser, now, session.expires_at];
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this session"))?;
-    Ok(())
-}
-
-/// The caller holds the lock on the user's row.
-pub(crate) async fn delete_of_user(tx: &mut Tx, user: UserId) -> Result<()> {
-    tx.run(DELETE_OF_USER, params![user]).await?;
-    tx.run(DELETE_LINKS_OF_USER, params![user]).await?;
     Ok(())
 }
 

@@ -11,7 +11,6 @@ use crate::jobs;
 use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
 use crate::operators::requests;
-use crate::users::sessions;
 use crate::webhooks::endpoints;
 use crate::{StorageError, Users};
 
@@ -40,6 +39,10 @@ statements! {
     IS_REGISTERED = "SELECT user_id FROM provider_users WHERE user_id = $1 LIMIT 1";
 
     DELETE_KEYS = "DELETE FROM api_keys WHERE user_id = $1";
+
+    DELETE_SESSIONS = "DELETE FROM sessions WHERE user_id = $1";
+
+    DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links WHERE user_id = $1";
 
     DELETE_SETUP_TOKENS = "DELETE FROM setup_tokens WHERE user_id = $1";
 
@@ -205,7 +208,8 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
         return Err(StorageError::Conflict(STILL_REGISTERED));
     }
     tx.run(DELETE_KEYS, params![id]).await?;
-    sessions::delete_of_user(tx, id).await?;
+    tx.run(DELETE_SESSIONS, params![id]).await?;
+    tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
     tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
     tx.run(DELETE_KEY_AUDIT, params![id]).await?;
     links::delete_links(tx, id).await?;
