@@ -4,8 +4,10 @@
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::response::Response;
 use bellbird_api::front::SignedInCaller;
 use bellbird_domain::Caller;
+use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Limited};
 use serde::Deserialize;
@@ -44,17 +46,28 @@ impl ApiClient {
 
     /// `GET` of a path of `/v1`, with its query.
     pub(crate) async fn get<T: DeserializeOwned>(&self, caller: &Caller, path: &str) -> Result<T, ApiError> {
-        let unreadable = || ApiError { message: UNREADABLE.to_owned() };
+        let body = read_whole(self.open(caller, path).await?).await?;
+        serde_json::from_slice(&body).map_err(|_| unreadable())
+    }
+
+    /// As [`Self::get`], without reading the body. Fails unless the status is 200.
+    pub(crate) async fn open(&self, caller: &Caller, path: &str) -> Result<Response, ApiError> {
         let mut request = Request::get(path).body(Body::empty()).map_err(|_| unreadable())?;
         request.extensions_mut().insert(SignedInCaller(caller.clone()));
         let Ok(response) = self.0.clone().oneshot(request).await;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|_| unreadable())?;
-        let body = body.to_bytes();
-        if status == StatusCode::OK {
-            return serde_json::from_slice(&body).map_err(|_| unreadable());
+        if response.status() == StatusCode::OK {
+            return Ok(response);
         }
-        let error: ErrorBody = serde_json::from_slice(&body).map_err(|_| unreadable())?;
+        let error: ErrorBody = serde_json::from_slice(&read_whole(response).await?).map_err(|_| unreadable())?;
         Err(ApiError { message: error.error.message })
     }
+}
+
+async fn read_whole(response: Response) -> Result<Bytes, ApiError> {
+    let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|_| unreadable())?;
+    Ok(body.to_bytes())
+}
+
+fn unreadable() -> ApiError {
+    ApiError { message: UNREADABLE.to_owned() }
 }

@@ -5,6 +5,7 @@
 //! these, the token in a link URL is the only authentication, and a cookie binds a consent session to the browser that
 //! started it. All others need a session.
 
+mod amounts;
 mod api_client;
 mod assets;
 mod body;
@@ -24,6 +25,7 @@ mod pages;
 mod prefetch;
 mod provider_events;
 mod request_span;
+mod rows;
 mod security_headers;
 mod session;
 mod settings;
@@ -77,6 +79,10 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .route("/sign-out", post(sign_in::sign_out))
         .route("/overview", get(overview::show))
         .route("/connections", get(connections_page::show).post(connections_page::change))
+        .route("/transactions", get(rows::transactions::show))
+        .route("/transactions.csv", get(rows::transactions::download_csv))
+        .route("/investments", get(rows::investments::show))
+        .route("/trades.csv", get(rows::investments::download_csv))
         .route("/keys", get(keys_page::show).post(keys_page::change))
         .route("/settings", get(settings_page::show).post(settings_page::change))
         .route("/webhooks/{provider}", post(provider_events::receive))

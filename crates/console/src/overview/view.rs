@@ -7,6 +7,7 @@ use bellbird_storage::Endpoint;
 use jiff::civil::Date;
 use jiff::{SignedDuration, ToSpan as _};
 
+use crate::amounts::with_commas;
 use crate::pages::names::institution_name;
 use crate::pages::{LocalTime, SignedInFrame};
 use crate::session::Session;
@@ -263,38 +264,9 @@ fn scaled(size: u128, max: u128, length: u32) -> u32 {
     u32::try_from(size * u128::from(length) / max).unwrap_or(length).max(1)
 }
 
-/// Commas between the thousands. Every digit stays as it is.
-fn with_commas(value: &str) -> String {
-    let (sign, number) = value.strip_prefix('-').map_or(("", value), |number| ("-", number));
-    let (whole, places) = number.split_at(number.find('.').unwrap_or(number.len()));
-    let mut shown = sign.to_owned();
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown + places
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_digit_is_shown() {
-        for (value, shown) in [
-            ("0", "0"),
-            ("-0.10", "-0.10"),
-            ("999", "999"),
-            ("1000", "1,000"),
-            ("-412508.11", "-412,508.11"),
-            ("1234567890.123456789", "1,234,567,890.123456789"),
-        ] {
-            assert_eq!(with_commas(value), shown);
-            assert_eq!(with_commas(value).replace(',', ""), value);
-        }
-    }
 
     #[test]
     fn bars_have_the_length_of_their_amount() {

@@ -5,8 +5,14 @@ use std::ops::Deref;
 use super::frame::Frame;
 
 /// The pages of the menu: path and title.
-pub(crate) const PAGES: &[(&str, &str)] =
-    &[("/overview", "Overview"), ("/connections", "Connections"), ("/keys", "API keys"), ("/settings", "Settings")];
+pub(crate) const PAGES: &[(&str, &str)] = &[
+    ("/overview", "Overview"),
+    ("/transactions", "Transactions"),
+    ("/investments", "Investments"),
+    ("/connections", "Connections"),
+    ("/keys", "API keys"),
+    ("/settings", "Settings"),
+];
 
 /// The frame of a page in the menu, or of one that belongs to it.
 pub(crate) struct SignedInFrame<'a> {

@@ -41,7 +41,13 @@ async fn from_the_sign_in_link_through_every_page() {
     browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
     browser.assert_accessible("console-overview-open");
 
-    for (path, name) in [("/connections", "Connections"), ("/keys", "API keys"), ("/settings", "Settings")] {
+    for (path, name) in [
+        ("/transactions", "Transactions"),
+        ("/investments", "Investments"),
+        ("/connections", "Connections"),
+        ("/keys", "API keys"),
+        ("/settings", "Settings"),
+    ] {
         browser.click(&format!("nav a[href='{path}']"));
         assert_eq!(browser.evaluate("document.querySelector('h1').textContent"), name);
         assert_light(&mut browser, path);

@@ -221,3 +221,87 @@ async fn overview_says_what_needs_the_user() {
     assert!(page.text.contains(&words), "{}", page.text);
     assert!(browser.get("/connections").await.text.contains(">Reconnect<"));
 }
+
+/// Each row of a window is the API's, to the digit, and the windows follow each other.
+#[tokio::test]
+async fn transactions_are_those_of_the_api() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let (account, _) = app.busiest().await;
+    let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+    let mut query = format!("account={id}&from=2026-01-01&to=");
+    for offset in [0, 50, 100] {
+        let path = format!(
+            "/v1/transactions?connectionId={connection}&accountId={id}&from=2026-01-01&limit=50&offset={offset}"
+        );
+        let rows = app.get_as(&app.olivia.key, &path).await.data();
+        assert_eq!(rows.len(), 50);
+        let page = browser.get(&format!("/transactions?{query}")).await.text;
+        let text = text_of(&page).replace(',', "");
+        let mut rest = text.as_str();
+        for row in &rows {
+            let word = |name: &str| row[name].as_str().unwrap_or_default();
+            for part in [word("date"), word("currency"), word("amount")] {
+                let (_, after) = rest.split_once(part).unwrap_or_else(|| panic!("{part} of {row} in order: {text}"));
+                rest = after;
+            }
+        }
+        assert!(text.contains(&format!("{} to {} of ", offset + 1, offset + 50)), "{text}");
+        let older = page.split("\" rel=\"next\"").next().unwrap().rsplit("href=\"?").next().unwrap();
+        query = older.replace("&#38;", "&");
+    }
+    let file = browser.get(&format!("/transactions.csv?{query}")).await;
+    let same = format!("/v1/export/transactions.csv?connectionId={connection}&accountId={id}&from=2026-01-01");
+    assert_eq!(file.text, app.get_as(&app.olivia.key, &same).await.text);
+    assert!(file.headers["content-disposition"].to_str().unwrap().starts_with("attachment"), "{:?}", file.headers);
+}
+
+#[tokio::test]
+async fn investments_are_those_of_the_api() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("snaptrade").await;
+    let browser = app.sign_in(person.user.id).await;
+    let accounts = app.get_as(&person.key, "/v1/accounts?limit=100").await.data();
+    let mut seen = (0, 0);
+    for account in &accounts {
+        let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+        let ids = format!("connectionId={connection}&accountId={id}");
+        let holdings = app.get_as(&person.key, &format!("/v1/holdings?{ids}")).await.data();
+        let trades = app.get_as(&person.key, &format!("/v1/trades?{ids}&limit=50")).await.data();
+        let page = browser.get(&format!("/investments?account={id}")).await;
+        let text = text_of(&page.text).replace(',', "");
+        let (held, traded) = text.split_once("Trades Day").unwrap_or((&text, &text));
+        let words = |row: &Value, names: &[&str]| {
+            names.iter().map(|name| row[name].as_str().unwrap_or("–").to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        for row in &holdings {
+            let line = words(row, &["quantity", "currentPrice", "currency", "marketValue", "unrealizedPnl"]);
+            assert!(held.contains(&line), "{line}: {held}");
+        }
+        for row in &trades {
+            let line = words(row, &["quantity", "price", "currency", "totalAmount"]);
+            assert!(traded.contains(&line), "{line}: {traded}");
+        }
+        seen = (seen.0 + holdings.len(), seen.1 + trades.len());
+    }
+    assert!(seen.0 > 5 && seen.1 > 5, "{seen:?}");
+}
+
+/// What is wrong in a query is the API's to say, and another user's account is not shown.
+#[tokio::test]
+async fn tables_take_no_nonsense() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let wrong = browser.get("/transactions?from=yesterday").await;
+    assert!(wrong.status == 200 && wrong.text.contains("from"), "{}", wrong.text);
+    assert!(wrong.text.contains("status attention"), "{}", wrong.text);
+    let (account, _) = app.busiest().await;
+    let other = browser.get(&format!("/transactions?account={}", account["id"].as_str().unwrap())).await;
+    let own = browser.get("/transactions").await;
+    assert_eq!(text_of(&other.text), text_of(&own.text), "as if it did not exist");
+    assert!(browser.get("/investments").await.text.contains("No broker is linked"));
+    for query in ["account=%00", "offset=-1", "offset=99999999999999999999", "from=%22%3E%3Cb%3E", "a=b"] {
+        let page = browser.get(&format!("/transactions?{query}")).await;
+        assert!(page.status == 200 && !page.text.contains("\"><b>"), "{query}: {}", page.text);
+    }
+}

@@ -8,7 +8,16 @@ use super::{Page, get, post, with_session};
 use crate::support::browser;
 use crate::support::harness::{App, Setup, on_both_databases};
 
-const PAGES: [&str; 4] = ["/overview", "/connections", "/keys", "/settings"];
+const PAGES: [&str; 8] = [
+    "/overview",
+    "/transactions",
+    "/transactions.csv",
+    "/investments",
+    "/trades.csv",
+    "/connections",
+    "/keys",
+    "/settings",
+];
 
 on_both_databases! {
     async fn link_signs_in_one_browser_once(database: Database) {
@@ -31,11 +40,14 @@ on_both_databases! {
         for path in PAGES {
             let url = format!("{}{path}", app.console_url);
             let page = get(&url, Some(&cookie)).await;
-            assert_eq!(page.status, 200, "{path}");
-            assert_eq!(page.headers["cache-control"], "no-store", "{path}");
-            assert!(page.text.contains("Signed in as <bdi>ben@example.com</bdi>"), "{path}: {}", page.text);
+            assert!(page.headers["cache-control"].to_str().unwrap().contains("no-store"), "{path}");
             get(&url, None).await.assert_needs_sign_in(path);
             get(&url, Some(&"0".repeat(64))).await.assert_needs_sign_in(path);
+            if path.ends_with(".csv") {
+                continue;
+            }
+            assert_eq!(page.status, 200, "{path}");
+            assert!(page.text.contains("Signed in as <bdi>ben@example.com</bdi>"), "{path}: {}", page.text);
         }
     }
 }

@@ -1,0 +1,124 @@
+//! Which account and which days a table is about, from the query of its page.
+
+use bellbird_domain::{Account, AccountId, Connection, ConnectionCategory, ConnectionId};
+use bellbird_storage::StorageError;
+use serde::Deserialize;
+
+use super::WINDOW_ROWS;
+use crate::pages::names::{institution_name, sanitized};
+use crate::session::Session;
+use crate::state::Console;
+
+/// The query of a page. What is wrong in it is the API's to say.
+#[derive(Deserialize, Default)]
+pub(crate) struct ChoiceQuery {
+    #[serde(default)]
+    account: String,
+    #[serde(default)]
+    from: String,
+    #[serde(default)]
+    to: String,
+    #[serde(default)]
+    offset: String,
+}
+
+pub(super) struct Choice {
+    /// Accounts by institution.
+    pub(super) institutions: Vec<(String, Vec<AccountOption>)>,
+    pub(super) from: String,
+    pub(super) to: String,
+    offset: u64,
+    /// None: the user has no account of this category.
+    chosen: Option<(ConnectionId, AccountId)>,
+}
+
+pub(super) struct AccountOption {
+    pub(super) id: AccountId,
+    pub(super) name: String,
+    pub(super) is_chosen: bool,
+}
+
+impl Choice {
+    /// Among the user's accounts of one category. Without an account that is theirs, the first one.
+    pub(super) async fn load(
+        console: &Console,
+        session: &Session,
+        category: ConnectionCategory,
+        query: ChoiceQuery,
+    ) -> Result<Self, StorageError> {
+        let storage = console.storage();
+        let connections = storage.connections().list(session.user()).await?;
+        let (accounts, _) = storage.accounts().list(session.user(), u32::MAX, 0).await?;
+        let shown: Vec<(&Connection, Vec<&Account>)> = connections
+            .iter()
+            .filter(|connection| connection.category == category)
+            .map(|connection| {
+                let own = accounts.iter().filter(|account| account.connection_id == connection.id);
+                (connection, own.collect())
+            })
+            .collect();
+        let mut all = shown.iter().flat_map(|(_, accounts)| accounts.iter());
+        let asked = query.account.parse::<AccountId>().ok();
+        let chosen = all.clone().find(|account| Some(account.id) == asked).or_else(|| all.next());
+        let chosen = chosen.map(|account| (account.connection_id, account.id));
+        let option = |account: &&Account| {
+            let number = account.number.as_ref().map(|number| format!(" {}", number.as_str()));
+            AccountOption {
+                id: account.id,
+                name: sanitized(&account.name) + &number.unwrap_or_default(),
+                is_chosen: chosen.is_some_and(|(_, id)| id == account.id),
+            }
+        };
+        let institutions = shown
+            .iter()
+            .map(|(connection, accounts)| (institution_name(connection), accounts.iter().map(option).collect()))
+            .collect();
+        let offset = query.offset.parse().unwrap_or_default();
+        Ok(Self { institutions, from: query.from, to: query.to, offset, chosen })
+    }
+
+    /// The query of the API for the account, and for the days if it has some. None: there is no account.
+    pub(super) fn of_account(&self, with_days: bool) -> Option<String> {
+        let (connection, account) = self.chosen?;
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("connectionId", &connection.to_string()).append_pair("accountId", &account.to_string());
+        for (name, day) in [("from", &self.from), ("to", &self.to)] {
+            if with_days && !day.is_empty() {
+                query.append_pair(name, day);
+            }
+        }
+        Some(query.finish())
+    }
+
+    /// As [`Self::of_account`], for the window.
+    pub(super) fn window(&self) -> Option<String> {
+        Some(format!("{}&limit={WINDOW_ROWS}&offset={}", self.of_account(true)?, self.offset))
+    }
+
+    /// The query of this page at another offset.
+    fn page_at(&self, offset: u64) -> String {
+        let account = self.chosen.map(|(_, account)| account.to_string()).unwrap_or_default();
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("account", &account).append_pair("from", &self.from).append_pair("to", &self.to);
+        query.append_pair("offset", &offset.to_string()).finish()
+    }
+
+    pub(super) fn file_query(&self) -> String {
+        self.page_at(0)
+    }
+
+    pub(super) fn newer(&self) -> Option<String> {
+        (self.offset > 0).then(|| self.page_at(self.offset.saturating_sub(WINDOW_ROWS)))
+    }
+
+    pub(super) fn older(&self, has_more: bool) -> Option<String> {
+        has_more.then(|| self.page_at(self.offset.saturating_add(WINDOW_ROWS)))
+    }
+
+    /// Such as `51 to 100 of 2000`. `total` is None if it is not known.
+    pub(super) fn position(&self, rows: usize, total: Option<u64>) -> String {
+        let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+        let first = self.offset.saturating_add(rows.min(1) as u64);
+        format!("{first} to {}{of}", self.offset.saturating_add(rows as u64))
+    }
+}
