@@ -136,6 +136,8 @@ fn callback_response(
     if let Some(back) = callback.app_return.as_ref().filter(|_| returns_at_once(&callback.outcome)) {
         return Redirect::to(&back.url).into_response();
     }
+    // The page of connections does all that the link does.
+    let return_link = return_link.filter(|_| !is_signed_in);
     let frame = &console.inner.frame;
     let links = console.inner.connections.links();
     let title_of = |provider: &str| links.provider_title(provider).to_owned();

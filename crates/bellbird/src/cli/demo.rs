@@ -255,13 +255,14 @@ async fn paths_to_try(storage: &Storage, user: &User) -> anyhow::Result<Vec<Stri
     Ok(paths)
 }
 
-fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links: bool) -> String {
+fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, is_local: bool) -> String {
     let Urls { api_url: api, console_url: console, ops_url: ops, .. } = view.urls;
     let curls: Vec<_> = paths
         .iter()
         .map(|path| format!("  curl -s -H \"Authorization: Bearer $BELLBIRD_KEY\" '{api}{path}'"))
         .collect();
-    let new_links = if has_new_links { format!(" After that, {console} makes a new link.") } else { String::new() };
+    let look = if is_local { format!("See the accounts in a browser:\n\n  {console}\n\n") } else { String::new() };
+    let new_links = if is_local { format!(" After that, {console} makes a new link.") } else { String::new() };
     let database = match view.database {
         Some(url) => format!("BELLBIRD_DATABASE__URL='{url}'"),
         None => "that of database.url".to_owned(),
@@ -275,7 +276,8 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, has_new_links
     });
     let fate = if is_temporary { ", deleted at the end" } else { "" };
     format!(
-        "Bellbird is running at {api} with simulated providers and made-up users. Try it in another terminal:\n\n  \
+        "Bellbird is running at {api} with simulated providers and made-up users.\n\n\
+         {look}Try it in another terminal:\n\n  \
          export BELLBIRD_KEY={}\n\n{}\n\n\
          Link another bank or broker in the browser. This link works for half an hour.{new_links}\n\n  {}\n\n\
          Read the accounts with Actual Budget or another program that speaks SimpleFIN. It takes this setup token \
