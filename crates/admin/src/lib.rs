@@ -23,7 +23,6 @@ use bellbird_api::docs::Document;
 use bellbird_api::front::problem::json_response_with_message;
 use bellbird_api::front::{Mount, Path, Problem};
 
-pub use setup_tokens::{SETUP_TOKEN_LIFETIME, setup_token_text};
 pub use state::Admin;
 pub use users::has_connections;
 

@@ -2,15 +2,13 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod};
 use bellbird_domain::{SetupToken, UserId};
-use bellbird_interop::simplefin::claim_url;
+use bellbird_interop::simplefin::{SETUP_TOKEN_LIFETIME, setup_token_text};
 use bellbird_storage::{NewSetupToken, OperatorAction, random_base62};
 use http::StatusCode;
-use jiff::{SignedDuration, Timestamp};
-use secrecy::{ExposeSecret as _, SecretString};
+use jiff::Timestamp;
+use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -20,8 +18,6 @@ use crate::list::Item;
 use crate::state::{Admin, problem};
 use crate::users;
 
-/// How long a setup token can be claimed.
-pub const SETUP_TOKEN_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 const TAG: &str = "Setup tokens";
 const DEFAULT_NAME: &str = "SimpleFIN";
 
@@ -66,12 +62,6 @@ struct TokenView {
 #[expect(dead_code, reason = "documents the body")]
 struct TokenItem {
     data: TokenView,
-}
-
-/// The text of a token for a program, which decodes it and sends a POST to the URL in it.
-#[must_use]
-pub fn setup_token_text(api_url: &str, token: &SetupToken) -> SecretString {
-    STANDARD.encode(claim_url(api_url, token)).into()
 }
 
 async fn create_token(

@@ -92,7 +92,7 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
         if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
             return page(&console, session, None, Some("Give the key a name of up to 100 characters.")).await;
         }
-        return match create(&console, session, name).await {
+        return match create_key(&console, session, name).await {
             Ok(Some(key)) => page(&console, session, Some(&key), None).await,
             Ok(None) => page(&console, session, None, Some("You have 100 keys. Revoke one that you do not use.")).await,
             Err(error) => error_page::storage_error(&console, &error),
@@ -111,8 +111,12 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
     }
 }
 
-/// None: the user has too many.
-async fn create(console: &Console, session: &Session, name: &str) -> Result<Option<ApiKey>, StorageError> {
+/// Makes a key with this name. None: the user has too many.
+pub(crate) async fn create_key(
+    console: &Console,
+    session: &Session,
+    name: &str,
+) -> Result<Option<ApiKey>, StorageError> {
     let keys = console.storage().keys().list(session.user()).await?;
     if keys.iter().filter(|key| works(key, session.now)).count() >= KEYS_MAX {
         return Ok(None);

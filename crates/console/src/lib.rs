@@ -23,6 +23,7 @@ mod money_cache;
 mod overview;
 mod pages;
 mod prefetch;
+mod programs_page;
 mod provider_events;
 mod request_span;
 mod rows;
@@ -81,8 +82,10 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .route("/connections", get(connections_page::show).post(connections_page::change))
         .route("/transactions", get(rows::transactions::show))
         .route("/transactions.csv", get(rows::transactions::download_csv))
+        .route("/transactions.ofx", get(rows::transactions::download_ofx))
         .route("/investments", get(rows::investments::show))
         .route("/trades.csv", get(rows::investments::download_csv))
+        .route("/programs", get(programs_page::show).post(programs_page::change))
         .route("/keys", get(keys_page::show).post(keys_page::change))
         .route("/settings", get(settings_page::show).post(settings_page::change))
         .route("/webhooks/{provider}", post(provider_events::receive))

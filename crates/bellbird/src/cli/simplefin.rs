@@ -1,8 +1,8 @@
 //! `bellbird simplefin`: setup tokens for programs that speak SimpleFIN.
 
 use anyhow::Context as _;
-use bellbird_admin::{SETUP_TOKEN_LIFETIME, setup_token_text};
 use bellbird_domain::{SetupToken, UserId};
+use bellbird_interop::simplefin::{SETUP_TOKEN_LIFETIME, setup_token_text};
 use bellbird_storage::{NewSetupToken, Storage, random_base62};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;

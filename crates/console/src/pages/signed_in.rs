@@ -10,6 +10,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     ("/transactions", "Transactions"),
     ("/investments", "Investments"),
     ("/connections", "Connections"),
+    ("/programs", "Programs"),
     ("/keys", "API keys"),
     ("/settings", "Settings"),
 ];

@@ -22,9 +22,9 @@ pub(crate) struct ChoiceQuery {
     offset: String,
 }
 
-pub(super) struct Choice {
+pub(crate) struct Choice {
     /// Accounts by institution.
-    pub(super) institutions: Vec<(String, Vec<AccountOption>)>,
+    pub(crate) institutions: Vec<(String, Vec<AccountOption>)>,
     pub(super) from: String,
     pub(super) to: String,
     offset: u64,
@@ -32,15 +32,15 @@ pub(super) struct Choice {
     chosen: Option<(ConnectionId, AccountId)>,
 }
 
-pub(super) struct AccountOption {
-    pub(super) id: AccountId,
-    pub(super) name: String,
+pub(crate) struct AccountOption {
+    pub(crate) id: AccountId,
+    pub(crate) name: String,
     pub(super) is_chosen: bool,
 }
 
 impl Choice {
     /// Among the user's accounts of one category. Without an account that is theirs, the first one.
-    pub(super) async fn load(
+    pub(crate) async fn load(
         console: &Console,
         session: &Session,
         category: ConnectionCategory,

@@ -174,18 +174,11 @@ pub(crate) async fn show(
     page_response(StatusCode::OK, &page)
 }
 
-/// `GET /trades.csv`: the whole range.
+/// `GET /trades.csv`
 pub(crate) async fn download_csv(
     State(console): State<Console>,
     session: Session,
     query: Result<Query<ChoiceQuery>, QueryRejection>,
 ) -> Response {
-    let query = query.map(|Query(query)| query).unwrap_or_default();
-    match Choice::load(&console, &session, ConnectionCategory::Brokerage, query).await {
-        Ok(choice) => {
-            let query = choice.of_account(true).unwrap_or_default();
-            download(&console, &session, &format!("/v1/export/trades.csv?{query}")).await
-        }
-        Err(error) => error_page::storage_error(&console, &error),
-    }
+    download(&console, &session, ConnectionCategory::Brokerage, query, "trades.csv").await
 }

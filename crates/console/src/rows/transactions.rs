@@ -134,18 +134,20 @@ pub(crate) async fn show(
     page_response(StatusCode::OK, &page)
 }
 
-/// `GET /transactions.csv`: the whole range.
+/// `GET /transactions.csv`
 pub(crate) async fn download_csv(
     State(console): State<Console>,
     session: Session,
     query: Result<Query<ChoiceQuery>, QueryRejection>,
 ) -> Response {
-    let query = query.map(|Query(query)| query).unwrap_or_default();
-    match Choice::load(&console, &session, ConnectionCategory::Banking, query).await {
-        Ok(choice) => {
-            let query = choice.of_account(true).unwrap_or_default();
-            download(&console, &session, &format!("/v1/export/transactions.csv?{query}")).await
-        }
-        Err(error) => error_page::storage_error(&console, &error),
-    }
+    download(&console, &session, ConnectionCategory::Banking, query, "transactions.csv").await
+}
+
+/// `GET /transactions.ofx`
+pub(crate) async fn download_ofx(
+    State(console): State<Console>,
+    session: Session,
+    query: Result<Query<ChoiceQuery>, QueryRejection>,
+) -> Response {
+    download(&console, &session, ConnectionCategory::Banking, query, "transactions.ofx").await
 }

@@ -23,6 +23,8 @@ use bellbird_api::front::{Guarded, Mount, Path, Problem, QuotaClass, authorizati
 use bellbird_domain::{ApiKey, SetupToken};
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use jiff::SignedDuration;
+use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
 pub(crate) use memory::Memory;
@@ -85,10 +87,14 @@ fn basic_key(headers: &HeaderMap) -> Option<ApiKey> {
     ApiKey::parse(password).ok()
 }
 
-/// The URL that a setup token stands for. `public_url` is that of the API.
+/// How long a setup token can be claimed.
+pub const SETUP_TOKEN_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
+
+/// The text of a setup token for a program, which decodes it and sends a POST to the URL in it. `api_url` is the API's
+/// public one.
 #[must_use]
-pub fn claim_url(public_url: &str, token: &SetupToken) -> String {
-    format!("{public_url}{ROOT_PATH}/claim/{}", token.expose())
+pub fn setup_token_text(api_url: &str, token: &SetupToken) -> SecretString {
+    STANDARD.encode(format!("{}{ROOT_PATH}/claim/{}", api_url.trim_end_matches('/'), token.expose())).into()
 }
 
 async fn info() -> Response {

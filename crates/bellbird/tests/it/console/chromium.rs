@@ -44,6 +44,7 @@ async fn from_the_sign_in_link_through_every_page() {
     for (path, name) in [
         ("/transactions", "Transactions"),
         ("/investments", "Investments"),
+        ("/programs", "Programs"),
         ("/connections", "Connections"),
         ("/keys", "API keys"),
         ("/settings", "Settings"),
@@ -53,6 +54,11 @@ async fn from_the_sign_in_link_through_every_page() {
         assert_light(&mut browser, path);
         browser.assert_accessible(&format!("console{}", path.replace('/', "-")));
     }
+    browser.click("nav a[href='/programs']");
+    browser.click("button[name=program]");
+    browser.assert_accessible("console-programs-token");
+    browser.click("button[name=program][value='Assistant']");
+    browser.assert_accessible("console-programs-key");
     browser.click("nav a[href='/keys']");
     browser.write("#name", "Spreadsheet");
     browser.click("form.line button");

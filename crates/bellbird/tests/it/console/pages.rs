@@ -305,3 +305,39 @@ async fn tables_take_no_nonsense() {
         assert!(page.status == 200 && !page.text.contains("\"><b>"), "{query}: {}", page.text);
     }
 }
+
+/// What the page of programs makes is what a program takes.
+#[tokio::test]
+async fn programs_get_what_they_take() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let codes = |page: &str| -> Vec<String> {
+        page.split("<code>").skip(1).map(|code| code.split('<').next().unwrap().to_owned()).collect()
+    };
+    let claim = async |text: &str| {
+        use base64::Engine as _;
+        let url = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
+        let path = String::from_utf8(url).unwrap().replace("https://bellbird.example", "");
+        app.http.post(format!("{}{path}", app.url)).send().await.unwrap().status().as_u16()
+    };
+    let token = &codes(&browser.post("/programs", "program=Actual+Budget").await.text)[0];
+    assert_eq!((claim(token).await, claim(token).await), (200, 403), "once");
+    let names = app.storage.keys().list(app.ben.user.id).await.unwrap();
+    assert!(names.iter().any(|key| key.name == "Actual Budget"));
+    let unused = &codes(&browser.post("/programs", "program=Home+Assistant").await.text)[0];
+    let voided = browser.post("/programs", "void=yes").await.text;
+    assert!(voided.contains("No program can use the tokens any more"), "{voided}");
+    assert_eq!(claim(unused).await, 403);
+    for (program, path) in [("Spreadsheet", "/v1/export/transactions.csv"), ("My+program", "/v1/accounts")] {
+        let shown = codes(&browser.post("/programs", &format!("program={program}")).await.text);
+        assert_eq!(shown[0], format!("https://bellbird.example{path}"));
+        let key = shown[1].strip_prefix("Authorization: Bearer ").unwrap();
+        assert_eq!(app.get_as(key, path).await.status, 200, "{program}");
+    }
+    assert!(codes(&browser.get("/programs").await.text).is_empty(), "shown once");
+    for wrong in ["", "program=", "program=Other"] {
+        assert_eq!(browser.post("/programs", wrong).await.status, 400, "{wrong}");
+    }
+    let file = browser.get("/transactions.ofx?from=2026-11-01").await;
+    assert!(file.status == 200 && file.text.contains("<OFX>"), "{}", file.text);
+}

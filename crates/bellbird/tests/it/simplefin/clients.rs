@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::ConnectionStatus;
 use jiff::SignedDuration;
 use reqwest::Method;
+use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use super::{access_url, account_set, ask, ask_as, assert_plain, claim, list, new_token, posted, rows, set_of, text};
@@ -144,7 +147,8 @@ async fn actual_asks_with_pending_and_a_far_end() {
 async fn firefly_setup_token_has_the_claim_path() {
     let app = App::start(Setup::default()).await;
     let token = new_token(&app, app.olivia.user.id).await;
-    let url = bellbird_interop::simplefin::claim_url("https://bellbird.example/base", &token);
+    let text = bellbird_interop::simplefin::setup_token_text("https://bellbird.example/base", &token);
+    let url = String::from_utf8(STANDARD.decode(text.expose_secret()).unwrap()).unwrap();
     let rest = url.strip_prefix("https://").unwrap().split_once("/simplefin/claim/").unwrap();
     assert!(!rest.0.is_empty() && rest.1 == token.expose());
     assert_eq!(claim(&app, rest.1).await.status, 200);
