@@ -38,6 +38,9 @@ mod test_support;
 #[cfg(test)]
 mod tests;
 
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -51,14 +54,18 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::api_client::ApiClient;
 use crate::pages::{Home, page_response};
 use crate::session::Session;
-use crate::state::{Console, PROVIDER_EVENTS_CONCURRENT_MAX};
+use crate::state::{Console, Inner, PROVIDER_EVENTS_CONCURRENT_MAX};
 
 pub use crate::settings::{ConsoleSettings, Demo, Site};
 pub use crate::sign_in::create_sign_in_link;
 
-/// `api` is the router of the API listener, by which the pages read.
+/// How long sums stay in memory at most after they have expired.
+const PURGE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// `api` is the router of the API listener, by which the pages read. Call it inside of a runtime.
 pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site) -> Router {
     let console = Console::new(access, ApiClient::new(api), settings, site, PROVIDER_EVENTS_CONCURRENT_MAX);
+    tokio::spawn(purge_sums(Arc::downgrade(&console.inner)));
     // It issues secrets, so it exists in the demo only.
     let demo = match console.inner.site.demo {
         Some(_) => Router::new()
@@ -98,6 +105,15 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .layer(map_response(security_headers::add))
         .layer(from_fn(request_span::enter))
         .with_state(console)
+}
+
+/// Frees sums that have expired, until the console is gone.
+async fn purge_sums(console: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(PURGE_INTERVAL).await;
+        let Some(console) = console.upgrade() else { return };
+        console.money_cache.purge_expired();
+    }
 }
 
 /// `GET /`
