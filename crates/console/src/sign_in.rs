@@ -1,6 +1,6 @@
 //! `/sign-in` and `/sign-out`. A user signs in with a link that works once, for ten minutes. Opening it signs in only
 //! the browser that asked for it: any other browser is asked first, because mail scanners open links too, and because
-//! a stranger may have sent the link.
+//! somebody else may have sent the link.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};

@@ -125,24 +125,26 @@ async fn only_the_demo_makes_link_urls_for_its_own_page() {
     let mut console = TestConsole::new().await;
     console.set_console_url("http://127.0.0.1:8081");
     let user = console.user;
-    let post = async |demo: Option<Demo>, headers: &[(&str, &str)]| {
+    let post = async |path: &str, demo: Option<Demo>, headers: &[(&str, &str)]| {
         let site = Site { demo, ..site() };
-        let mut request = request("POST", "/demo/link", headers, "");
+        let mut request = request("POST", path, headers, "");
         request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
         console.router(site).oneshot(request).await.unwrap().status().as_u16()
     };
     let demo = || Some(Demo { user, email: "emma@example.com".to_owned(), database: None });
     let own = [("host", "127.0.0.1:8081"), ("sec-fetch-site", "same-origin")];
-    assert_eq!(post(None, &own).await, 404, "serve does not have it");
-    for foreign in [
-        &own[..1],
-        &[("host", "127.0.0.1:8081"), ("sec-fetch-site", "cross-site")],
-        &[("host", "rebound.example"), ("sec-fetch-site", "same-origin")],
-    ] {
-        assert_eq!(post(demo(), foreign).await, 403, "{foreign:?}");
-    }
     // Without providers there is nothing to link, but the request is accepted.
-    assert_eq!(post(demo(), &own).await, 500);
+    for (path, accepted) in [("/demo/link", 500), ("/demo/sign-in", 303)] {
+        assert_eq!(post(path, None, &own).await, 404, "{path}: serve does not have it");
+        for foreign in [
+            &own[..1],
+            &[("host", "127.0.0.1:8081"), ("sec-fetch-site", "cross-site")],
+            &[("host", "rebound.example"), ("sec-fetch-site", "same-origin")],
+        ] {
+            assert_eq!(post(path, demo(), foreign).await, 403, "{path}: {foreign:?}");
+        }
+        assert_eq!(post(path, demo(), &own).await, accepted, "{path}");
+    }
     let site = Site { demo: demo(), ..site() };
     let expired = console.router(site).oneshot(request("GET", "/link/none", &[], "")).await;
     let body = to_bytes(expired.unwrap().into_body(), usize::MAX).await.unwrap();

@@ -35,32 +35,40 @@ pub(super) struct Head<'a> {
     pub(super) expected: &'a str,
 }
 
-/// What the user should do, as sentences with the page that does it.
+/// What needs the user, as sentences.
 pub(super) struct Attention {
-    pub(super) items: Vec<(String, &'static str)>,
+    /// What the page of connections mends.
+    pub(super) connections: Vec<String>,
+    /// What only the operator mends.
+    pub(super) endpoints: Vec<String>,
 }
 
 impl Attention {
+    fn is_empty(&self) -> bool {
+        self.connections.is_empty() && self.endpoints.is_empty()
+    }
+
     pub(super) fn of(connections: &[Connection], endpoints: &[Endpoint], session: &Session) -> Self {
         let zone = LocalTime::of(session.caller.timezone.iana_name());
-        let mut items = Vec::new();
+        let mut needed = Vec::new();
         for connection in connections {
             let name = institution_name(connection);
             if connection.status != ConnectionStatus::Active {
-                items.push((format!("{name} has to be reconnected."), "/connections"));
+                needed.push(format!("{name} has to be reconnected."));
                 continue;
             }
             if let Some(end) = connection.consent_expires_at
                 && end.duration_since(session.now) <= ENDING_WITHIN
             {
-                items.push((format!("Your consent for {name} ends on {}.", zone.day(end)), "/connections"));
+                needed.push(format!("Your consent for {name} ends on {}.", zone.day(end)));
             }
         }
-        for endpoint in endpoints.iter().filter(|endpoint| endpoint.status == EndpointStatus::Disabled) {
+        let disabled = endpoints.iter().filter(|endpoint| endpoint.status == EndpointStatus::Disabled);
+        let sentence = |endpoint: &Endpoint| {
             let why = endpoint.disabled_reason.as_deref().unwrap_or("it was disabled");
-            items.push((format!("A webhook endpoint gets no events: {why}."), "/settings"));
-        }
-        Self { items }
+            format!("A webhook endpoint gets no events: {why}. The operator of this service can enable it.")
+        };
+        Self { connections: needed, endpoints: disabled.map(sentence).collect() }
     }
 }
 

@@ -1,7 +1,11 @@
 //! Which account and which days a table is about, from the query of its page.
 
+use std::convert::Infallible;
+
+use axum::extract::{FromRequestParts, Query};
 use bellbird_domain::{Account, AccountId, Connection, ConnectionCategory, ConnectionId};
 use bellbird_storage::StorageError;
+use http::request::Parts;
 use serde::Deserialize;
 
 use super::WINDOW_ROWS;
@@ -20,6 +24,15 @@ pub(crate) struct ChoiceQuery {
     to: String,
     #[serde(default)]
     offset: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ChoiceQuery {
+    type Rejection = Infallible;
+
+    /// A query that is not a list of parameters chooses nothing.
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Query::try_from_uri(&parts.uri).map(|Query(query)| query).unwrap_or_default())
+    }
 }
 
 pub(crate) struct Choice {

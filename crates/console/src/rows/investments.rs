@@ -1,8 +1,7 @@
 //! `/investments`: the holdings and the trades of one account at a broker.
 
 use askama::Template;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::ConnectionCategory;
 use http::StatusCode;
@@ -127,12 +126,7 @@ impl InvestmentsPage<'_> {
 }
 
 /// `GET /investments`
-pub(crate) async fn show(
-    State(console): State<Console>,
-    session: Session,
-    query: Result<Query<ChoiceQuery>, QueryRejection>,
-) -> Response {
-    let query = query.map(|Query(query)| query).unwrap_or_default();
+pub(crate) async fn show(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
     let choice = match Choice::load(&console, &session, ConnectionCategory::Brokerage, query).await {
         Ok(choice) => choice,
         Err(error) => return error_page::storage_error(&console, &error),
@@ -175,10 +169,6 @@ pub(crate) async fn show(
 }
 
 /// `GET /trades.csv`
-pub(crate) async fn download_csv(
-    State(console): State<Console>,
-    session: Session,
-    query: Result<Query<ChoiceQuery>, QueryRejection>,
-) -> Response {
+pub(crate) async fn download_csv(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
     download(&console, &session, ConnectionCategory::Brokerage, query, "trades.csv").await
 }

@@ -6,8 +6,6 @@ pub(crate) mod investments;
 pub(crate) mod transactions;
 
 use axum::body::Body;
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::ConnectionCategory;
 use http::StatusCode;
@@ -27,10 +25,9 @@ async fn download(
     console: &Console,
     session: &Session,
     category: ConnectionCategory,
-    query: Result<Query<ChoiceQuery>, QueryRejection>,
+    query: ChoiceQuery,
     file: &str,
 ) -> Response {
-    let query = query.map(|Query(query)| query).unwrap_or_default();
     let choice = match Choice::load(console, session, category, query).await {
         Ok(choice) => choice,
         Err(error) => return error_page::storage_error(console, &error),

@@ -1,8 +1,7 @@
 //! `/transactions`: the transactions of one account.
 
 use askama::Template;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{Category, ConnectionCategory};
 use http::StatusCode;
@@ -98,12 +97,7 @@ impl TransactionsPage<'_> {
 }
 
 /// `GET /transactions`
-pub(crate) async fn show(
-    State(console): State<Console>,
-    session: Session,
-    query: Result<Query<ChoiceQuery>, QueryRejection>,
-) -> Response {
-    let query = query.map(|Query(query)| query).unwrap_or_default();
+pub(crate) async fn show(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
     let choice = match Choice::load(&console, &session, ConnectionCategory::Banking, query).await {
         Ok(choice) => choice,
         Err(error) => return error_page::storage_error(&console, &error),
@@ -135,19 +129,11 @@ pub(crate) async fn show(
 }
 
 /// `GET /transactions.csv`
-pub(crate) async fn download_csv(
-    State(console): State<Console>,
-    session: Session,
-    query: Result<Query<ChoiceQuery>, QueryRejection>,
-) -> Response {
+pub(crate) async fn download_csv(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
     download(&console, &session, ConnectionCategory::Banking, query, "transactions.csv").await
 }
 
 /// `GET /transactions.ofx`
-pub(crate) async fn download_ofx(
-    State(console): State<Console>,
-    session: Session,
-    query: Result<Query<ChoiceQuery>, QueryRejection>,
-) -> Response {
+pub(crate) async fn download_ofx(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
     download(&console, &session, ConnectionCategory::Banking, query, "transactions.ofx").await
 }

@@ -26,7 +26,7 @@ statements! {
         WHERE c.consent_expires_at <= $1 AND c.status = 'active' ORDER BY c.consent_expires_at, c.id LIMIT $2";
 }
 
-/// The operator is told of a consent that ends within this time, and endpoints get their first event about it: long
+/// The operator sees a consent that ends within this time, and endpoints get their first event about it: long
 /// enough for users to renew it.
 pub(super) const ENDING_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
 

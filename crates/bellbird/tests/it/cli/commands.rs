@@ -218,6 +218,22 @@ fn operator_key_lifecycle() {
 }
 
 #[test]
+fn sign_in_link_names_the_console() {
+    let mut workdir = Workdir::migrated();
+    workdir.json("user add --email me@example.com");
+    for (public_url, root) in
+        [("", "http://127.0.0.1:8081"), ("https://bank.example.com/x/", "https://bank.example.com/x")]
+    {
+        workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", public_url);
+        let printed = workdir.json("console login --user me@example.com");
+        let token =
+            printed["url"].as_str().unwrap().strip_prefix(&format!("{root}/sign-in/")).expect("the console's URL");
+        assert!(token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
+    workdir.error("console login --user nobody@example.com", 1);
+}
+
+#[test]
 fn setup_token_names_the_api() {
     let mut workdir = Workdir::migrated();
     workdir.json("user add --email me@example.com");
