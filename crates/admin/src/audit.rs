@@ -18,7 +18,8 @@ use crate::state::Admin;
 pub(crate) fn paths() -> Vec<Path<Admin>> {
     let list = Operation::new("list_audit", "Audit", "A page of the audit.").text(
         "List what operators did",
-        "Newest first, for two years: each change by this API, with the key that made it. The audit outlives users.",
+        "Newest first, for two years: each change by this API and on the console's pages for operators, with who made it. \
+         The audit outlives users.",
     );
     vec![
         Path::for_operators(RouteMethod::Get, "/admin/v1/audit", list_audit)
@@ -50,9 +51,14 @@ struct AuditView {
     id: Uuid,
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     at: Timestamp,
-    /// The key, as `bellbird operator-key list` shows it.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    operator_key_id: OperatorKeyId,
+    /// The key, as `bellbird operator-key list` shows it. Null: the change was made in the console.
+    #[schema(value_type = Option<String>, format = "uuid", required = true)]
+    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    operator_key_id: Option<OperatorKeyId>,
+    /// The operator who made the change in the console. Null: it was made by this API.
+    #[schema(value_type = Option<String>, format = "uuid", required = true)]
+    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    operator_user_id: Option<UserId>,
     /// The subject and the verb, such as `key.create`. The list may grow.
     #[schema(example = "key.create")]
     action: String,

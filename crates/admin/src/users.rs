@@ -133,7 +133,7 @@ struct UserView {
 
 impl From<User> for UserView {
     fn from(user: User) -> Self {
-        let User { id, email, plan, timezone, reference, created_at } = user;
+        let User { id, email, plan, timezone, reference, created_at, is_operator: _ } = user;
         Self { id, email, reference, plan, timezone, created_at }
     }
 }
@@ -223,6 +223,8 @@ async fn change_user(
         plan: plan.as_ref().map(|plan| plan.0),
         timezone: timezone.or_else(|| body.clears("timezone").then_some(None)),
         reference: reference.or_else(|| body.clears("reference").then_some(None)),
+        // Only a command makes somebody an operator, so that a key cannot.
+        is_operator: None,
     };
     let mut change = admin.begin_idempotent(&operator).await?;
     let user = change.update_user(id, &user_change).await.map_err(problem)?;

@@ -33,6 +33,8 @@ pub struct User {
     pub timezone: Option<String>,
     /// The operator's own name of the user, unique within the installation.
     pub reference: Option<String>,
+    /// Whether the console shows this user the pages for operators.
+    pub is_operator: bool,
     pub created_at: Timestamp,
 }
 

@@ -21,6 +21,8 @@ CREATE TABLE users (
     timezone TEXT,
     -- The operator's own name of the user.
     reference TEXT,
+    -- 1: the console shows the user the pages for operators.
+    is_operator INTEGER NOT NULL DEFAULT 0,
     -- Each change of plan, timezone, connections, credentials or accounts raises it, which invalidates cached
     -- responses.
     revision INTEGER NOT NULL,
@@ -149,10 +151,13 @@ CREATE TABLE operator_requests (
 CREATE INDEX operator_requests_user ON operator_requests (user_id);
 CREATE INDEX operator_requests_created ON operator_requests (created_at);
 
--- What operators changed by API. Outlives the user and what the change was about, so it has no foreign key.
+-- What operators changed. Outlives the user and what the change was about, so it has no foreign key.
 CREATE TABLE operator_audit (
     id TEXT NOT NULL,
-    operator_key_id TEXT NOT NULL,
+    -- NULL: a change in the console.
+    operator_key_id TEXT,
+    -- The user who was signed in to the console. NULL: a change by API.
+    operator_user_id TEXT,
     -- Such as user.create.
     action TEXT NOT NULL,
     user_id TEXT NOT NULL,

@@ -134,7 +134,7 @@ parts! {
     keys: Keys;
     /// Keys of operators, for the API below `/admin`.
     operator_keys: OperatorKeys;
-    /// What operators changed by API.
+    /// What operators changed.
     operator_audit: OperatorAudit;
     /// Setup tokens of SimpleFIN, and the history of a key.
     setup_tokens: SetupTokens;

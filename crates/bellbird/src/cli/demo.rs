@@ -8,7 +8,7 @@ use bellbird_console::Demo;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{AccountType, ApiKey, ApiVersion, Clock, ConnectionCategory, Plan, User, UserId};
 use bellbird_sandbox::Description;
-use bellbird_storage::{NewUser, Storage};
+use bellbird_storage::{NewUser, Storage, UserChange};
 use bellbird_webhooks::endpoint::DEFAULT_EVENTS;
 use clap::Args;
 use jiff::Timestamp;
@@ -216,6 +216,8 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
                 .await?
         }
     };
+    let operator = UserChange { is_operator: Some(email == PROFESSIONAL), ..UserChange::default() };
+    let user = storage.users().update(user.id, &operator).await?;
     let key = wiring::new_key();
     storage.keys().insert(user.id, &key, "demo", None, now).await?;
     Ok(Person { user, key })

@@ -162,9 +162,9 @@ async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
     let rows = storage.operator_audit().list_before(None, user, args.limit).await?;
     output::print(args.filter.format, &rows, |rows| {
         if rows.is_empty() {
-            return "No changes by API yet.".to_owned();
+            return "No changes by operators yet.".to_owned();
         }
-        output::table(["at", "action", "user id", "subject", "operator key"], rows.iter().map(audit_row))
+        output::table(["at", "action", "user id", "subject", "operator"], rows.iter().map(audit_row))
     })
 }
 
@@ -174,6 +174,10 @@ fn audit_row(row: &OperatorAuditRow) -> [String; 5] {
         row.action.clone(),
         row.user_id.map_or_else(|| "all users".to_owned(), |user| user.to_string()),
         row.subject.clone().unwrap_or_else(|| "-".to_owned()),
-        row.operator_key_id.to_string(),
+        match (row.operator_key_id, row.operator_user_id) {
+            (Some(key), _) => format!("key {key}"),
+            (None, Some(user)) => format!("user {user}"),
+            (None, None) => "-".to_owned(),
+        },
     ]
 }

@@ -262,6 +262,7 @@ fn carried_over_text(RestoredView { carried_over, lost, .. }: &RestoredView) -> 
         (done.removals_continued, "removal to be completed by the service", "removals to be completed by the service"),
         (done.users_removed, "user removed", "users removed"),
         (done.plans_changed, "plan changed", "plans changed"),
+        (done.operators_removed, "user no longer an operator", "users no longer operators"),
         (done.endpoints_removed, "endpoint removed", "endpoints removed"),
         (done.endpoints_disabled, "endpoint disabled", "endpoints disabled"),
         (done.endpoints_changed, "endpoint changed", "endpoints changed"),

@@ -29,6 +29,8 @@ statements! {
     REVOKE_ALL = "UPDATE api_keys SET revoked_at = $1 WHERE revoked_at IS NULL";
 
     REVOKE_ALL_OF_OPERATORS = "UPDATE operator_keys SET revoked_at = $1 WHERE revoked_at IS NULL";
+
+    REMOVE_OPERATORS = "UPDATE users SET is_operator = 0 WHERE is_operator = 1";
 }
 
 /// Who may do what, at one time.
@@ -57,6 +59,8 @@ pub struct CarriedOver {
     pub removals_continued: u64,
     pub users_removed: u64,
     pub plans_changed: u64,
+    /// Users who are no operators any more.
+    pub operators_removed: u64,
     pub endpoints_removed: u64,
     pub endpoints_disabled: u64,
     /// Endpoints whose URL or event types were changed.
@@ -144,16 +148,20 @@ impl Backups<'_> {
         }
         self.carry_over_endpoints(&restored, previous, now, &mut done).await?;
         for (id, user) in &restored.users {
-            match previous.users.get(id).map(|present| present.plan) {
-                None => {
-                    self.0.users().delete(*id).await?;
-                    done.users_removed += 1;
-                }
-                Some(plan) if plan != user.plan => {
-                    self.0.users().update(*id, &UserChange { plan: Some(plan), ..UserChange::default() }).await?;
-                    done.plans_changed += 1;
-                }
-                Some(_) => {}
+            let Some(present) = previous.users.get(id) else {
+                self.0.users().delete(*id).await?;
+                done.users_removed += 1;
+                continue;
+            };
+            if present.plan != user.plan {
+                let plan = UserChange { plan: Some(present.plan), ..UserChange::default() };
+                self.0.users().update(*id, &plan).await?;
+                done.plans_changed += 1;
+            }
+            if user.is_operator && !present.is_operator {
+                let no_operator = UserChange { is_operator: Some(false), ..UserChange::default() };
+                self.0.users().update(*id, &no_operator).await?;
+                done.operators_removed += 1;
             }
         }
         self.carry_over_keys(&restored, previous, now, &mut done).await?;
@@ -256,11 +264,12 @@ impl Backups<'_> {
         self.0.removals().finish(&claim, "removed", now).await.map(|_| ())
     }
 
-    /// Revokes every key of users and operators. Returns the numbers of both.
+    /// Revokes every key of users and operators, and makes no user an operator. Returns the numbers of both keys.
     pub async fn revoke_all_keys(self, now: Timestamp) -> Result<(u64, u64)> {
         let mut tx = self.0.db.begin().await?;
         let revoked = tx.run(REVOKE_ALL, params![now]).await?;
         let revoked_of_operators = tx.run(REVOKE_ALL_OF_OPERATORS, params![now]).await?;
+        tx.run(REMOVE_OPERATORS, params![]).await?;
         tx.commit().await?;
         Ok((revoked, revoked_of_operators))
     }

@@ -1,8 +1,8 @@
 //! Sums up the connections of all users for the operator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _};
+use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Connections;
@@ -11,6 +11,11 @@ use crate::error::Result;
 
 statements! {
     COUNT = "SELECT provider, status, COUNT(*) FROM connections GROUP BY status, provider";
+
+    COUNT_BY_USER = "SELECT user_id, COUNT(*) FROM connections WHERE user_id >= $1 AND user_id <= $2 GROUP BY user_id";
+
+    LAST_REFRESHED = "SELECT provider, MAX(last_refreshed_at) FROM connections WHERE last_refreshed_at IS NOT NULL
+        GROUP BY provider";
 
     /// The last audit row is that of the present status.
     LIST_BROKEN = "SELECT c.id, u.email, c.provider, c.institution_name, c.status,
@@ -63,6 +68,18 @@ impl Connections<'_> {
     /// Counts the connections of each provider by status. Reads one index.
     pub async fn count(self) -> Result<Vec<ConnectionCount>> {
         self.0.db.all(COUNT, params![], counted).await
+    }
+
+    /// Counts the connections of each user from one to another, by their ids, who has any.
+    pub async fn count_by_user(self, first: UserId, last: UserId) -> Result<HashMap<UserId, u64>> {
+        let counted = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count")?));
+        Ok(self.0.db.all(COUNT_BY_USER, params![first, last], counted).await?.into_iter().collect())
+    }
+
+    /// When each provider last returned data of a connection that is there. Reads the whole table.
+    pub async fn last_refreshed(self) -> Result<BTreeMap<String, Timestamp>> {
+        let last = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.time(1)?));
+        Ok(self.0.db.all(LAST_REFRESHED, params![], last).await?.into_iter().collect())
     }
 
     /// Lists connections that must be reconnected, those that broke last first.

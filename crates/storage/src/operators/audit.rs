@@ -1,4 +1,4 @@
-//! What operators changed by API: which key, when, and about whom. Kept for two years.
+//! What operators changed: who, when, and about whom. Kept for two years.
 
 use bellbird_domain::{OperatorKeyId, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -12,17 +12,26 @@ use crate::error::{Result, StorageError};
 const RETENTION: SignedDuration = SignedDuration::from_hours(2 * 365 * 24);
 
 statements! {
-    INSERT = "INSERT INTO operator_audit (id, operator_key_id, action, user_id, subject, recorded_at)
-        VALUES ($1, $2, $3, $4, $5, $6)";
+    INSERT = "INSERT INTO operator_audit (id, operator_key_id, operator_user_id, action, user_id, subject, recorded_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
     /// Ids are UUIDv7, so the newest come first.
-    LIST = "SELECT id, operator_key_id, action, user_id, subject, recorded_at FROM operator_audit
+    LIST = "SELECT id, operator_key_id, operator_user_id, action, user_id, subject, recorded_at FROM operator_audit
         WHERE id < $1 ORDER BY id DESC LIMIT $2";
 
-    LIST_OF_USER = "SELECT id, operator_key_id, action, user_id, subject, recorded_at FROM operator_audit
-        WHERE user_id = $3 AND id < $1 ORDER BY id DESC LIMIT $2";
+    LIST_OF_USER = "SELECT id, operator_key_id, operator_user_id, action, user_id, subject, recorded_at
+        FROM operator_audit WHERE user_id = $3 AND id < $1 ORDER BY id DESC LIMIT $2";
 
     DELETE_OUTDATED = "DELETE FROM operator_audit WHERE recorded_at <= $1";
+}
+
+/// Who changes something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChangedBy {
+    /// By API.
+    Key(OperatorKeyId),
+    /// In the console.
+    User(UserId),
 }
 
 /// What an operator did.
@@ -41,7 +50,10 @@ pub struct OperatorAction<'a> {
 pub struct OperatorAuditRow {
     pub id: Uuid,
     pub at: Timestamp,
-    pub operator_key_id: OperatorKeyId,
+    /// None: a change in the console.
+    pub operator_key_id: Option<OperatorKeyId>,
+    /// Who was signed in to the console. None: a change by API.
+    pub operator_user_id: Option<UserId>,
     pub action: String,
     /// None: it was about an endpoint for all users.
     pub user_id: Option<UserId>,
@@ -63,13 +75,6 @@ impl OperatorAudit<'_> {
         }
     }
 
-    /// Records an action that changes nothing here, such as the request of a sync.
-    pub async fn insert(self, operator: OperatorKeyId, action: &OperatorAction<'_>, now: Timestamp) -> Result<()> {
-        let id = Param::Id(Uuid::now_v7());
-        let OperatorAction { name, user_id, subject } = *action;
-        self.0.db.run(INSERT, params![id, operator, name, user_id, subject, now]).await.map(|_| ())
-    }
-
     /// Deletes rows that are older than two years. Returns their number.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
         let until = now.saturating_sub(RETENTION).map_err(StorageError::unavailable)?;
@@ -77,25 +82,25 @@ impl OperatorAudit<'_> {
     }
 }
 
-/// As `storage.operator_audit().insert`, in the transaction of the change.
-pub(crate) async fn insert(
-    tx: &mut Tx,
-    operator: OperatorKeyId,
-    action: &OperatorAction<'_>,
-    now: Timestamp,
-) -> Result<()> {
-    let id = Param::Id(Uuid::now_v7());
+/// Records an action, in the transaction of the change.
+pub(crate) async fn insert(tx: &mut Tx, by: ChangedBy, action: &OperatorAction<'_>, now: Timestamp) -> Result<()> {
+    let (key, user) = match by {
+        ChangedBy::Key(key) => (Some(key), None),
+        ChangedBy::User(user) => (None, Some(user)),
+    };
     let OperatorAction { name, user_id, subject } = *action;
-    tx.run(INSERT, params![id, operator, name, user_id, subject, now]).await.map(|_| ())
+    let values = params![Param::Id(Uuid::now_v7()), key, user, name, user_id, subject, now];
+    tx.run(INSERT, values).await.map(|_| ())
 }
 
 fn row(row: &Row<'_>) -> Result<OperatorAuditRow> {
     Ok(OperatorAuditRow {
         id: row.id(0)?,
-        operator_key_id: row.id(1)?,
-        action: row.text(2)?.to_owned(),
-        user_id: Some(row.id(3)?).filter(|user| *user != UserId::INSTALLATION),
-        subject: row.opt_text(4)?.map(str::to_owned),
-        at: row.time(5)?,
+        operator_key_id: row.opt_id(1)?,
+        operator_user_id: row.opt_id(2)?,
+        action: row.text(3)?.to_owned(),
+        user_id: Some(row.id(4)?).filter(|user| *user != UserId::INSTALLATION),
+        subject: row.opt_text(5)?.map(str::to_owned),
+        at: row.time(6)?,
     })
 }

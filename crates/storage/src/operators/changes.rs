@@ -1,4 +1,4 @@
-//! Changes that operators make by API. The change, its row in the audit, and the response to a request that may be
+//! Changes that operators make, by API or in the console. The change, its row in the audit, and the response to a request that may be
 //! repeated commit in one transaction, so a process that is killed leaves all of them or none.
 
 use bellbird_domain::{ApiKey, ConnectionId, EndpointId, EventId, EventType, KeyId, OperatorKeyId, User, UserId};
@@ -11,12 +11,12 @@ use crate::db::Tx;
 use crate::error::Result;
 use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::links;
-use crate::operators::audit::{self, OperatorAction};
+use crate::operators::audit::{self, ChangedBy, OperatorAction};
 use crate::operators::requests::{self, Earlier, Idempotency, StoredResponse};
-use crate::users::{keys, setup_tokens, user};
+use crate::users::{keys, sessions, setup_tokens, user};
 use crate::webhooks::{endpoints, redeliveries};
 use crate::{
-    Endpoint, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewUser, SecretRotation, Storage, StorageError,
+    Endpoint, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewSignInLink, NewUser, SecretRotation, Storage, StorageError,
     UserChange,
 };
 
@@ -33,13 +33,13 @@ pub enum BegunChange<'s> {
 pub struct OperatorChange<'s> {
     storage: &'s Storage,
     tx: Tx,
-    operator: OperatorKeyId,
+    by: ChangedBy,
     now: Timestamp,
-    request: Option<(Idempotency, Uuid)>,
+    request: Option<(OperatorKeyId, Idempotency, Uuid)>,
 }
 
 impl Storage {
-    /// Begins a change of this operator.
+    /// Begins a change by API.
     pub async fn begin_change(
         &self,
         operator: OperatorKeyId,
@@ -50,12 +50,18 @@ impl Storage {
         let request = match idempotency {
             None => None,
             Some(idempotency) => match requests::begin(&mut tx, self.secrets(), operator, &idempotency, now).await? {
-                Earlier::None(id) => Some((idempotency, id)),
+                Earlier::None(id) => Some((operator, idempotency, id)),
                 Earlier::Same(response) => return Ok(BegunChange::Repeated(response)),
                 Earlier::Other => return Ok(BegunChange::KeyInUse),
             },
         };
-        Ok(BegunChange::New(OperatorChange { storage: self, tx, operator, now, request }))
+        Ok(BegunChange::New(OperatorChange { storage: self, tx, by: ChangedBy::Key(operator), now, request }))
+    }
+
+    /// Begins a change by a user who is an operator, in the console.
+    pub async fn begin_console_change(&self, operator: UserId, now: Timestamp) -> Result<OperatorChange<'_>> {
+        let tx = self.db.begin().await?;
+        Ok(OperatorChange { storage: self, tx, by: ChangedBy::User(operator), now, request: None })
     }
 }
 
@@ -104,6 +110,16 @@ impl OperatorChange<'_> {
     /// As `storage.setup_tokens().revoke_unclaimed`.
     pub async fn revoke_setup_tokens(&mut self, user: UserId) -> Result<u64> {
         setup_tokens::revoke_unclaimed(&mut self.tx, user, self.now).await
+    }
+
+    /// As `storage.sessions().insert_link`. If it returns false, the change is not to be committed.
+    pub async fn insert_sign_in_link(&mut self, link: &NewSignInLink<'_>, links_max: i64) -> Result<bool> {
+        sessions::insert_link(&mut self.tx, link, links_max, self.now).await
+    }
+
+    /// Ends all sessions of a user.
+    pub async fn revoke_sessions(&mut self, user: UserId) -> Result<()> {
+        sessions::revoke_all(&mut self.tx, user).await
     }
 
     /// As `storage.links().insert`.
@@ -183,15 +199,15 @@ impl OperatorChange<'_> {
 
     /// Commits the change with its audit row.
     pub async fn commit_alone(mut self, action: &OperatorAction<'_>) -> Result<()> {
-        audit::insert(&mut self.tx, self.operator, action, self.now).await?;
+        audit::insert(&mut self.tx, self.by, action, self.now).await?;
         self.tx.commit().await
     }
 
     /// Commits the change with its audit row. `response` is what a repeated request gets.
     pub async fn commit(mut self, action: &OperatorAction<'_>, response: &StoredResponse) -> Result<()> {
-        audit::insert(&mut self.tx, self.operator, action, self.now).await?;
-        if let Some((idempotency, id)) = &self.request {
-            let request = (self.operator, idempotency, *id);
+        audit::insert(&mut self.tx, self.by, action, self.now).await?;
+        if let Some((operator, idempotency, id)) = &self.request {
+            let request = (*operator, idempotency, *id);
             requests::finish(&mut self.tx, self.storage.secrets(), request, action.user_id, response).await?;
         }
         self.tx.commit().await

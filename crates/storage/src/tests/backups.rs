@@ -306,10 +306,14 @@ fn restore_revives_nothing() {
         // The backup is made while this removal waits.
         db.removals().begin(ben, connections[3], at(20), at(20)).await.unwrap().expect("hidden");
 
+        let operator = |is_operator| UserChange { is_operator: Some(is_operator), ..UserChange::default() };
+        db.users().update(ben, &operator(true)).await.unwrap();
         let file = beside(db, "backup.db");
         db.back_up(&file).await.unwrap();
         let copy = TestDb::attach(format!("sqlite:{}", file.display()), db.sealer.clone()).await;
 
+        db.users().update(ben, &operator(false)).await.unwrap();
+        db.users().update(anna, &operator(true)).await.unwrap();
         db.keys().revoke(keys[1], at(100)).await.unwrap();
         db.keys().expire(keys[2], at(200)).await.unwrap();
         db.operator_keys().revoke(operator_keys[1], at(100)).await.unwrap();
@@ -346,6 +350,7 @@ fn restore_revives_nothing() {
             removals_continued: 1,
             users_removed: 1,
             plans_changed: 1,
+            operators_removed: 1,
             endpoints_removed: 1,
             endpoints_disabled: 1,
             endpoints_changed: 1,
@@ -353,6 +358,7 @@ fn restore_revives_nothing() {
         };
         let expected_lost = LostSince { users: 1, keys: 1, operator_keys: 1, connections: 1, endpoints: 0 };
         assert_eq!((done, lost), (expected, expected_lost));
+        assert!(copy.users().list().await.unwrap().iter().all(|user| !user.is_operator), "the flag revives nowhere");
         let revoked: Vec<_> = copy.keys().list(anna).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
         assert_eq!(revoked, [None, Some(at(100)), None]);
         for (number, works) in [(0, true), (1, false), (2, false), (3, true), (4, false)] {

@@ -31,11 +31,11 @@ statements! {
     INSERT = "INSERT INTO sessions (user_id, id, token_hash, browser, created_at, last_used_at, expires_at)
         VALUES ($1, $2, $3, $4, $5, $5, $6)";
 
-    FIND = "SELECT s.id, s.user_id, s.last_used_at, u.plan, u.timezone, u.revision, u.email
+    FIND = "SELECT s.id, s.user_id, s.last_used_at, u.plan, u.timezone, u.revision, u.email, u.is_operator
         FROM sessions s JOIN users u ON u.id = s.user_id
         WHERE s.token_hash = $1 AND s.expires_at > $2";
 
-    FIND_BY_ID = "SELECT s.id, s.user_id, s.last_used_at, u.plan, u.timezone, u.revision, u.email
+    FIND_BY_ID = "SELECT s.id, s.user_id, s.last_used_at, u.plan, u.timezone, u.revision, u.email, u.is_operator
         FROM sessions s JOIN users u ON u.id = s.user_id
         WHERE s.user_id = $1 AND s.id = $2 AND s.expires_at > $3";
 
@@ -45,6 +45,8 @@ statements! {
         WHERE user_id = $1 AND expires_at > $2 ORDER BY last_used_at DESC, id";
 
     REVOKE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2";
+
+    REVOKE_ALL = "DELETE FROM sessions WHERE user_id = $1";
 
     REVOKE_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2";
 }
@@ -86,6 +88,7 @@ pub struct NewSession<'a> {
 pub struct SignedIn {
     pub caller: Caller,
     pub email: String,
+    pub is_operator: bool,
     last_used_at: Timestamp,
 }
 
@@ -107,23 +110,9 @@ impl Sessions<'_> {
     /// [`StorageError::NotFound`] if the user does not exist.
     pub async fn insert_link(self, link: &NewSignInLink<'_>, links_max: i64, now: Timestamp) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
-        lock_user(&mut tx, link.user_id).await?;
-        let links = tx.one(COUNT_LINKS, params![link.user_id, now], |row| row.int(0)).await?.unwrap_or_default();
-        if links >= links_max {
-            return Ok(false);
-        }
-        let (token, browser) = (hash(link.token), link.browser.map(hash));
-        let values = params![
-            link.user_id,
-            Param::Id(Uuid::now_v7()),
-            token.as_ref(),
-            browser.as_ref().map(AsRef::<[u8]>::as_ref),
-            now,
-            link.expires_at
-        ];
-        tx.run(INSERT_LINK, values).await.map_err(|error| error.or_conflict("this link"))?;
+        let is_stored = insert_link(&mut tx, link, links_max, now).await?;
         tx.commit().await?;
-        Ok(true)
+        Ok(is_stored)
     }
 
     /// Finds a link that still works. `browser` is the cookie of the browser that opens it.
@@ -195,6 +184,36 @@ impl Sessions<'_> {
     }
 }
 
+/// As `storage.sessions().insert_link`, in a transaction.
+pub(crate) async fn insert_link(
+    tx: &mut Tx,
+    link: &NewSignInLink<'_>,
+    links_max: i64,
+    now: Timestamp,
+) -> Result<bool> {
+    lock_user(tx, link.user_id).await?;
+    let links = tx.one(COUNT_LINKS, params![link.user_id, now], |row| row.int(0)).await?.unwrap_or_default();
+    if links >= links_max {
+        return Ok(false);
+    }
+    let (token, browser) = (hash(link.token), link.browser.map(hash));
+    let values = params![
+        link.user_id,
+        Param::Id(Uuid::now_v7()),
+        token.as_ref(),
+        browser.as_ref().map(AsRef::<[u8]>::as_ref),
+        now,
+        link.expires_at
+    ];
+    tx.run(INSERT_LINK, values).await.map_err(|error| error.or_conflict("this link"))?;
+    Ok(true)
+}
+
+/// Ends all sessions of a user.
+pub(crate) async fn revoke_all(tx: &mut Tx, user: UserId) -> Result<()> {
+    tx.run(REVOKE_ALL, params![user]).await.map(|_| ())
+}
+
 async fn insert(tx: &mut Tx, user: UserId, session: &NewSession<'_>, now: Timestamp) -> Result<()> {
     let (id, token) = (Param::Id(Uuid::now_v7()), hash(session.token));
     let values = params![user, id, token.as_ref(), session.browser, now, session.expires_at];
@@ -210,5 +229,6 @@ fn signed_in(row: &Row<'_>) -> Result<SignedIn> {
         timezone: parse_timezone(row.opt_text(4)?)?,
         revision: row.int(5)?,
     };
-    Ok(SignedIn { caller, email: row.text(6)?.to_owned(), last_used_at: row.time(2)? })
+    let (email, is_operator) = (row.text(6)?.to_owned(), row.int(7)? == 1);
+    Ok(SignedIn { caller, email, is_operator, last_used_at: row.time(2)? })
 }

@@ -18,20 +18,23 @@ statements! {
     INSERT = "INSERT INTO users (id, email, email_folded, plan, timezone, reference, revision, created_at)
         VALUES ($1, $2, $3, $4, $5, $6, 0, $7)";
 
-    FIND = "SELECT id, email, plan, timezone, created_at, reference FROM users WHERE id = $1";
+    FIND = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users WHERE id = $1";
 
-    FIND_BY_EMAIL = "SELECT id, email, plan, timezone, created_at, reference FROM users WHERE email_folded = $1";
+    FIND_BY_EMAIL = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users WHERE email_folded = $1";
 
-    FIND_BY_REFERENCE = "SELECT id, email, plan, timezone, created_at, reference FROM users WHERE reference = $1";
+    FIND_BY_REFERENCE = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users WHERE reference = $1";
 
-    LIST = "SELECT id, email, plan, timezone, created_at, reference FROM users ORDER BY email_folded";
+    LIST = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users ORDER BY email_folded";
 
     /// Ids are UUIDv7, so the oldest come first.
-    LIST_AFTER = "SELECT id, email, plan, timezone, created_at, reference FROM users WHERE id > $1
+    LIST_AFTER = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users WHERE id > $1
         ORDER BY id LIMIT $2";
 
+    COUNT_BY_PLAN = "SELECT plan, COUNT(*) FROM users GROUP BY plan";
+
     UPDATE = "UPDATE users
-        SET email = $2, email_folded = $3, plan = $4, timezone = $5, reference = $6, revision = revision + 1
+        SET email = $2, email_folded = $3, plan = $4, timezone = $5, reference = $6, is_operator = $7,
+            revision = revision + 1
         WHERE id = $1";
 
     HAS_CONNECTIONS = "SELECT user_id FROM connections WHERE user_id = $1 LIMIT 1";
@@ -81,6 +84,7 @@ pub struct UserChange<'a> {
     pub timezone: Option<Option<&'a str>>,
     /// `Some(None)` clears it.
     pub reference: Option<Option<&'a str>>,
+    pub is_operator: Option<bool>,
 }
 
 impl Users<'_> {
@@ -116,6 +120,12 @@ impl Users<'_> {
     pub async fn list_after(self, after: Option<UserId>, limit: u32) -> Result<Vec<User>> {
         let after = after.map_or(Param::Text(""), Param::from);
         self.0.db.all(LIST_AFTER, params![after, i64::from(limit)], user).await
+    }
+
+    /// How many users have each plan that anybody has.
+    pub async fn count_by_plan(self) -> Result<Vec<(Plan, u64)>> {
+        let counted = |row: &Row<'_>| Ok((row.word(0, "a plan")?, row.number(1, "a count")?));
+        self.0.db.all(COUNT_BY_PLAN, params![], counted).await
     }
 
     /// All users, by e-mail address.
@@ -163,6 +173,7 @@ pub(crate) async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> R
         plan: user.plan,
         timezone: user.timezone.map(str::to_owned),
         reference: user.reference.map(str::to_owned),
+        is_operator: false,
         created_at: as_stored(now),
     })
 }
@@ -182,6 +193,7 @@ pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> 
     if let Some(reference) = change.reference {
         after.reference = reference.map(str::to_owned);
     }
+    after.is_operator = change.is_operator.unwrap_or(before.is_operator);
     if after == before {
         return Ok(after);
     }
@@ -193,7 +205,8 @@ pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> 
     }
     let (folded, plan) = (fold(&after.email), after.plan.as_str());
     let (timezone, reference) = (after.timezone.as_deref(), after.reference.as_deref());
-    let values = params![id, after.email.as_str(), folded.as_str(), plan, timezone, reference];
+    let is_operator = i64::from(after.is_operator);
+    let values = params![id, after.email.as_str(), folded.as_str(), plan, timezone, reference, is_operator];
     tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
     Ok(after)
 }
@@ -236,6 +249,7 @@ fn user(row: &Row<'_>) -> Result<User> {
         timezone: row.opt_text(3)?.map(str::to_owned),
         created_at: row.time(4)?,
         reference: row.opt_text(5)?.map(str::to_owned),
+        is_operator: row.int(6)? == 1,
     })
 }
 

@@ -55,6 +55,12 @@ statements! {
 
     LIST_AFTER_OF_USER = select_endpoints!(" AND e.user_id = $3 AND e.id > $1 ORDER BY e.id LIMIT $2");
 
+    /// Disabled or failing, also those of the installation that are for one of its users.
+    LIST_TROUBLED = select_endpoints!(
+        " AND e.id > $1 AND EXISTS (SELECT 1 FROM webhook_endpoints l WHERE l.id = e.id
+            AND (l.status = 'disabled' OR l.failing_since IS NOT NULL)) ORDER BY e.id LIMIT $2"
+    );
+
     FIND_ANY = select_endpoints!(" AND e.id = $1");
 
     /// Of a user, or of the user's queue.
@@ -199,6 +205,13 @@ impl Endpoints<'_> {
             Some(user) => self.0.db.all(LIST_AFTER_OF_USER, params![after, limit, user], endpoint).await,
             None => self.0.db.all(LIST_AFTER, params![after, limit], endpoint).await,
         }
+    }
+
+    /// Endpoints behind this one that are disabled, or whose last attempt failed, oldest first. One of the installation
+    /// is listed if that is so for one of its users.
+    pub async fn list_troubled_after(self, after: Option<EndpointId>, limit: u32) -> Result<Vec<Endpoint>> {
+        let after = after.map_or(Param::Text(""), Param::from);
+        self.0.db.all(LIST_TROUBLED, params![after, i64::from(limit)], endpoint).await
     }
 
     /// Finds an endpoint of any user, or of the installation. For the operator.

@@ -66,14 +66,14 @@ pub(super) struct ShowArgs {
     format: JsonFlag,
 }
 
-/// Change a user's e-mail address, plan, timezone or reference. A running service applies the change from the next
+/// Change a user's e-mail address, plan, timezone or reference, or make the user an operator. A running service applies the change from the next
 /// request on.
 ///
 /// A provider at which the user is registered keeps the old e-mail address.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "bellbird user set <USER> [--email <EMAIL>] [--plan <PLAN>] [--timezone <TZ> | --no-timezone] \
-                      [--reference <REFERENCE> | --no-reference]"
+                      [--reference <REFERENCE> | --no-reference] [--operator | --no-operator]"
 )]
 #[command(after_long_help = "Example:
   bellbird user set me@example.com --plan developer")]
@@ -105,6 +105,14 @@ pub(super) struct SetArgs {
     /// Remove the reference
     #[arg(long, conflicts_with = "reference", group = "change")]
     no_reference: bool,
+
+    /// Show the user the console's pages for operators, which manage all users
+    #[arg(long, group = "change")]
+    operator: bool,
+
+    /// Hide the pages for operators again
+    #[arg(long, conflicts_with = "operator", group = "change")]
+    no_operator: bool,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -157,8 +165,13 @@ fn details(user: &User) -> String {
         ("plan", user.plan.to_string()),
         ("timezone", timezone),
         ("reference", user.reference.clone().unwrap_or_else(|| "-".to_owned())),
+        ("operator", yes_or_no(user.is_operator).to_owned()),
         ("created", output::format_instant(Some(user.created_at))),
     ])
+}
+
+fn yes_or_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: UserCommand) -> anyhow::Result<()> {
@@ -218,9 +231,10 @@ async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
         let rows = users.iter().map(|user| {
             let timezone = user.timezone.clone().unwrap_or_else(|| "-".to_owned());
             let created = output::format_instant(Some(user.created_at));
-            [user.email.clone(), user.plan.to_string(), timezone, created, user.id.to_string()]
+            let operator = yes_or_no(user.is_operator).to_owned();
+            [user.email.clone(), user.plan.to_string(), timezone, operator, created, user.id.to_string()]
         });
-        output::table(["e-mail", "plan", "timezone", "created", "id"], rows)
+        output::table(["e-mail", "plan", "timezone", "operator", "created", "id"], rows)
     })
 }
 
@@ -228,7 +242,8 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
     let timezone = if args.no_timezone { Some(None) } else { args.timezone.as_deref().map(Some) };
     let reference = if args.no_reference { Some(None) } else { args.reference.as_deref().map(Some) };
-    let change = UserChange { email: args.email.as_deref(), plan: args.plan, timezone, reference };
+    let is_operator = (args.operator || args.no_operator).then_some(args.operator);
+    let change = UserChange { email: args.email.as_deref(), plan: args.plan, timezone, reference, is_operator };
     let user = match storage.users().update(user.id, &change).await {
         Err(StorageError::Conflict(REFERENCE_IN_USE)) => {
             bail!("another user has this reference: `bellbird user list --json` shows all of them")
