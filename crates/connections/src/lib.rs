@@ -31,6 +31,7 @@ use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use tokio_util::task::TaskTracker;
 
 pub use bellbird_domain::{LinkOutcome, LinkStatus};
+pub use bellbird_providers::ProviderHealth;
 pub use bellbird_providers::linking::Url;
 pub use bellbird_providers::webhook_verifier::Rejection;
 pub use bellbird_storage::NewLinkSession;
@@ -118,6 +119,11 @@ impl Connections {
     /// The runner of everything that outlives a request.
     pub fn jobs(&self) -> Jobs<'_> {
         Jobs(&self.0)
+    }
+
+    /// The configured providers, by the name in the API, and how the calls of this process to them went.
+    pub fn provider_health(&self) -> Vec<(&'static str, ProviderHealth)> {
+        self.0.providers.iter().map(|provider| (provider.name().as_str(), provider.health())).collect()
     }
 
     /// The tasks that outlive their request. A stopping service waits for them with [`Self::finish_tasks`].

@@ -60,7 +60,7 @@ enum Sync {
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
     match load(&console, &session).await {
         Ok((rows, is_syncing)) => {
-            let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/connections");
+            let frame = session.frame(&console, "/connections");
             let providers = console.inner.connections.links().providers();
             let are_synced = console.inner.connections.syncs().are_enabled();
             let page = ConnectionsPage { frame: &frame, providers: &providers, rows, are_synced };
@@ -78,7 +78,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
 async fn load(console: &Console, session: &Session) -> Result<(Vec<ConnectionRow>, bool), StorageError> {
     let storage = console.storage();
     let (accounts, _) = storage.accounts().list(session.user(), u32::MAX, 0).await?;
-    let zone = LocalTime::of(session.caller.timezone.iana_name());
+    let zone = session.zone();
     let (mut rows, mut is_syncing) = (Vec::new(), false);
     for connection in storage.connections().list(session.user()).await? {
         let state = storage.syncs().find(session.user(), connection.id).await?;

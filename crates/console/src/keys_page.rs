@@ -32,15 +32,15 @@ struct KeysPage<'a> {
     problem: Option<&'static str>,
 }
 
-struct KeyRow {
+pub(crate) struct KeyRow {
     id: KeyId,
-    name: String,
-    prefix: String,
-    created: String,
+    pub(crate) name: String,
+    pub(crate) prefix: String,
+    pub(crate) created: String,
     /// None: never.
-    last_used: Option<String>,
-    expires: Option<String>,
-    works: bool,
+    pub(crate) last_used: Option<String>,
+    pub(crate) expires: Option<String>,
+    pub(crate) works: bool,
 }
 
 /// `GET /keys`
@@ -54,18 +54,21 @@ async fn page(
     new_key: Option<&ApiKey>,
     problem: Option<&'static str>,
 ) -> Response {
-    let mut keys = match console.storage().keys().list(session.user()).await {
-        Ok(keys) => keys,
+    let keys = match console.storage().keys().list(session.user()).await {
+        Ok(keys) => rows(keys, session),
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let zone = LocalTime::of(session.caller.timezone.iana_name());
-    // What works comes first, newest first.
-    keys.sort_by_key(|key| (!works(key, session.now), std::cmp::Reverse((key.created_at, key.id))));
-    let keys = keys.iter().map(|key| row(key, session.now, &zone)).collect();
-    let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/keys");
+    let frame = session.frame(console, "/keys");
     let api_url = console.inner.site.api_url.trim_end_matches('/');
     let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     page_response(status, &KeysPage { frame: &frame, api_url, new_key, keys, problem })
+}
+
+/// What works comes first, newest first.
+pub(crate) fn rows(mut keys: Vec<KeyRecord>, session: &Session) -> Vec<KeyRow> {
+    let zone = session.zone();
+    keys.sort_by_key(|key| (!works(key, session.now), std::cmp::Reverse((key.created_at, key.id))));
+    keys.iter().map(|key| row(key, session.now, &zone)).collect()
 }
 
 fn works(key: &KeyRecord, now: Timestamp) -> bool {

@@ -20,6 +20,7 @@ mod keys_page;
 mod link;
 mod local;
 mod money_cache;
+mod operator;
 mod overview;
 mod pages;
 mod prefetch;
@@ -95,6 +96,7 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .route("/programs", get(programs_page::show).post(programs_page::change))
         .route("/keys", get(keys_page::show).post(keys_page::change))
         .route("/settings", get(settings_page::show).post(settings_page::change))
+        .merge(operator::routes())
         .route("/webhooks/{provider}", post(provider_events::receive))
         .route(assets::STYLE.path(), get(|| async { assets::STYLE.response() }))
         .route(assets::LOGO.path(), get(|| async { assets::LOGO.response() }))

@@ -122,7 +122,7 @@ async fn page(console: &Console, session: &Session, made: Option<Made>, notice: 
         Ok(choice) => choice,
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/programs");
+    let frame = session.frame(console, "/programs");
     let api_url = console.inner.site.api_url.trim_end_matches('/');
     page_response(
         StatusCode::OK,

@@ -10,19 +10,31 @@ use jiff::Timestamp;
 
 use crate::link::FORM_BYTES_MAX;
 use crate::local::is_same_origin;
+use crate::pages::{LocalTime, SignedInFrame};
 use crate::state::Console;
 use crate::{body, error_page};
 
 /// A request of a browser in which a user is signed in.
 pub(crate) struct Session {
     pub(crate) caller: Caller,
-    pub(crate) email: String,
+    email: String,
+    pub(crate) is_operator: bool,
     pub(crate) now: Timestamp,
 }
 
 impl Session {
     pub(crate) fn user(&self) -> UserId {
         self.caller.user_id
+    }
+
+    /// The clock of the user.
+    pub(crate) fn zone(&self) -> LocalTime {
+        LocalTime::of(self.caller.timezone.iana_name())
+    }
+
+    /// The frame of a page of the menu, or of one that belongs to it.
+    pub(crate) fn frame<'a>(&'a self, console: &'a Console, current: &'static str) -> SignedInFrame<'a> {
+        SignedInFrame::new(&console.inner.frame, &self.email, self.is_operator, current)
     }
 }
 
@@ -36,7 +48,7 @@ impl FromRequestParts<Console> for Session {
             None => Ok(None),
         };
         match found {
-            Ok(Some(SignedIn { caller, email, .. })) => Ok(Self { caller, email, now }),
+            Ok(Some(SignedIn { caller, email, is_operator, .. })) => Ok(Self { caller, email, is_operator, now }),
             Ok(None) => Err(Redirect::to(&console.path("/sign-in")).into_response()),
             Err(error) => Err(error_page::storage_error(console, &error)),
         }

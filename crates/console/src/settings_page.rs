@@ -52,7 +52,7 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
         last_used: format!("{}, {}", zone.day(record.last_used_at), zone.time(record.last_used_at)),
     };
     let sessions = sessions.iter().map(row).collect();
-    let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/settings");
+    let frame = session.frame(console, "/settings");
     let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     let plan = session.caller.plan.as_str();
     page_response(status, &SettingsPage { frame: &frame, plan, timezone, sessions, problem })

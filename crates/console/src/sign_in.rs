@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_connections::new_browser_cookie;
 use bellbird_domain::{TimestampExt as _, UserId};
-use bellbird_storage::{NewSession, NewSignInLink, Storage, StorageError};
+use bellbird_storage::{NewSession, NewSignInLink, OperatorChange, Storage, StorageError};
 use http::header::{HeaderName, SET_COOKIE, USER_AGENT};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
@@ -41,9 +41,28 @@ pub async fn create_sign_in_link(
     now: Timestamp,
 ) -> Result<SecretString, StorageError> {
     let token = new_browser_cookie();
-    let expires_at = now.plus(LINK_TTL);
-    let link = NewSignInLink { user_id, token: token.expose_secret(), browser: None, expires_at };
-    if !storage.sessions().insert_link(&link, LINKS_MAX, now).await? {
+    let is_stored = storage.sessions().insert_link(&new_link(user_id, &token, now), LINKS_MAX, now).await?;
+    link_url(is_stored, console_url, &token)
+}
+
+/// As [`create_sign_in_link`], for an operator in the console. None of it is stored before the change is committed.
+pub(crate) async fn create_sign_in_link_in(
+    change: &mut OperatorChange<'_>,
+    user_id: UserId,
+    console_url: &str,
+    now: Timestamp,
+) -> Result<SecretString, StorageError> {
+    let token = new_browser_cookie();
+    let is_stored = change.insert_sign_in_link(&new_link(user_id, &token, now), LINKS_MAX).await?;
+    link_url(is_stored, console_url, &token)
+}
+
+fn new_link(user_id: UserId, token: &SecretString, now: Timestamp) -> NewSignInLink<'_> {
+    NewSignInLink { user_id, token: token.expose_secret(), browser: None, expires_at: now.plus(LINK_TTL) }
+}
+
+fn link_url(is_stored: bool, console_url: &str, token: &SecretString) -> Result<SecretString, StorageError> {
+    if !is_stored {
         return Err(StorageError::Conflict("20 sign-in links that work: wait ten minutes"));
     }
     Ok(SecretString::from(format!("{}/sign-in/{}", console_url.trim_end_matches('/'), token.expose_secret())))

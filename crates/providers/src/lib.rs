@@ -42,6 +42,7 @@ use tokio::time::Instant;
 pub use error::Error;
 use http::recording::{KnownWords, RecordedCall, Recorder};
 use http::shares::Requester;
+pub use http::health::ProviderHealth;
 pub use linking::Linking;
 pub use registry::Registry;
 pub use unreadable::{UnreadableReason, UnreadableRow};
@@ -282,6 +283,9 @@ pub trait Provider: Send + Sync {
     /// Withdraws the user's consent. Idempotent: succeeds if the consent is already gone or the provider has no
     /// revocation.
     async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error>;
+
+    /// How the calls so far went.
+    fn health(&self) -> ProviderHealth;
 
     /// Linking in the browser. None if the operator's credentials do not allow it.
     fn linking(&self) -> Option<&dyn Linking> {

@@ -17,7 +17,7 @@ use secrecy::SecretString;
 
 use crate::{
     BalancesQuery, Banking, Brokerage, CallContext, Consent, Cursor, Error, FoundAccount, FoundConnection, HoldingSink,
-    Kind, PageRequest, PageRowSink, Provider, TradePage, TradeQuery, TradeSink, TransactionQuery,
+    Kind, PageRequest, PageRowSink, Provider, ProviderHealth, TradePage, TradeQuery, TradeSink, TransactionQuery,
 };
 
 pub const NOW: i64 = 1_800_000_000;
@@ -231,6 +231,10 @@ impl Provider for Simulated {
             ConnectionCategory::Banking => Kind::Banking(self),
             ConnectionCategory::Brokerage => Kind::Brokerage(self),
         }
+    }
+
+    fn health(&self) -> ProviderHealth {
+        ProviderHealth::default()
     }
 
     async fn check(&self, _: &CallContext) -> Result<(), Error> {

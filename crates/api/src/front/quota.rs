@@ -66,7 +66,8 @@ impl QuotaClass {
     }
 
     /// Calls a minute. `None` if there is no limit.
-    pub(crate) fn calls(&self) -> Option<u32> {
+    #[must_use]
+    pub fn calls(&self) -> Option<u32> {
         self.limit.as_ref().map(|limit| limit.calls())
     }
 

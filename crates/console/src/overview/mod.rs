@@ -18,7 +18,6 @@ use http::HeaderValue;
 use http::header::{CONTENT_TYPE, HeaderName};
 
 use crate::error_page;
-use crate::pages::SignedInFrame;
 use crate::session::Session;
 use crate::state::Console;
 use view::{Attention, Head};
@@ -41,7 +40,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
         Ok(found) => found,
         Err(error) => return error_page::storage_error(&console, &error),
     };
-    let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/overview");
+    let frame = session.frame(&console, "/overview");
     let attention = Attention::of(&connections, &endpoints, &session);
     let expected = balances::expected(&connections, &accounts);
     let head = Head { frame: &frame, attention: &attention, is_empty: connections.is_empty(), expected: &expected };

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, ToSpan as _};
 
 use crate::amounts::with_commas;
 use crate::pages::names::institution_name;
-use crate::pages::{LocalTime, SignedInFrame};
+use crate::pages::SignedInFrame;
 use crate::session::Session;
 
 /// Days before the end of a consent from which the page asks to renew it.
@@ -49,7 +49,7 @@ impl Attention {
     }
 
     pub(super) fn of(connections: &[Connection], endpoints: &[Endpoint], session: &Session) -> Self {
-        let zone = LocalTime::of(session.caller.timezone.iana_name());
+        let zone = session.zone();
         let mut needed = Vec::new();
         for connection in connections {
             let name = institution_name(connection);

@@ -22,4 +22,4 @@ pub(crate) use local_time::LocalTime;
 pub(crate) use notice::{Notice, Tone};
 pub(crate) use response::{REFRESH_AFTER, page_response, page_with_images};
 pub(crate) use sign_in::SignIn;
-pub(crate) use signed_in::{PAGES, SignedInFrame};
+pub(crate) use signed_in::{OPERATOR_PAGES, PAGES, SignedInFrame};

@@ -15,17 +15,27 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     ("/settings", "Settings"),
 ];
 
+/// The pages of the menu for operators.
+pub(crate) const OPERATOR_PAGES: &[(&str, &str)] = &[
+    ("/operator/users", "Users"),
+    ("/operator/health", "Health"),
+    ("/operator/deliveries", "Deliveries"),
+    ("/operator/audit", "Audit"),
+];
+
 /// The frame of a page in the menu, or of one that belongs to it.
 pub(crate) struct SignedInFrame<'a> {
     frame: &'a Frame,
     pub(crate) email: &'a str,
+    /// Whether the menu for operators is shown.
+    pub(crate) is_operator: bool,
     /// The path of the page in the menu.
     pub(crate) current: &'static str,
 }
 
 impl<'a> SignedInFrame<'a> {
-    pub(crate) fn new(frame: &'a Frame, email: &'a str, current: &'static str) -> Self {
-        Self { frame, email, current }
+    pub(crate) fn new(frame: &'a Frame, email: &'a str, is_operator: bool, current: &'static str) -> Self {
+        Self { frame, email, is_operator, current }
     }
 }
 

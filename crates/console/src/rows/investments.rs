@@ -131,7 +131,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
         Ok(choice) => choice,
         Err(error) => return error_page::storage_error(&console, &error),
     };
-    let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/investments");
+    let frame = session.frame(&console, "/investments");
     let mut page = InvestmentsPage {
         frame: &frame,
         choice: &choice,

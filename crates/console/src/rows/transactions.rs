@@ -102,7 +102,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
         Ok(choice) => choice,
         Err(error) => return error_page::storage_error(&console, &error),
     };
-    let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/transactions");
+    let frame = session.frame(&console, "/transactions");
     let mut page = TransactionsPage {
         frame: &frame,
         choice: &choice,

@@ -24,7 +24,7 @@ const CURSOR_BYTES_MAX: usize = 1_024;
 
 /// Akahu's API with the credentials of one app.
 pub(super) struct Api {
-    client: Client,
+    pub(super) client: Client,
     base_url: Url,
     app_token: HeaderValue,
     /// None for a personal app.

@@ -27,7 +27,7 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind,
-    Linking, PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
+    Linking, PageRequest, PageRowSink, Provider, ProviderHealth, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsParams};
 use keys::Keys;
@@ -227,6 +227,10 @@ impl Provider for Akahu {
     }
 
     /// A personal app has no consent page (docs/providers/akahu.md#apps).
+    fn health(&self) -> ProviderHealth {
+        self.api.client.health()
+    }
+
     fn linking(&self) -> Option<&dyn Linking> {
         self.api.is_full_app().then_some(self)
     }

@@ -33,7 +33,7 @@ const UNAUTHORIZED: Error = Error::Rejected { status: 401 };
 
 /// Fiskil's API with the credentials of one team.
 pub(super) struct Api {
-    client: Client,
+    pub(super) client: Client,
     base_url: Url,
     client_id: String,
     client_secret: SecretString,

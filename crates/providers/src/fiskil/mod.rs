@@ -24,7 +24,7 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind,
-    Linking, PageRequest, PageRowSink, Provider, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
+    Linking, PageRequest, PageRowSink, Provider, ProviderHealth, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsParams};
 use webhook::Webhooks;
@@ -285,6 +285,10 @@ impl Provider for Fiskil {
         let arrangement = Credentials::arrangement(credentials)?;
         self.consent_statuses.evict(&arrangement.id);
         self.api.delete_consent(context, &arrangement.id).await
+    }
+
+    fn health(&self) -> ProviderHealth {
+        self.api.client.health()
     }
 
     fn linking(&self) -> Option<&dyn Linking> {

@@ -5,6 +5,7 @@
 //! never hold a URL, because URLs can contain secrets.
 
 mod breaker;
+pub(crate) mod health;
 pub mod pool;
 pub mod recording;
 pub mod request;
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 
 use crate::{CallContext, Error, json};
 use breaker::{Breaker, Outcome};
+use health::ProviderHealth;
 use pool::{GaiResolver, Limits, Pool, ReadError};
 use request::RequestBuilder;
 use shares::{CallPermit, CallPermits, CallWindow, UserBudgets};
@@ -74,6 +76,7 @@ pub struct Client {
     call_permits: CallPermits,
     body_permits: Semaphore,
     breaker: Mutex<Breaker>,
+    health: Mutex<ProviderHealth>,
 }
 
 /// A complete response.
@@ -131,6 +134,7 @@ impl Client {
             call_permits: CallPermits::default(),
             body_permits: Semaphore::new(BODIES_AT_ONCE_MAX),
             breaker: Mutex::new(Breaker::default()),
+            health: Mutex::default(),
         })
     }
 
@@ -200,6 +204,7 @@ impl Client {
             tracing::warn!(provider = %self.provider, "circuit breaker opened");
         }
         let outcome = response.and_then(|(response, _body_permit)| accept(&response));
+        self.health.lock().record(context.wall_clock(), outcome.as_ref().err());
         self.observe(operation, started, outcome.as_ref().err());
         outcome
     }
@@ -245,6 +250,12 @@ impl Client {
                 Err(Error::Deadline)
             }
         }
+    }
+
+    /// How the calls so far went.
+    pub fn health(&self) -> ProviderHealth {
+        let is_breaker_open = self.breaker.lock().check(Instant::now()).is_err();
+        ProviderHealth { is_breaker_open, ..self.health.lock().clone() }
     }
 
     fn breaker_open(&self, wait: Duration) -> Error {

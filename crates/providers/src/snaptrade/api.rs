@@ -28,7 +28,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 /// SnapTrade's API with the key of one client.
 pub(super) struct Api {
-    client: Client,
+    pub(super) client: Client,
     base_url: Url,
     client_id: String,
     signer: Signer,

@@ -11,6 +11,7 @@ statements! {
             COUNT(CASE WHEN COALESCE(lease_until, run_at) <= $1 THEN 1 END),
             COUNT(CASE WHEN lease_until > $1 THEN 1 END),
             COUNT(last_error),
+            COUNT(CASE WHEN lease_until IS NULL AND run_at > $1 THEN 1 END),
             MIN(COALESCE(lease_until, run_at))
         FROM jobs GROUP BY kind ORDER BY kind";
 
@@ -27,6 +28,8 @@ pub struct JobCounts {
     pub running: u64,
     /// Jobs whose last run failed.
     pub failing: u64,
+    /// Jobs that become due later.
+    pub waiting: u64,
     /// When the longest due job became due, or else when the next job becomes due.
     pub next: Option<Timestamp>,
 }
@@ -62,7 +65,8 @@ fn counts(row: &Row<'_>) -> Result<JobCounts> {
         due: row.number(1, "a count")?,
         running: row.number(2, "a count")?,
         failing: row.number(3, "a count")?,
-        next: row.opt_time(4)?,
+        waiting: row.number(4, "a count")?,
+        next: row.opt_time(5)?,
     })
 }
 

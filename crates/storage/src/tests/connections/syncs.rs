@@ -198,19 +198,20 @@ both! {
         let running = db.claim_due(SYNC, at(40), at(80), 1).await.unwrap().remove(0);
         let killed = db.claim_due(SYNC, at(40), at(45), 1).await.unwrap().remove(0);
         assert_ne!(running, killed);
-        let counts = |kind: &str, due, running, failing, next: Option<i64>| JobCounts {
+        let counts = |kind: &str, [due, running, failing, waiting]: [u64; 4], next: Option<i64>| JobCounts {
             kind: kind.to_owned(),
             due,
             running,
             failing,
+            waiting,
             next: next.map(at),
         };
         assert_eq!(
             db.jobs().count(at(50)).await.unwrap(),
             [
-                counts("refresh", 0, 0, 0, None),
-                counts("removal", 0, 0, 1, Some(60)),
-                counts("sync", 2, 1, 0, Some(30)),
+                counts("refresh", [0, 0, 0, 0], None),
+                counts("removal", [0, 0, 1, 1], Some(60)),
+                counts("sync", [2, 1, 0, 2], Some(30)),
             ]
         );
     }

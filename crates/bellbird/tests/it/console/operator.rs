@@ -1,0 +1,264 @@
+//! The pages for operators: what they show and do, and that there are none for anybody else.
+
+use bellbird_domain::{Plan, User, UserId};
+use bellbird_storage::{OperatorAuditRow, UserChange};
+use serde_json::json;
+
+use super::{Page, SignedIn, get, with_session};
+use crate::support::browser;
+use crate::support::chromium::Browser;
+use crate::support::harness::{App, Setup, on_both_databases};
+use crate::support::receiver::Hook;
+
+const PAGES: [&str; 4] = ["/operator/users", "/operator/health", "/operator/deliveries", "/operator/audit"];
+
+impl App {
+    async fn set_operator(&self, user: UserId, is_operator: bool) {
+        let change = UserChange { is_operator: Some(is_operator), ..UserChange::default() };
+        self.storage.users().update(user, &change).await.unwrap();
+    }
+
+    /// Ben, who is an operator.
+    async fn sign_in_operator(&self) -> SignedIn<'_> {
+        self.set_operator(self.ben.user.id, true).await;
+        self.sign_in(self.ben.user.id).await
+    }
+
+    async fn operator_audit(&self) -> Vec<OperatorAuditRow> {
+        self.storage.operator_audit().list_before(None, None, 100).await.unwrap()
+    }
+
+    /// An endpoint of Olivia's that is disabled, with events that have failed.
+    async fn disabled_endpoint(&self) -> Hook {
+        let olivia = &self.olivia;
+        let hook = self.hook(&olivia.user).await;
+        self.sync(&olivia.connections[0]).await;
+        let (endpoints, now) = (self.storage.endpoints(), self.clock.now());
+        endpoints.disable(olivia.user.id, hook.endpoint.id, "too many failures", now).await.unwrap().unwrap();
+        hook
+    }
+
+    async fn user(&self, id: UserId) -> User {
+        self.storage.users().find(id).await.unwrap().unwrap()
+    }
+}
+
+/// The paths of all pages, with those of one user and one endpoint.
+fn all_pages(user: UserId, endpoint: &Hook) -> Vec<String> {
+    let single = [format!("/operator/users/{user}"), format!("/operator/deliveries/{}", endpoint.endpoint.id)];
+    PAGES.into_iter().map(str::to_owned).chain(single).collect()
+}
+
+on_both_databases! {
+    async fn operator_sees_users_and_changes_them_with_an_audit(database: Database) {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let browser = app.sign_in_operator().await;
+        let olivia = app.olivia.user.id;
+        let users = browser.get("/operator/users").await;
+        assert_eq!(users.status, 200, "{}", users.text);
+        for user in [&app.ben.user, &app.olivia.user] {
+            assert!(users.text.contains(&format!("/operator/users/{}\"><bdi>{}", user.id, user.email)), "{}", users.text);
+        }
+        for search in ["OLIVIA@example.com".to_owned(), olivia.to_string()] {
+            let found = browser.get(&format!("/operator/users?search={search}")).await;
+            let has = |email: &str| found.text.contains(&format!("<bdi>{email}</bdi></a>"));
+            assert!(has("olivia@example.com") && !has("ben@example.com"), "{search}: {}", found.text);
+        }
+        let none = browser.get("/operator/users?search=nobody%00").await;
+        assert!(none.text.contains("No user has this"), "{}", none.text);
+
+        let page = format!("/operator/users/{olivia}");
+        assert_eq!(browser.post(&page, "plan=developer").await.location.as_deref(), Some(&*page));
+        assert_eq!(app.user(olivia).await.plan, Plan::Developer);
+        let link = browser.post(&page, "sign-in-link=yes").await;
+        let url = link.text.split("<code>").find(|part| part.contains("/sign-in/")).expect("a link");
+        let url = url.split('<').next().unwrap();
+        assert!(get(url, None).await.text.contains("olivia@example.com"));
+        assert!(!browser.get(&page).await.text.contains("/sign-in/"), "shown once");
+        let other = app.sign_in(olivia).await;
+        assert_eq!(browser.post(&page, "end-sessions=yes").await.status, 303);
+        other.get("/keys").await.assert_needs_sign_in("ended");
+        for wrong in ["", "plan=", "plan=free", "plan=saver&plan=saver", "email=a%40b"] {
+            assert_eq!(browser.post(&page, wrong).await.status, 400, "{wrong}");
+        }
+
+        let rows = app.operator_audit().await;
+        let actions: Vec<_> = rows.iter().rev().map(|row| &*row.action).collect();
+        assert_eq!(actions, ["user.update", "sign_in_link.create", "session.revoke_all"]);
+        for row in &rows {
+            assert_eq!((row.operator_user_id, row.operator_key_id), (Some(app.ben.user.id), None));
+            assert_eq!(row.user_id, Some(olivia));
+        }
+        let audit = browser.get("/operator/audit").await;
+        assert!(actions.iter().all(|action| audit.text.contains(action)), "{}", audit.text);
+        assert!(audit.text.contains("by <bdi>ben@example.com</bdi>"), "{}", audit.text);
+    }
+}
+
+/// Whatever is asked for and sent, everybody else gets what an address without a page gives.
+#[tokio::test]
+async fn there_are_no_such_pages_for_anybody_else() {
+    let app = App::start(Setup::default()).await;
+    let olivia = app.sign_in(app.olivia.user.id).await;
+    let hook = app.disabled_endpoint().await;
+    for path in all_pages(app.ben.user.id, &hook) {
+        for method in [reqwest::Method::GET, reqwest::Method::POST, reqwest::Method::PUT] {
+            for cookie in [None, Some(&*olivia.cookie), Some("made-up")] {
+                for site in ["same-origin", "cross-site"] {
+                    let ask = async |path: &str| {
+                        let request = browser::client().request(method.clone(), format!("{}{path}", app.console_url));
+                        let request = request.header("accept", "text/html").header("sec-fetch-site", site);
+                        let request = request.body("plan=saver&end-sessions=yes&enable=yes");
+                        let page = Page::of(with_session(request, cookie).send().await.unwrap()).await;
+                        let mut headers = page.headers;
+                        headers.remove("date");
+                        (page.status, headers, page.text)
+                    };
+                    let missing = ask("/operator/nothing").await;
+                    assert_eq!(missing.0, 404);
+                    assert_eq!(ask(&path).await, missing, "{method} {path} {cookie:?} {site}");
+                }
+            }
+        }
+    }
+    assert!(!olivia.get("/keys").await.text.contains("/operator/"), "no menu");
+    assert_eq!(app.user(app.ben.user.id).await.plan, app.ben.user.plan);
+    assert_eq!(app.operator_audit().await, []);
+}
+
+#[tokio::test]
+async fn flag_ends_with_the_next_request() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    assert!(browser.get("/keys").await.text.contains("href=\"/operator/users\""));
+    assert_eq!(browser.get("/operator/audit").await.status, 200);
+    app.set_operator(app.ben.user.id, false).await;
+    assert_eq!(browser.get("/operator/audit").await.status, 404);
+    let page = format!("/operator/users/{}", app.olivia.user.id);
+    assert_eq!(browser.post(&page, "plan=saver").await.status, 404);
+    assert_eq!(app.user(app.olivia.user.id).await.plan, app.olivia.user.plan);
+    assert!(!browser.get("/keys").await.text.contains("/operator/"), "still signed in, without the menu");
+}
+
+#[tokio::test]
+async fn forms_of_other_sites_change_no_user() {
+    let app = App::start(Setup::default()).await;
+    let operator = app.sign_in_operator().await;
+    let hook = app.disabled_endpoint().await;
+    let user = format!("/operator/users/{}", app.olivia.user.id);
+    let endpoint = format!("/operator/deliveries/{}", hook.endpoint.id);
+    for (path, form) in [(&user, "plan=saver"), (&user, "sign-in-link=yes"), (&endpoint, "enable=yes")] {
+        for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example"), ("x-nothing", "1")] {
+            let request = browser::post(&format!("{}{path}", app.console_url), form).header(name, value);
+            let page = Page::of(with_session(request, Some(&operator.cookie)).send().await.unwrap()).await;
+            assert_eq!(page.status, 403, "{path} {name}: {}", page.text);
+        }
+    }
+    assert_eq!(app.operator_audit().await, []);
+}
+
+/// The pages work without the operator's API, and show neither an account nor an amount of anybody.
+#[tokio::test]
+async fn pages_show_nothing_of_what_accounts_hold() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let hook = app.disabled_endpoint().await;
+    let mut secrets = Vec::new();
+    for person in [&app.olivia, &app.ben] {
+        secrets.push(person.key.clone());
+        let accounts = app.get_as(&person.key, "/v1/accounts?limit=100").await.data();
+        for account in &accounts {
+            let texts = ["id", "name", "accountNumber"].map(|member| account[member].as_str().unwrap_or_default());
+            secrets.extend(texts.map(str::to_owned).into_iter().filter(|text| !text.is_empty()));
+        }
+        let ids: Vec<&str> = accounts.iter().map(|account| account["id"].as_str().unwrap()).collect();
+        for balance in app.get_as(&person.key, &format!("/v1/balances?accountIds={}", ids.join(","))).await.data() {
+            // A round amount could be any number of the page.
+            secrets.extend(balance["currentBalance"].as_str().filter(|amount| amount.len() > 5).map(str::to_owned));
+        }
+    }
+    assert!(secrets.len() > 20);
+    let mut pages = all_pages(app.ben.user.id, &hook);
+    pages.push(format!("/operator/users/{}", app.olivia.user.id));
+    for path in pages {
+        let page = browser.get(&path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        for secret in &secrets {
+            assert!(!page.text.contains(secret), "{path}: {secret}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn health_names_a_provider_that_fails() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    assert!(browser.get("/operator/health").await.text.contains("last call succeeded"));
+    app.fault_at("fiskil", json!({"match": "/v1/banking/balances", "kind": "status", "status": 500})).await;
+    app.sign_in(app.olivia.user.id).await.get("/overview").await;
+    app.clear_faults().await;
+    let page = browser.get("/operator/health").await;
+    assert!(page.text.contains("last call failed"), "{}", page.text);
+    assert!(page.text.contains("the provider is unavailable: server error"), "{}", page.text);
+    assert!(page.text.contains("since the last success"), "{}", page.text);
+}
+
+#[tokio::test]
+async fn endpoint_is_enabled_and_its_events_are_sent_again() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let hook = app.disabled_endpoint().await;
+    let list = browser.get("/operator/deliveries").await;
+    assert!(list.text.contains("disabled: too many failures") && list.text.contains(&hook), "{}", list.text);
+    let page = format!("/operator/deliveries/{}", hook.endpoint.id);
+    let event = app.deliveries_to(&hook).await[0].event_id;
+    let send_again = format!("redeliver={event}&user={}", app.olivia.user.id);
+    let rejected = browser.post(&page, &send_again).await;
+    assert!(rejected.status == 409 && rejected.text.contains("cannot be sent again"), "{}", rejected.text);
+    assert_eq!(browser.post(&page, "enable=yes").await.status, 303);
+    app.assert_enabled(&hook).await;
+    assert_eq!(browser.post(&page, &send_again).await.status, 303);
+    assert!(browser.get(&format!("{page}?state=pending")).await.text.contains("Next attempt"));
+    let rows = app.operator_audit().await;
+    let actions: Vec<_> = rows.iter().rev().map(|row| (&*row.action, row.user_id)).collect();
+    let owner = Some(app.olivia.user.id);
+    assert_eq!(actions, [("webhook_endpoint.update", owner), ("delivery.redeliver", owner)]);
+    for wrong in ["", "redeliver=1", &format!("redeliver={event}"), "enable=a&enable=b"] {
+        assert_eq!(browser.post(&page, wrong).await.status, 400, "{wrong}");
+    }
+}
+
+/// Every page, by the menu.
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_pages_in_chromium() {
+    let app = App::start(Setup::default()).await;
+    let hook = app.disabled_endpoint().await;
+    app.set_operator(app.ben.user.id, true).await;
+    app.fault_at("akahu", json!({"match": "/v1/accounts", "kind": "status", "status": 500})).await;
+    app.run_due_jobs().await;
+    app.clear_faults().await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    browser.open(&app.sign_in_link(app.ben.user.id).await);
+    browser.click("button.strong");
+    for path in PAGES {
+        browser.click(&format!("nav a[href='{path}']"));
+        browser.assert_accessible(&format!("console{}", path.replace('/', "-")));
+    }
+    browser.click("nav a[href='/operator/users']");
+    browser.write("#search", "olivia@example.com");
+    browser.click("form.line button");
+    browser.click("ul.rows a");
+    browser.assert_accessible("console-operator-user");
+    browser.click("button[name=sign-in-link]");
+    browser.assert_accessible("console-operator-user-link");
+    browser.click("nav a[href='/operator/deliveries']");
+    browser.click("ul.rows a");
+    browser.assert_accessible("console-operator-endpoint");
+    browser.click("button[name=enable]");
+    app.assert_enabled(&hook).await;
+    browser.click("button[name=redeliver]");
+    browser.click("nav a[href='/operator/audit']");
+    browser.assert_accessible("console-operator-audit-rows");
+    assert!(browser.text().contains("delivery.redeliver"), "{}", browser.text());
+}

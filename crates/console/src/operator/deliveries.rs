@@ -1,0 +1,111 @@
+//! `/operator/deliveries`: how many webhook events are to be delivered, and the endpoints at which that fails.
+
+use std::collections::HashMap;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use bellbird_domain::{EndpointId, EndpointStatus, UserId};
+use bellbird_storage::{DeliveryOverview, Endpoint, Storage, StorageError};
+use http::{StatusCode, Uri};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::{Operator, PAGE_ROWS, cut};
+use crate::error_page;
+use crate::pages::names::sanitized;
+use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::state::Console;
+
+#[derive(Template)]
+#[template(path = "operator_deliveries.html")]
+struct DeliveriesPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    overview: DeliveryOverview,
+    /// When the longest due attempt became due.
+    oldest_due: Option<String>,
+    rows: Vec<EndpointRow>,
+    /// The last endpoint of this page, if there are more.
+    next: Option<EndpointId>,
+}
+
+/// An endpoint, for an operator.
+pub(super) struct EndpointRow {
+    pub(super) id: EndpointId,
+    pub(super) url: String,
+    /// None: it receives the events of all users.
+    pub(super) user: Option<(UserId, String)>,
+    pub(super) status: String,
+    pub(super) is_good: bool,
+    pub(super) can_enable: bool,
+    pub(super) delivered: Option<String>,
+}
+
+impl EndpointRow {
+    pub(super) fn new(endpoint: &Endpoint, email: Option<String>, zone: &LocalTime) -> Self {
+        let Endpoint { status, disabled_reason, failing_since, disabled_users, .. } = endpoint;
+        let is_disabled = *status == EndpointStatus::Disabled;
+        let text = match (is_disabled, disabled_users, failing_since) {
+            (true, ..) => format!("disabled: {}", sanitized(disabled_reason.as_deref().unwrap_or("no reason"))),
+            (false, 0, None) => "enabled".to_owned(),
+            (false, 0, Some(since)) => format!("failing since {}", zone.at(*since)),
+            (false, 1, _) => "disabled for 1 user".to_owned(),
+            (false, users, _) => format!("disabled for {users} users"),
+        };
+        Self {
+            id: endpoint.id,
+            url: sanitized(&endpoint.url),
+            user: email.map(|email| (endpoint.user_id, email)),
+            status: text,
+            is_good: !is_disabled && *disabled_users == 0 && failing_since.is_none(),
+            can_enable: is_disabled || *disabled_users > 0,
+            delivered: endpoint.delivered_at.map(|at| zone.at(at)),
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+struct DeliveriesQuery {
+    after: Option<String>,
+}
+
+/// `GET /operator/deliveries`
+pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
+    let Operator(session) = operator;
+    let query = Query::<DeliveriesQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
+    let after = query.after.and_then(|after| after.parse().ok());
+    let frame = session.frame(&console, "/operator/deliveries");
+    match load(console.storage(), &frame, after, session.now, &session.zone()).await {
+        Ok(page) => page_response(StatusCode::OK, &page),
+        Err(error) => error_page::storage_error(&console, &error),
+    }
+}
+
+async fn load<'a>(
+    storage: &Storage,
+    frame: &'a SignedInFrame<'a>,
+    after: Option<EndpointId>,
+    now: Timestamp,
+    zone: &LocalTime,
+) -> Result<DeliveriesPage<'a>, StorageError> {
+    let overview = storage.deliveries().overview(now).await?;
+    let mut endpoints = storage.endpoints().list_troubled_after(after, PAGE_ROWS + 1).await?;
+    let next = if cut(&mut endpoints) { endpoints.last().map(|endpoint| endpoint.id) } else { None };
+    let mut emails = HashMap::new();
+    let mut rows = Vec::new();
+    for endpoint in endpoints {
+        let email = match emails.get(&endpoint.user_id) {
+            Some(known) => Option::clone(known),
+            None => email_of(storage, endpoint.user_id).await?,
+        };
+        emails.insert(endpoint.user_id, email.clone());
+        rows.push(EndpointRow::new(&endpoint, email, zone));
+    }
+    let oldest_due = overview.oldest_due.map(|at| zone.at(at));
+    Ok(DeliveriesPage { frame, overview, oldest_due, rows, next })
+}
+
+/// None for the installation.
+pub(super) async fn email_of(storage: &Storage, user: UserId) -> Result<Option<String>, StorageError> {
+    Ok(storage.users().find(user).await?.map(|user| user.email))
+}

@@ -1,0 +1,198 @@
+//! `/operator/deliveries/{id}`: the deliveries to one endpoint. Its forms send an event again, and enable the endpoint.
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
+use bellbird_storage::{DeliveryRecord, Endpoint, OperatorAction, StorageError};
+use http::{HeaderMap, StatusCode, Uri};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::deliveries::{EndpointRow, email_of};
+use super::{Operator, OperatorForm, PAGE_ROWS, PathText, cut, parsed};
+use crate::error_page;
+use crate::pages::names::sanitized;
+use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::session::Session;
+use crate::state::Console;
+
+const NOT_SENT_AGAIN: &str = "This event cannot be sent again now: its endpoint is disabled, it waits for an earlier \
+    event, or its connection is being removed.";
+
+#[derive(Template)]
+#[template(path = "operator_endpoint.html")]
+struct EndpointPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    endpoint: EndpointRow,
+    state: Option<DeliveryState>,
+    rows: Vec<DeliveryRow>,
+    /// Where the next page begins, if there are older deliveries.
+    next: Option<String>,
+    problem: Option<&'static str>,
+}
+
+struct DeliveryRow {
+    event_id: EventId,
+    user_id: UserId,
+    event: &'static str,
+    created: String,
+    state: &'static str,
+    is_failed: bool,
+    attempts: u32,
+    error: Option<String>,
+    next_attempt: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct EndpointQuery {
+    state: Option<String>,
+    /// The time in microseconds and the id of an event, as [`position`] writes them.
+    before: Option<String>,
+}
+
+/// `GET /operator/deliveries/{id}`
+pub(super) async fn show(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    Operator(session): Operator,
+    id: PathText,
+    uri: Uri,
+) -> Response {
+    let Some(id) = parsed(id) else { return error_page::not_found(&console, &headers) };
+    let query = Query::<EndpointQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
+    page(&console, &headers, &session, id, &query, None).await
+}
+
+async fn page(
+    console: &Console,
+    headers: &HeaderMap,
+    session: &Session,
+    id: EndpointId,
+    query: &EndpointQuery,
+    problem: Option<&'static str>,
+) -> Response {
+    let endpoint = match console.storage().endpoints().find_any(id).await {
+        Ok(Some(endpoint)) => endpoint,
+        Ok(None) => return error_page::not_found(console, headers),
+        Err(error) => return error_page::storage_error(console, &error),
+    };
+    let frame = session.frame(console, "/operator/deliveries");
+    match load(console, &frame, &endpoint, query, &session.zone()).await {
+        Ok(page) => {
+            let status = if problem.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
+            page_response(status, &EndpointPage { problem, ..page })
+        }
+        Err(error) => error_page::storage_error(console, &error),
+    }
+}
+
+async fn load<'a>(
+    console: &Console,
+    frame: &'a SignedInFrame<'a>,
+    endpoint: &Endpoint,
+    query: &EndpointQuery,
+    zone: &LocalTime,
+) -> Result<EndpointPage<'a>, StorageError> {
+    let storage = console.storage();
+    let state = query.state.as_deref().and_then(|state| state.parse().ok());
+    let before = query.before.as_deref().and_then(parse_position);
+    let of = (endpoint.user_id, endpoint.id);
+    let mut found = storage.deliveries().list_before(before, of, state, PAGE_ROWS + 1).await?;
+    let next = if cut(&mut found) { found.last().map(position) } else { None };
+    let email = email_of(storage, endpoint.user_id).await?;
+    let endpoint = EndpointRow::new(endpoint, email, zone);
+    let rows = found.into_iter().map(|delivery| row(delivery, zone)).collect();
+    Ok(EndpointPage { frame, endpoint, state, rows, next, problem: None })
+}
+
+fn position(delivery: &DeliveryRecord) -> String {
+    format!("{}.{}", delivery.created_at.as_microsecond(), delivery.event_id)
+}
+
+fn parse_position(text: &str) -> Option<(Timestamp, EventId)> {
+    let (at, event) = text.split_once('.')?;
+    Some((Timestamp::from_microsecond(at.parse().ok()?).ok()?, event.parse().ok()?))
+}
+
+fn row(delivery: DeliveryRecord, zone: &LocalTime) -> DeliveryRow {
+    DeliveryRow {
+        event_id: delivery.event_id,
+        user_id: delivery.user_id,
+        event: delivery.event_type.as_str(),
+        created: zone.at(delivery.created_at),
+        state: match delivery.state {
+            DeliveryState::Pending => "pending",
+            DeliveryState::Waiting => "waits for an earlier event",
+            DeliveryState::Delivered => "delivered",
+            DeliveryState::Failed => "failed",
+        },
+        is_failed: delivery.state == DeliveryState::Failed,
+        attempts: delivery.attempts,
+        error: delivery.last_error.as_deref().map(sanitized),
+        next_attempt: delivery.next_attempt_at.map(|at| zone.at(at)),
+    }
+}
+
+/// `POST /operator/deliveries/{id}`, with the fields `redeliver` and `user`, or `enable`.
+pub(super) async fn change(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    id: PathText,
+    OperatorForm(form): OperatorForm,
+) -> Response {
+    let Some(id) = parsed(id) else { return error_page::not_found(&console, &headers) };
+    let session = &form.session;
+    let owner = match console.storage().endpoints().find_any(id).await {
+        Ok(Some(endpoint)) => endpoint.user_id,
+        Ok(None) => return error_page::not_found(&console, &headers),
+        Err(error) => return error_page::storage_error(&console, &error),
+    };
+    let changed = match (form.parsed::<EventId>("redeliver"), form.parsed::<UserId>("user"), form.field("enable")) {
+        (Some(event), Some(user), None) => {
+            // Only an endpoint of the installation has events of several users.
+            let user = if owner == UserId::INSTALLATION { user } else { owner };
+            redeliver(&console, session, (user, id), event).await
+        }
+        (None, None, Some(_)) => enable(&console, session, (owner, id)).await,
+        _ => return error_page::invalid_form(&console),
+    };
+    match changed {
+        Ok(true) => Redirect::to(&console.path(&format!("/operator/deliveries/{id}"))).into_response(),
+        Ok(false) => {
+            page(&console, &headers, session, id, &EndpointQuery::default(), Some(NOT_SENT_AGAIN)).await
+        }
+        Err(error) => error_page::storage_error(&console, &error),
+    }
+}
+
+async fn redeliver(
+    console: &Console,
+    session: &Session,
+    (user_id, endpoint): (UserId, EndpointId),
+    event: EventId,
+) -> Result<bool, StorageError> {
+    let mut change = console.storage().begin_console_change(session.user(), session.now).await?;
+    if !change.redeliver((user_id, endpoint), event).await? {
+        return Ok(false);
+    }
+    let subject = event.to_string();
+    let action = OperatorAction { name: "delivery.redeliver", user_id, subject: Some(&subject) };
+    change.commit_alone(&action).await?;
+    Ok(true)
+}
+
+async fn enable(
+    console: &Console,
+    session: &Session,
+    (owner, endpoint): (UserId, EndpointId),
+) -> Result<bool, StorageError> {
+    let mut change = console.storage().begin_console_change(session.user(), session.now).await?;
+    change.enable_endpoint((owner, endpoint)).await?;
+    let subject = endpoint.to_string();
+    let action = OperatorAction { name: "webhook_endpoint.update", user_id: owner, subject: Some(&subject) };
+    change.commit_alone(&action).await?;
+    // What fails here, the hourly cleanup repeats.
+    console.storage().endpoints().align_queues(session.now).await?;
+    Ok(true)
+}

@@ -1,0 +1,111 @@
+//! `/operator/...`: the pages of a user who is an operator. For everybody else, there is no page at these addresses.
+//!
+//! They show users, connections and work, and neither accounts nor rows. What they change is an [`OperatorChange`], so
+//! it commits with its row in the audit.
+//!
+//! [`OperatorChange`]: bellbird_storage::OperatorChange
+
+mod audit;
+mod deliveries;
+mod endpoint;
+mod health;
+mod user;
+mod users;
+
+use std::str::FromStr;
+
+use axum::Router;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Path, Request, State};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get};
+use bellbird_domain::{ConnectionStatus, Plan};
+use http::HeaderMap;
+use http::request::Parts;
+
+use crate::error_page;
+use crate::session::{OwnForm, Session};
+use crate::state::Console;
+
+/// Rows of one page.
+const PAGE_ROWS: u32 = 50;
+
+pub(crate) fn routes() -> Router<Console> {
+    Router::new()
+        .route("/operator/users", page(get(users::show)))
+        .route("/operator/users/{id}", page(get(user::show).post(user::change)))
+        .route("/operator/health", page(get(health::show)))
+        .route("/operator/deliveries", page(get(deliveries::show)))
+        .route("/operator/deliveries/{id}", page(get(endpoint::show).post(endpoint::change)))
+        .route("/operator/audit", page(get(audit::show)))
+}
+
+/// Another method is not told apart from another path, because that would show which paths there are.
+fn page(methods: MethodRouter<Console>) -> MethodRouter<Console> {
+    methods.fallback(not_found)
+}
+
+async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {
+    error_page::not_found(&console, &headers)
+}
+
+/// A request of a browser in which an operator is signed in.
+struct Operator(Session);
+
+impl FromRequestParts<Console> for Operator {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+        match <Session as OptionalFromRequestParts<Console>>::from_request_parts(parts, console).await? {
+            Some(session) if session.is_operator => Ok(Self(session)),
+            _ => Err(error_page::not_found(console, &parts.headers)),
+        }
+    }
+}
+
+/// An [`OwnForm`] of an operator.
+struct OperatorForm(OwnForm);
+
+impl FromRequest<Console> for OperatorForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+        let (mut parts, body) = request.into_parts();
+        Operator::from_request_parts(&mut parts, console).await?;
+        OwnForm::from_request(Request::from_parts(parts, body), console).await.map(Self)
+    }
+}
+
+type PathText = Result<Path<String>, PathRejection>;
+
+/// The id in a path. What is not an id is nothing's.
+fn parsed<T: FromStr>(text: PathText) -> Option<T> {
+    text.ok()?.parse().ok()
+}
+
+/// Cuts a list that was read with one more item than a page has. Returns whether there are more.
+fn cut<T>(items: &mut Vec<T>) -> bool {
+    let has_more = items.len() > PAGE_ROWS as usize;
+    items.truncate(PAGE_ROWS as usize);
+    has_more
+}
+
+/// Unlike [`crate::pages::status_text`], for somebody else than the user.
+fn status_text(status: ConnectionStatus) -> &'static str {
+    match status {
+        ConnectionStatus::Active => "connected",
+        ConnectionStatus::Invalidated => "consent expired",
+        ConnectionStatus::PendingMfa => "institution asks the user to sign in",
+        ConnectionStatus::Revoked => "consent withdrawn",
+        ConnectionStatus::Deleting => "being removed",
+    }
+}
+
+/// What somebody with this plan may read by API.
+fn gives(plan: Plan) -> &'static str {
+    match plan {
+        Plan::Saver => "no API",
+        Plan::Developer => "banks",
+        Plan::Professional => "banks and brokers",
+    }
+}

@@ -1,0 +1,181 @@
+//! `/operator/users/{id}`: a user's plan, connections and keys. Its forms change the plan, make a sign-in link, and end
+//! the sessions.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_domain::{Connection, ConnectionStatus, Plan, User, UserId};
+use bellbird_storage::{OperatorAction, StorageError, SyncState, UserChange};
+use http::{HeaderMap, StatusCode};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{Operator, OperatorForm, PathText, gives, parsed, status_text};
+use crate::error_page;
+use crate::keys_page::{self, KeyRow};
+use crate::pages::names::{institution_name, sanitized};
+use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::session::Session;
+use crate::sign_in::create_sign_in_link_in;
+use crate::state::Console;
+
+#[derive(Template)]
+#[template(path = "operator_user.html")]
+struct UserPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    user: &'a User,
+    /// Name, what it gives, and whether the user has it.
+    plans: Vec<(&'static str, &'static str, bool)>,
+    reference: Option<String>,
+    created: String,
+    connections: Vec<ConnectionRow>,
+    keys: Vec<KeyRow>,
+    sessions: usize,
+    /// Shown now, and never again.
+    link: Option<&'a SecretString>,
+    problem: Option<&'static str>,
+}
+
+struct ConnectionRow {
+    name: String,
+    provider: String,
+    status: &'static str,
+    is_active: bool,
+    since: String,
+    /// None: never.
+    refreshed: Option<String>,
+    consent_end: Option<String>,
+    /// Why the last sync failed.
+    sync_error: Option<String>,
+}
+
+/// The page beside its user.
+enum Shown<'a> {
+    Only,
+    Link(&'a SecretString),
+    Problem(&'static str),
+}
+
+/// `GET /operator/users/{id}`
+pub(super) async fn show(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    Operator(session): Operator,
+    id: PathText,
+) -> Response {
+    match parsed(id) {
+        Some(id) => page(&console, &headers, &session, id, Shown::Only).await,
+        None => error_page::not_found(&console, &headers),
+    }
+}
+
+async fn page(console: &Console, headers: &HeaderMap, session: &Session, id: UserId, shown: Shown<'_>) -> Response {
+    let zone = session.zone();
+    let user = match console.storage().users().find(id).await {
+        Ok(Some(user)) => user,
+        Ok(None) => return error_page::not_found(console, headers),
+        Err(error) => return error_page::storage_error(console, &error),
+    };
+    let (connections, keys, sessions) = match load(console, session, id, &zone).await {
+        Ok(found) => found,
+        Err(error) => return error_page::storage_error(console, &error),
+    };
+    let frame = session.frame(console, "/operator/users");
+    let (link, problem) = match shown {
+        Shown::Only => (None, None),
+        Shown::Link(link) => (Some(link), None),
+        Shown::Problem(problem) => (None, Some(problem)),
+    };
+    let page = UserPage {
+        frame: &frame,
+        user: &user,
+        plans: Plan::ALL.iter().map(|plan| (plan.as_str(), gives(*plan), *plan == user.plan)).collect(),
+        reference: user.reference.as_deref().map(sanitized),
+        created: zone.day(user.created_at),
+        connections,
+        keys,
+        sessions,
+        link,
+        problem,
+    };
+    page_response(if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK }, &page)
+}
+
+async fn load(
+    console: &Console,
+    session: &Session,
+    user: UserId,
+    zone: &LocalTime,
+) -> Result<(Vec<ConnectionRow>, Vec<KeyRow>, usize), StorageError> {
+    let storage = console.storage();
+    let mut rows = Vec::new();
+    for connection in storage.connections().list_after(None, Some(user), u32::MAX).await? {
+        let sync = storage.syncs().find(user, connection.id).await?;
+        rows.push(row(console, connection, sync, zone));
+    }
+    let keys = keys_page::rows(storage.keys().list(user).await?, session);
+    let sessions = storage.sessions().list(user, session.now).await?.len();
+    Ok((rows, keys, sessions))
+}
+
+fn row(console: &Console, connection: Connection, sync: Option<SyncState>, zone: &LocalTime) -> ConnectionRow {
+    let is_active = connection.status == ConnectionStatus::Active;
+    ConnectionRow {
+        name: institution_name(&connection),
+        provider: console.inner.connections.links().provider_title(&connection.provider).to_owned(),
+        status: status_text(connection.status),
+        is_active,
+        since: zone.day(connection.created_at),
+        refreshed: connection.last_refreshed_at.map(|at| zone.at(at)),
+        consent_end: connection.consent_expires_at.filter(|_| is_active).map(|at| zone.day(at)),
+        sync_error: sync.and_then(|sync| sync.last_error),
+    }
+}
+
+/// `POST /operator/users/{id}`, with the field `plan`, `sign-in-link` or `end-sessions`.
+pub(super) async fn change(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    id: PathText,
+    OperatorForm(form): OperatorForm,
+) -> Response {
+    let Some(id) = parsed(id) else { return error_page::not_found(&console, &headers) };
+    let session = &form.session;
+    let changed = if let Some(plan) = form.parsed::<Plan>("plan") {
+        set_plan(&console, session, id, plan).await.map(|()| None)
+    } else if form.field("sign-in-link").is_some() {
+        create_link(&console, session, id).await.map(Some)
+    } else if form.field("end-sessions").is_some() {
+        end_sessions(&console, session, id).await.map(|()| None)
+    } else {
+        return error_page::invalid_form(&console);
+    };
+    match changed {
+        Ok(Some(link)) => page(&console, &headers, session, id, Shown::Link(&link)).await,
+        Ok(None) => Redirect::to(&console.path(&format!("/operator/users/{id}"))).into_response(),
+        Err(StorageError::NotFound(_)) => error_page::not_found(&console, &headers),
+        Err(StorageError::Conflict(_)) => {
+            const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
+            page(&console, &headers, session, id, Shown::Problem(TOO_MANY)).await
+        }
+        Err(error) => error_page::storage_error(&console, &error),
+    }
+}
+
+async fn set_plan(console: &Console, session: &Session, id: UserId, plan: Plan) -> Result<(), StorageError> {
+    let mut change = console.storage().begin_console_change(session.user(), session.now).await?;
+    change.update_user(id, &UserChange { plan: Some(plan), ..UserChange::default() }).await?;
+    change.commit_alone(&OperatorAction { name: "user.update", user_id: id, subject: None }).await
+}
+
+async fn create_link(console: &Console, session: &Session, id: UserId) -> Result<SecretString, StorageError> {
+    let mut change = console.storage().begin_console_change(session.user(), session.now).await?;
+    let link = create_sign_in_link_in(&mut change, id, &console.inner.site.console_url, session.now).await?;
+    change.commit_alone(&OperatorAction { name: "sign_in_link.create", user_id: id, subject: None }).await?;
+    Ok(link)
+}
+
+async fn end_sessions(console: &Console, session: &Session, id: UserId) -> Result<(), StorageError> {
+    let mut change = console.storage().begin_console_change(session.user(), session.now).await?;
+    change.revoke_sessions(id).await?;
+    change.commit_alone(&OperatorAction { name: "session.revoke_all", user_id: id, subject: None }).await
+}

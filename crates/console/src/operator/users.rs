@@ -1,0 +1,126 @@
+//! `/operator/users`: all users, and the plans.
+
+use std::collections::HashMap;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use bellbird_domain::{Plan, User, UserId};
+use bellbird_storage::{StorageError, Users};
+use http::{StatusCode, Uri};
+use serde::Deserialize;
+
+use super::{Operator, PAGE_ROWS, cut, gives};
+use crate::error_page;
+use crate::pages::names::sanitized;
+use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::state::Console;
+
+/// Of an e-mail address. A reference is shorter.
+const SEARCH_CHARS_MAX: usize = 254;
+
+#[derive(Template)]
+#[template(path = "operator_users.html")]
+struct UsersPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    search: &'a str,
+    search_chars_max: usize,
+    rows: Vec<UserRow>,
+    /// The last user of this page, if there are more.
+    next: Option<UserId>,
+    plans: Vec<PlanRow>,
+    /// What a key may call in a minute: paths from the database, balances, and rows. None: no limit.
+    calls: [Option<u32>; 3],
+}
+
+struct UserRow {
+    id: UserId,
+    email: String,
+    reference: Option<String>,
+    plan: &'static str,
+    connections: u64,
+    created: String,
+    is_operator: bool,
+}
+
+struct PlanRow {
+    name: &'static str,
+    gives: &'static str,
+    users: u64,
+}
+
+#[derive(Deserialize, Default)]
+struct UsersQuery {
+    #[serde(default)]
+    search: String,
+    after: Option<String>,
+}
+
+/// `GET /operator/users`
+pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
+    let Operator(session) = operator;
+    let query = Query::<UsersQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
+    let search = query.search.trim();
+    let after = query.after.and_then(|after| after.parse().ok());
+    let (rows, next, plans) = match load(&console, search, after, &session.zone()).await {
+        Ok(found) => found,
+        Err(error) => return error_page::storage_error(&console, &error),
+    };
+    let frame = session.frame(&console, "/operator/users");
+    let quotas = console.inner.access.quotas();
+    let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| quota.calls());
+    let search_chars_max = SEARCH_CHARS_MAX;
+    page_response(StatusCode::OK, &UsersPage { frame: &frame, search, search_chars_max, rows, next, plans, calls })
+}
+
+async fn load(
+    console: &Console,
+    search: &str,
+    after: Option<UserId>,
+    zone: &LocalTime,
+) -> Result<(Vec<UserRow>, Option<UserId>, Vec<PlanRow>), StorageError> {
+    let storage = console.storage();
+    let mut users = match search {
+        "" => storage.users().list_after(after, PAGE_ROWS + 1).await?,
+        search => find(storage.users(), search).await?.into_iter().collect(),
+    };
+    let next = if cut(&mut users) { users.last().map(|user| user.id) } else { None };
+    let connections = match (users.first(), users.last()) {
+        (Some(first), Some(last)) => storage.connections().count_by_user(first.id, last.id).await?,
+        _ => HashMap::new(),
+    };
+    let rows = users.into_iter().map(|user| {
+        let connections = connections.get(&user.id).copied().unwrap_or_default();
+        row(user, connections, zone)
+    });
+    let counts = storage.users().count_by_plan().await?;
+    let users_of = |plan| counts.iter().find(|(of, _)| *of == plan).map_or(0, |(_, users)| *users);
+    let plans = Plan::ALL.iter().map(|plan| PlanRow { name: plan.as_str(), gives: gives(*plan), users: users_of(*plan) });
+    Ok((rows.collect(), next, plans.collect()))
+}
+
+/// By e-mail address, reference or id.
+async fn find(users: Users<'_>, search: &str) -> Result<Option<User>, StorageError> {
+    if search.chars().count() > SEARCH_CHARS_MAX || search.chars().any(char::is_control) {
+        return Ok(None);
+    }
+    if let Some(user) = users.find_by_email(search).await? {
+        return Ok(Some(user));
+    }
+    match (users.find_by_reference(search).await?, search.parse()) {
+        (None, Ok(id)) => users.find(id).await,
+        (found, _) => Ok(found),
+    }
+}
+
+fn row(user: User, connections: u64, zone: &LocalTime) -> UserRow {
+    UserRow {
+        id: user.id,
+        email: user.email,
+        reference: user.reference.as_deref().map(sanitized),
+        plan: user.plan.as_str(),
+        connections,
+        created: zone.day(user.created_at),
+        is_operator: user.is_operator,
+    }
+}

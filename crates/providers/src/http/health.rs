@@ -1,0 +1,56 @@
+//! How the calls of this process to a provider went.
+
+use jiff::Timestamp;
+
+use crate::error::Error;
+
+/// How the calls of this process to a provider went, since its start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProviderHealth {
+    /// Whether calls are rejected for a moment, because nearly all have failed.
+    pub is_breaker_open: bool,
+    /// The last call that succeeded.
+    pub succeeded_at: Option<Timestamp>,
+    /// Calls that have failed since then, by the fault of the provider or of the operator's settings.
+    pub failures: u64,
+    /// The last one, and why it failed.
+    pub last_failure: Option<(Timestamp, String)>,
+}
+
+impl ProviderHealth {
+    /// Records the end of a call. A consent that has ended, or credentials that are wrong, are its user's business.
+    pub(super) fn record(&mut self, now: Timestamp, error: Option<&Error>) {
+        match error {
+            None => (self.succeeded_at, self.failures) = (Some(now), 0),
+            Some(Error::ReconnectNeeded(_) | Error::InvalidCredentials(_) | Error::BudgetUsedUp { .. }) => {}
+            Some(error) => {
+                self.failures += 1;
+                self.last_failure = Some((now, error.to_string()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bellbird_domain::ConnectionStatus;
+
+    use super::*;
+
+    #[test]
+    fn failures_count_since_the_last_success() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (failed, ended) = (Error::unavailable("timed out"), Error::ReconnectNeeded(ConnectionStatus::Revoked));
+        let mut health = ProviderHealth::default();
+        for (second, error) in [(1, Some(&failed)), (2, None), (3, Some(&failed)), (4, Some(&failed)), (5, Some(&ended))] {
+            health.record(at(second), error);
+        }
+        let expected = ProviderHealth {
+            is_breaker_open: false,
+            succeeded_at: Some(at(2)),
+            failures: 2,
+            last_failure: Some((at(4), "the provider is unavailable: timed out".to_owned())),
+        };
+        assert_eq!(health, expected);
+    }
+}
