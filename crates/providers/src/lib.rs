@@ -40,9 +40,9 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 
 pub use error::Error;
+pub use http::health::ProviderHealth;
 use http::recording::{KnownWords, RecordedCall, Recorder};
 use http::shares::Requester;
-pub use http::health::ProviderHealth;
 pub use linking::Linking;
 pub use registry::Registry;
 pub use unreadable::{UnreadableReason, UnreadableRow};

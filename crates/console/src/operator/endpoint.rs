@@ -159,9 +159,7 @@ pub(super) async fn change(
     };
     match changed {
         Ok(true) => Redirect::to(&console.path(&format!("/operator/deliveries/{id}"))).into_response(),
-        Ok(false) => {
-            page(&console, &headers, session, id, &EndpointQuery::default(), Some(NOT_SENT_AGAIN)).await
-        }
+        Ok(false) => page(&console, &headers, session, id, &EndpointQuery::default(), Some(NOT_SENT_AGAIN)).await,
         Err(error) => error_page::storage_error(&console, &error),
     }
 }

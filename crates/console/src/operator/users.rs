@@ -95,7 +95,8 @@ async fn load(
     });
     let counts = storage.users().count_by_plan().await?;
     let users_of = |plan| counts.iter().find(|(of, _)| *of == plan).map_or(0, |(_, users)| *users);
-    let plans = Plan::ALL.iter().map(|plan| PlanRow { name: plan.as_str(), gives: gives(*plan), users: users_of(*plan) });
+    let plans =
+        Plan::ALL.iter().map(|plan| PlanRow { name: plan.as_str(), gives: gives(*plan), users: users_of(*plan) });
     Ok((rows.collect(), next, plans.collect()))
 }
 

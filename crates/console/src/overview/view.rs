@@ -8,8 +8,8 @@ use jiff::civil::Date;
 use jiff::{SignedDuration, ToSpan as _};
 
 use crate::amounts::with_commas;
-use crate::pages::names::institution_name;
 use crate::pages::SignedInFrame;
+use crate::pages::names::institution_name;
 use crate::session::Session;
 
 /// Days before the end of a consent from which the page asks to renew it.

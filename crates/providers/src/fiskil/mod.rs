@@ -24,7 +24,8 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind,
-    Linking, PageRequest, PageRowSink, Provider, ProviderHealth, TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
+    Linking, PageRequest, PageRowSink, Provider, ProviderHealth, TransactionQuery, UnreadableRow, WebhookVerifier,
+    credentials, json,
 };
 use api::{Api, TransactionsParams};
 use webhook::Webhooks;

@@ -42,7 +42,9 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let (failed, ended) = (Error::unavailable("timed out"), Error::ReconnectNeeded(ConnectionStatus::Revoked));
         let mut health = ProviderHealth::default();
-        for (second, error) in [(1, Some(&failed)), (2, None), (3, Some(&failed)), (4, Some(&failed)), (5, Some(&ended))] {
+        for (second, error) in
+            [(1, Some(&failed)), (2, None), (3, Some(&failed)), (4, Some(&failed)), (5, Some(&ended))]
+        {
             health.record(at(second), error);
         }
         let expected = ProviderHealth {

@@ -25,7 +25,8 @@ use crate::rows::{MalformedRow, count_dropped, count_unreadable, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::{
     BalancesQuery, Brokerage, CallContext, Consent, ConsentStatus, Error, FoundAccount, FoundConnection, HoldingSink,
-    Kind, Linking, Provider, ProviderHealth, TradePage, TradeQuery, TradeSink, UnreadableRow, WebhookVerifier, credentials, json,
+    Kind, Linking, Provider, ProviderHealth, TradePage, TradeQuery, TradeSink, UnreadableRow, WebhookVerifier,
+    credentials, json,
 };
 use api::{Api, User};
 use map::SkippedTrade;

@@ -1,5 +1,5 @@
-//! Changes that operators make, by API or in the console. The change, its row in the audit, and the response to a request that may be
-//! repeated commit in one transaction, so a process that is killed leaves all of them or none.
+//! Changes that operators make, by API or in the console. The change, its row in the audit, and the response to a
+//! request that may be repeated commit in one transaction, so a process that is killed leaves all of them or none.
 
 use bellbird_domain::{ApiKey, ConnectionId, EndpointId, EventId, EventType, KeyId, OperatorKeyId, User, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -16,8 +16,8 @@ use crate::operators::requests::{self, Earlier, Idempotency, StoredResponse};
 use crate::users::{keys, sessions, setup_tokens, user};
 use crate::webhooks::{endpoints, redeliveries};
 use crate::{
-    Endpoint, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewSignInLink, NewUser, SecretRotation, Storage, StorageError,
-    UserChange,
+    Endpoint, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewSignInLink, NewUser, SecretRotation, Storage,
+    StorageError, UserChange,
 };
 
 /// How a change begins.

@@ -185,12 +185,7 @@ impl Sessions<'_> {
 }
 
 /// As `storage.sessions().insert_link`, in a transaction.
-pub(crate) async fn insert_link(
-    tx: &mut Tx,
-    link: &NewSignInLink<'_>,
-    links_max: i64,
-    now: Timestamp,
-) -> Result<bool> {
+pub(crate) async fn insert_link(tx: &mut Tx, link: &NewSignInLink<'_>, links_max: i64, now: Timestamp) -> Result<bool> {
     lock_user(tx, link.user_id).await?;
     let links = tx.one(COUNT_LINKS, params![link.user_id, now], |row| row.int(0)).await?.unwrap_or_default();
     if links >= links_max {

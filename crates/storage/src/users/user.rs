@@ -20,9 +20,11 @@ statements! {
 
     FIND = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users WHERE id = $1";
 
-    FIND_BY_EMAIL = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users WHERE email_folded = $1";
+    FIND_BY_EMAIL = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users
+        WHERE email_folded = $1";
 
-    FIND_BY_REFERENCE = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users WHERE reference = $1";
+    FIND_BY_REFERENCE = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users
+        WHERE reference = $1";
 
     LIST = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users ORDER BY email_folded";
 

@@ -1,7 +1,8 @@
 //! The pages for operators: what they show and do, and that there are none for anybody else.
 
 use bellbird_domain::{Plan, User, UserId};
-use bellbird_storage::{OperatorAuditRow, UserChange};
+use bellbird_storage::{JobKey, OperatorAuditRow, UserChange, job_kinds};
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::{Page, SignedIn, get, with_session};
@@ -10,6 +11,7 @@ use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup, on_both_databases};
 use crate::support::receiver::Hook;
 
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const PAGES: [&str; 4] = ["/operator/users", "/operator/health", "/operator/deliveries", "/operator/audit"];
 
 impl App {
@@ -57,7 +59,8 @@ on_both_databases! {
         let users = browser.get("/operator/users").await;
         assert_eq!(users.status, 200, "{}", users.text);
         for user in [&app.ben.user, &app.olivia.user] {
-            assert!(users.text.contains(&format!("/operator/users/{}\"><bdi>{}", user.id, user.email)), "{}", users.text);
+            let link = format!("/operator/users/{}\"><bdi>{}", user.id, user.email);
+            assert!(users.text.contains(&link), "{}", users.text);
         }
         for search in ["OLIVIA@example.com".to_owned(), olivia.to_string()] {
             let found = browser.get(&format!("/operator/users?search={search}")).await;
@@ -148,7 +151,8 @@ async fn forms_of_other_sites_change_no_user() {
     let user = format!("/operator/users/{}", app.olivia.user.id);
     let endpoint = format!("/operator/deliveries/{}", hook.endpoint.id);
     for (path, form) in [(&user, "plan=saver"), (&user, "sign-in-link=yes"), (&endpoint, "enable=yes")] {
-        for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example"), ("x-nothing", "1")] {
+        for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example"), ("x-nothing", "1")]
+        {
             let request = browser::post(&format!("{}{path}", app.console_url), form).header(name, value);
             let page = Page::of(with_session(request, Some(&operator.cookie)).send().await.unwrap()).await;
             assert_eq!(page.status, 403, "{path} {name}: {}", page.text);
@@ -209,7 +213,11 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     let browser = app.sign_in_operator().await;
     let hook = app.disabled_endpoint().await;
     let list = browser.get("/operator/deliveries").await;
-    assert!(list.text.contains("disabled: too many failures") && list.text.contains(&hook), "{}", list.text);
+    assert!(
+        list.text.contains("disabled: too many failures") && list.text.contains(&hook.endpoint.id.to_string()),
+        "{}",
+        list.text
+    );
     let page = format!("/operator/deliveries/{}", hook.endpoint.id);
     let event = app.deliveries_to(&hook).await[0].event_id;
     let send_again = format!("redeliver={event}&user={}", app.olivia.user.id);
@@ -234,9 +242,10 @@ async fn operator_pages_in_chromium() {
     let app = App::start(Setup::default()).await;
     let hook = app.disabled_endpoint().await;
     app.set_operator(app.ben.user.id, true).await;
-    app.fault_at("akahu", json!({"match": "/v1/accounts", "kind": "status", "status": 500})).await;
-    app.run_due_jobs().await;
-    app.clear_faults().await;
+    let (now, connection) = (app.clock.now(), &app.olivia.connections[0]);
+    let job = JobKey::new(job_kinds::SYNC, app.olivia.user.id, connection.id);
+    let claim = app.storage.jobs().claim(&job, now, now + HOUR).await.unwrap().unwrap();
+    assert!(app.storage.jobs().fail(&claim, "the provider is unavailable", now + HOUR).await.unwrap());
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     browser.open(&app.sign_in_link(app.ben.user.id).await);
