@@ -29,10 +29,16 @@ export type components = {
             id: string;
             /**
              * Format: uuid
-             * @description The key, as `bellbird operator-key list` shows it.
+             * @description The key, as `bellbird operator-key list` shows it. Null: the change was made in the console.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
-            operatorKeyId: string;
+            operatorKeyId: string | null;
+            /**
+             * Format: uuid
+             * @description The operator who made the change in the console. Null: it was made by this API.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            operatorUserId: string | null;
             /**
              * @description The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee

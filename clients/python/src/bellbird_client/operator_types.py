@@ -15,8 +15,10 @@ class AuditRow(TypedDict):
     """The subject and the verb, such as `key.create`. The list may grow."""
     at: str
     id: str
-    operatorKeyId: str
-    """The key, as `bellbird operator-key list` shows it."""
+    operatorKeyId: str | None
+    """The key, as `bellbird operator-key list` shows it. Null: the change was made in the console."""
+    operatorUserId: str | None
+    """The operator who made the change in the console. Null: it was made by this API."""
     subject: str | None
     """The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user."""
     userId: str | None

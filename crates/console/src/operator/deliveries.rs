@@ -24,7 +24,9 @@ struct DeliveriesPage<'a> {
     overview: DeliveryOverview,
     /// When the longest due attempt became due.
     oldest_due: Option<String>,
+    /// Disabled or failing.
     rows: Vec<EndpointRow>,
+    of_all: Vec<EndpointRow>,
     /// The last endpoint of this page, if there are more.
     next: Option<EndpointId>,
 }
@@ -101,8 +103,10 @@ async fn load<'a>(
         emails.insert(endpoint.user_id, email.clone());
         rows.push(EndpointRow::new(&endpoint, email, zone));
     }
+    let of_all = storage.endpoints().list(UserId::INSTALLATION).await?;
+    let of_all = of_all.iter().map(|endpoint| EndpointRow::new(endpoint, None, zone)).collect();
     let oldest_due = overview.oldest_due.map(|at| zone.at(at));
-    Ok(DeliveriesPage { frame, overview, oldest_due, rows, next })
+    Ok(DeliveriesPage { frame, overview, oldest_due, rows, of_all, next })
 }
 
 /// None for the installation.

@@ -9,6 +9,7 @@ use bellbird_storage::{OperatorAction, StorageError, SyncState, UserChange};
 use http::{HeaderMap, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::deliveries::EndpointRow;
 use super::{Operator, OperatorForm, PathText, gives, parsed, status_text};
 use crate::error_page;
 use crate::keys_page::{self, KeyRow};
@@ -29,6 +30,7 @@ struct UserPage<'a> {
     created: String,
     connections: Vec<ConnectionRow>,
     keys: Vec<KeyRow>,
+    endpoints: Vec<EndpointRow>,
     sessions: usize,
     /// Shown now, and never again.
     link: Option<&'a SecretString>,
@@ -69,52 +71,50 @@ pub(super) async fn show(
 }
 
 async fn page(console: &Console, headers: &HeaderMap, session: &Session, id: UserId, shown: Shown<'_>) -> Response {
-    let zone = session.zone();
     let user = match console.storage().users().find(id).await {
         Ok(Some(user)) => user,
         Ok(None) => return error_page::not_found(console, headers),
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let (connections, keys, sessions) = match load(console, session, id, &zone).await {
-        Ok(found) => found,
+    let frame = session.frame(console, "/operator/users");
+    let page = match load(console, session, &frame, &user).await {
+        Ok(page) => page,
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let frame = session.frame(console, "/operator/users");
-    let (link, problem) = match shown {
-        Shown::Only => (None, None),
-        Shown::Link(link) => (Some(link), None),
-        Shown::Problem(problem) => (None, Some(problem)),
-    };
-    let page = UserPage {
-        frame: &frame,
-        user: &user,
+    match shown {
+        Shown::Only => page_response(StatusCode::OK, &page),
+        Shown::Link(link) => page_response(StatusCode::OK, &UserPage { link: Some(link), ..page }),
+        Shown::Problem(text) => page_response(StatusCode::BAD_REQUEST, &UserPage { problem: Some(text), ..page }),
+    }
+}
+
+async fn load<'a>(
+    console: &Console,
+    session: &Session,
+    frame: &'a SignedInFrame<'a>,
+    user: &'a User,
+) -> Result<UserPage<'a>, StorageError> {
+    let (storage, zone) = (console.storage(), session.zone());
+    let mut connections = Vec::new();
+    for connection in storage.connections().list_after(None, Some(user.id), u32::MAX).await? {
+        let sync = storage.syncs().find(user.id, connection.id).await?;
+        connections.push(row(console, connection, sync, &zone));
+    }
+    let endpoints = storage.endpoints().list(user.id).await?;
+    let endpoint = |endpoint| EndpointRow::new(endpoint, Some(user.email.clone()), &zone);
+    Ok(UserPage {
+        frame,
+        user,
         plans: Plan::ALL.iter().map(|plan| (plan.as_str(), gives(*plan), *plan == user.plan)).collect(),
         reference: user.reference.as_deref().map(sanitized),
         created: zone.day(user.created_at),
         connections,
-        keys,
-        sessions,
-        link,
-        problem,
-    };
-    page_response(if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK }, &page)
-}
-
-async fn load(
-    console: &Console,
-    session: &Session,
-    user: UserId,
-    zone: &LocalTime,
-) -> Result<(Vec<ConnectionRow>, Vec<KeyRow>, usize), StorageError> {
-    let storage = console.storage();
-    let mut rows = Vec::new();
-    for connection in storage.connections().list_after(None, Some(user), u32::MAX).await? {
-        let sync = storage.syncs().find(user, connection.id).await?;
-        rows.push(row(console, connection, sync, zone));
-    }
-    let keys = keys_page::rows(storage.keys().list(user).await?, session);
-    let sessions = storage.sessions().list(user, session.now).await?.len();
-    Ok((rows, keys, sessions))
+        keys: keys_page::rows(storage.keys().list(user.id).await?, session),
+        endpoints: endpoints.iter().map(endpoint).collect(),
+        sessions: storage.sessions().list(user.id, session.now).await?.len(),
+        link: None,
+        problem: None,
+    })
 }
 
 fn row(console: &Console, connection: Connection, sync: Option<SyncState>, zone: &LocalTime) -> ConnectionRow {

@@ -29,8 +29,8 @@ struct UsersPage<'a> {
     /// The last user of this page, if there are more.
     next: Option<UserId>,
     plans: Vec<PlanRow>,
-    /// What a key may call in a minute: paths from the database, balances, and rows. None: no limit.
-    calls: [Option<u32>; 3],
+    /// What a key may call in a minute: paths from the database, balances, and rows.
+    calls: [String; 3],
 }
 
 struct UserRow {
@@ -68,7 +68,8 @@ pub(super) async fn show(State(console): State<Console>, operator: Operator, uri
     };
     let frame = session.frame(&console, "/operator/users");
     let quotas = console.inner.access.quotas();
-    let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| quota.calls());
+    let calls = [&quotas.metadata, &quotas.balances, &quotas.live]
+        .map(|quota| quota.calls().map_or_else(|| "no limit".to_owned(), |calls| calls.to_string()));
     let search_chars_max = SEARCH_CHARS_MAX;
     page_response(StatusCode::OK, &UsersPage { frame: &frame, search, search_chars_max, rows, next, plans, calls })
 }
