@@ -17,7 +17,7 @@ use crate::{body, error_page};
 /// A request of a browser in which a user is signed in.
 pub(crate) struct Session {
     pub(crate) caller: Caller,
-    email: String,
+    pub(crate) email: String,
     pub(crate) is_operator: bool,
     pub(crate) now: Timestamp,
 }

@@ -56,7 +56,7 @@ impl EndpointRow {
         };
         Self {
             id: endpoint.id,
-            url: sanitized(&endpoint.url),
+            url: endpoint.url.clone(),
             user: email.map(|email| (endpoint.user_id, email)),
             status: text,
             is_good: !is_disabled && *disabled_users == 0 && failing_since.is_none(),

@@ -410,7 +410,10 @@ both! {
         db.keys().revoke(first, at(1)).await.unwrap();
         db.links().insert(&new_link(user, "token", at(1_000)), at(0)).await.unwrap();
         db.operator_keys().insert(&operator_key(1), "k", None, at(0)).await.unwrap();
+        let operator = UserChange { is_operator: Some(true), ..UserChange::default() };
+        assert!(db.users().update(user, &operator).await.unwrap().is_operator);
         assert_eq!(db.backups().revoke_all_keys(at(2)).await.unwrap(), (2, 1));
+        assert!(!db.users().find(user).await.unwrap().unwrap().is_operator);
         assert_eq!(db.operator_keys().list().await.unwrap()[0].revoked_at, Some(at(2)));
         let times: Vec<_> = db.keys().list(user).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
         assert_eq!(times, [Some(at(1)), Some(at(2)), Some(at(2))]);

@@ -43,6 +43,8 @@ on_both_databases! {
         let changed = data(&admin.patch(&path, &json!({"plan": "saver", "timezone": null})).await, 200);
         assert_eq!((&changed["plan"], &changed["timezone"]), (&json!("saver"), &Value::Null));
         assert_eq!(changed["reference"], "customer-17", "what is absent stays");
+        let rejected = error(&admin.patch(&path, &json!({"isOperator": true})).await, 400, "invalid_parameters");
+        assert!(rejected.contains("isOperator: Unknown member"), "{rejected}");
         let cleared = data(&admin.patch(&path, &json!({"reference": null})).await, 200);
         assert_eq!(cleared["reference"], Value::Null);
         assert_eq!(data(&admin.patch(&path, &json!({})).await, 200), cleared);

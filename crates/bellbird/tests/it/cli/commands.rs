@@ -112,7 +112,7 @@ pub(super) fn without_providers(text: &str) -> String {
 fn user_lifecycle() {
     let workdir = Workdir::migrated();
     let added = workdir.json("user add --email Me@Example.com --plan developer --timezone Australia/Perth");
-    assert_eq!(names(&added), ["createdAt", "email", "id", "plan", "reference", "timezone"]);
+    assert_eq!(names(&added), ["createdAt", "email", "id", "isOperator", "plan", "reference", "timezone"]);
     assert_eq!(added["email"], "Me@Example.com");
     assert_eq!(added["plan"], "developer");
     assert_eq!(workdir.json("user list"), json!([added]));
@@ -138,6 +138,12 @@ fn user_lifecycle() {
         "error: another user has this reference: `bellbird user list --json` shows all of them"
     );
     assert_eq!(workdir.json("user set other@example.com --no-reference")["reference"], Value::Null);
+    assert_eq!(added["isOperator"], false);
+    for (flag, is_operator) in [("--operator", true), ("--plan saver", true), ("--no-operator", false)] {
+        let changed = workdir.json(&format!("user set other@example.com {flag}"));
+        assert_eq!(changed["isOperator"], is_operator, "{flag}");
+    }
+    workdir.error("user set other@example.com --operator --no-operator", 2);
     workdir.json("user remove other@example.com");
     let moved = workdir.json("user set me@example.com --email new@example.com");
     assert_eq!(
