@@ -40,13 +40,25 @@ pub async fn create_sign_in_link(
     console_url: &str,
     now: Timestamp,
 ) -> Result<SecretString, StorageError> {
+    insert_link(storage, user_id, None, LINKS_MAX, console_url, now)
+        .await?
+        .ok_or(StorageError::Conflict("20 sign-in links that work: wait ten minutes"))
+}
+
+/// Returns the URL, or None if the user has `links_max` that work. `browser` is the cookie of the browser that asks.
+pub(crate) async fn insert_link(
+    storage: &Storage,
+    user_id: UserId,
+    browser: Option<&str>,
+    links_max: i64,
+    console_url: &str,
+    now: Timestamp,
+) -> Result<Option<SecretString>, StorageError> {
     let token = new_browser_cookie();
-    let expires_at = now.plus(LINK_TTL);
-    let link = NewSignInLink { user_id, token: token.expose_secret(), browser: None, expires_at };
-    if !storage.sessions().insert_link(&link, LINKS_MAX, now).await? {
-        return Err(StorageError::Conflict("20 sign-in links that work: wait ten minutes"));
-    }
-    Ok(SecretString::from(format!("{}/sign-in/{}", console_url.trim_end_matches('/'), token.expose_secret())))
+    let link = NewSignInLink { user_id, token: token.expose_secret(), browser, expires_at: now.plus(LINK_TTL) };
+    let is_inserted = storage.sessions().insert_link(&link, links_max, now).await?;
+    let url = || format!("{}/sign-in/{}", console_url.trim_end_matches('/'), token.expose_secret());
+    Ok(is_inserted.then(|| SecretString::from(url())))
 }
 
 /// `GET /sign-in`
@@ -54,7 +66,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Option<Session
     if session.is_some() {
         return Redirect::to(&console.path("/overview")).into_response();
     }
-    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame))
+    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame, console.inner.site.mailer.is_some()))
 }
 
 /// `GET /sign-in/{token}`
@@ -111,10 +123,15 @@ pub(crate) async fn sign_in_to_demo(
 
 async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
     let token = new_browser_cookie();
-    let user_agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let browser = browser_name(user_agent);
+    let browser = browser_name_of(headers);
     let expires_at = now.plus(SESSION_TTL);
-    let session = NewSession { token: token.expose_secret(), browser: &browser, expires_at };
+    let known_browser = console.inner.known_browser_cookie.value_or_new(headers);
+    let session = NewSession {
+        token: token.expose_secret(),
+        browser: &browser,
+        known_browser: known_browser.expose_secret(),
+        expires_at,
+    };
     // A session that was there before ends, because its cookie is replaced.
     let before = match console.inner.session_cookie.value(headers) {
         Some(before) => console.storage().sessions().find(before, now).await.ok().flatten(),
@@ -132,10 +149,16 @@ async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timest
         }
     }
     let mut response = Redirect::to(&console.path("/overview")).into_response();
+    let cookies = [
+        console.inner.session_cookie.header(token.expose_secret()),
+        console.inner.known_browser_cookie.header(known_browser.expose_secret()),
+    ];
+    response.headers_mut().extend(cookies.into_iter().flatten().map(|cookie| (SET_COOKIE, cookie)));
     response
-        .headers_mut()
-        .extend(console.inner.session_cookie.header(token.expose_secret()).map(|cookie| (SET_COOKIE, cookie)));
-    response
+}
+
+pub(crate) fn browser_name_of(headers: &HeaderMap) -> String {
+    browser_name(headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default())
 }
 
 /// `POST /sign-out`
@@ -152,7 +175,11 @@ pub(crate) async fn sign_out(State(console): State<Console>, form: OwnForm) -> R
 
 /// Takes the cookie from the browser, and what it has kept of the pages.
 pub(crate) fn signed_out(console: &Console) -> Response {
-    let mut response = Redirect::to(&console.path("/sign-in")).into_response();
+    sign_out_of(console, Redirect::to(&console.path("/sign-in")).into_response())
+}
+
+/// As [`signed_out`], with another response.
+pub(crate) fn sign_out_of(console: &Console, mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.extend(console.inner.session_cookie.removal().map(|cookie| (SET_COOKIE, cookie)));
     headers.insert(CLEAR_SITE_DATA, HeaderValue::from_static("\"cache\", \"storage\""));
