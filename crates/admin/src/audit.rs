@@ -18,8 +18,8 @@ use crate::state::Admin;
 pub(crate) fn paths() -> Vec<Path<Admin>> {
     let list = Operation::new("list_audit", "Audit", "A page of the audit.").text(
         "List what operators did",
-        "Newest first, for two years: each change by this API and on the console's pages for operators, with who made it. \
-         The audit outlives users.",
+        "Newest first, for two years: each change by this API and on the console's pages for operators, with who made \
+         it. The audit outlives users.",
     );
     vec![
         Path::for_operators(RouteMethod::Get, "/admin/v1/audit", list_audit)

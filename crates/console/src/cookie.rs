@@ -1,6 +1,7 @@
-//! Three cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
+//! Four cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
 //! second holds the link token from which the browser last started a session, so that a result page can lead back to
-//! the link without naming it. The third says who is signed in.
+//! the link without naming it. The third says who is signed in. The fourth stays when the user signs out, and says that a
+//! user has signed in here before.
 
 use bellbird_connections::new_browser_cookie;
 use http::header::COOKIE;
@@ -14,6 +15,8 @@ const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
 const LINK_MAX_AGE_SECONDS: u32 = 1800;
 /// How long a session lasts.
 pub(crate) const SESSION_TTL: SignedDuration = SignedDuration::from_hours(14 * 24);
+/// As long as browsers keep a cookie at most.
+const KNOWN_BROWSER_MAX_AGE_SECONDS: u32 = 400 * 86_400;
 /// Of all values, which are hexadecimal.
 const VALUE_BYTES: usize = 64;
 
@@ -39,6 +42,11 @@ impl Cookie {
     pub(crate) fn of_session(console_url: &str) -> Self {
         let max_age_seconds = u32::try_from(SESSION_TTL.as_secs()).unwrap_or(u32::MAX);
         Self::new("bellbird-session", max_age_seconds, console_url)
+    }
+
+    /// Says in which browser users have signed in.
+    pub(crate) fn of_known_browser(console_url: &str) -> Self {
+        Self::new("bellbird-known", KNOWN_BROWSER_MAX_AGE_SECONDS, console_url)
     }
 
     /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine, its name has no prefix, and any

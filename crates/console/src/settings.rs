@@ -3,6 +3,8 @@
 use bellbird_domain::UserId;
 use bellbird_limits::client_address::Network;
 
+use crate::emails::{EmailSettings, Mailer};
+
 #[derive(Debug, Clone)]
 pub struct ConsoleSettings {
     /// Shown on every page.
@@ -11,6 +13,8 @@ pub struct ConsoleSettings {
     pub trusted_proxies: Vec<Network>,
     /// Requests a minute with unknown link tokens and states, for each client address. 0 means no limit.
     pub failed_auth_per_minute: u32,
+    /// None: no e-mails.
+    pub email: Option<EmailSettings>,
 }
 
 /// What is known once the service has its addresses.
@@ -19,6 +23,8 @@ pub struct Site {
     /// Public URLs of the service.
     pub api_url: String,
     pub console_url: String,
+    /// None: no e-mails.
+    pub mailer: Option<Mailer>,
     /// Only in `bellbird demo`.
     pub demo: Option<Demo>,
 }

@@ -27,6 +27,8 @@ const LINK_TTL: SignedDuration = SignedDuration::from_mins(10);
 /// Links of one user that work at the same time.
 const LINKS_MAX: i64 = 20;
 
+const TOO_MANY_LINKS: StorageError = StorageError::Conflict("20 sign-in links that work: wait ten minutes");
+
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 
 /// Makes a link with which a user signs in, for a user who did not ask for it in a browser: `bellbird console login`.
@@ -40,9 +42,22 @@ pub async fn create_sign_in_link(
     console_url: &str,
     now: Timestamp,
 ) -> Result<SecretString, StorageError> {
+    insert_link(storage, user_id, None, LINKS_MAX, console_url, now).await?.ok_or(TOO_MANY_LINKS)
+}
+
+/// Returns the URL, or None if the user has `links_max` that work. `browser` is the cookie of the browser that asks.
+pub(crate) async fn insert_link(
+    storage: &Storage,
+    user_id: UserId,
+    browser: Option<&str>,
+    links_max: i64,
+    console_url: &str,
+    now: Timestamp,
+) -> Result<Option<SecretString>, StorageError> {
     let token = new_browser_cookie();
-    let is_stored = storage.sessions().insert_link(&new_link(user_id, &token, now), LINKS_MAX, now).await?;
-    link_url(is_stored, console_url, &token)
+    let link = new_link(user_id, &token, browser, now);
+    let is_inserted = storage.sessions().insert_link(&link, links_max, now).await?;
+    Ok(is_inserted.then(|| url_of(console_url, &token)))
 }
 
 /// As [`create_sign_in_link`], for an operator in the console. None of it is stored before the change is committed.
@@ -53,19 +68,23 @@ pub(crate) async fn create_sign_in_link_in(
     now: Timestamp,
 ) -> Result<SecretString, StorageError> {
     let token = new_browser_cookie();
-    let is_stored = change.insert_sign_in_link(&new_link(user_id, &token, now), LINKS_MAX).await?;
-    link_url(is_stored, console_url, &token)
-}
-
-fn new_link(user_id: UserId, token: &SecretString, now: Timestamp) -> NewSignInLink<'_> {
-    NewSignInLink { user_id, token: token.expose_secret(), browser: None, expires_at: now.plus(LINK_TTL) }
-}
-
-fn link_url(is_stored: bool, console_url: &str, token: &SecretString) -> Result<SecretString, StorageError> {
-    if !is_stored {
-        return Err(StorageError::Conflict("20 sign-in links that work: wait ten minutes"));
+    if !change.insert_sign_in_link(&new_link(user_id, &token, None, now), LINKS_MAX).await? {
+        return Err(TOO_MANY_LINKS);
     }
-    Ok(SecretString::from(format!("{}/sign-in/{}", console_url.trim_end_matches('/'), token.expose_secret())))
+    Ok(url_of(console_url, &token))
+}
+
+fn new_link<'a>(
+    user_id: UserId,
+    token: &'a SecretString,
+    browser: Option<&'a str>,
+    now: Timestamp,
+) -> NewSignInLink<'a> {
+    NewSignInLink { user_id, token: token.expose_secret(), browser, expires_at: now.plus(LINK_TTL) }
+}
+
+fn url_of(console_url: &str, token: &SecretString) -> SecretString {
+    SecretString::from(format!("{}/sign-in/{}", console_url.trim_end_matches('/'), token.expose_secret()))
 }
 
 /// `GET /sign-in`
@@ -73,7 +92,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Option<Session
     if session.is_some() {
         return Redirect::to(&console.path("/overview")).into_response();
     }
-    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame))
+    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame, console.inner.site.mailer.is_some()))
 }
 
 /// `GET /sign-in/{token}`
@@ -130,10 +149,15 @@ pub(crate) async fn sign_in_to_demo(
 
 async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
     let token = new_browser_cookie();
-    let user_agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let browser = browser_name(user_agent);
+    let browser = browser_name_of(headers);
     let expires_at = now.plus(SESSION_TTL);
-    let session = NewSession { token: token.expose_secret(), browser: &browser, expires_at };
+    let known_browser = console.inner.known_browser_cookie.value_or_new(headers);
+    let session = NewSession {
+        token: token.expose_secret(),
+        browser: &browser,
+        known_browser: known_browser.expose_secret(),
+        expires_at,
+    };
     // A session that was there before ends, because its cookie is replaced.
     let before = match console.inner.session_cookie.value(headers) {
         Some(before) => console.storage().sessions().find(before, now).await.ok().flatten(),
@@ -151,10 +175,16 @@ async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timest
         }
     }
     let mut response = Redirect::to(&console.path("/overview")).into_response();
+    let cookies = [
+        console.inner.session_cookie.header(token.expose_secret()),
+        console.inner.known_browser_cookie.header(known_browser.expose_secret()),
+    ];
+    response.headers_mut().extend(cookies.into_iter().flatten().map(|cookie| (SET_COOKIE, cookie)));
     response
-        .headers_mut()
-        .extend(console.inner.session_cookie.header(token.expose_secret()).map(|cookie| (SET_COOKIE, cookie)));
-    response
+}
+
+pub(crate) fn browser_name_of(headers: &HeaderMap) -> String {
+    browser_name(headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default())
 }
 
 /// `POST /sign-out`
@@ -171,7 +201,11 @@ pub(crate) async fn sign_out(State(console): State<Console>, form: OwnForm) -> R
 
 /// Takes the cookie from the browser, and what it has kept of the pages.
 pub(crate) fn signed_out(console: &Console) -> Response {
-    let mut response = Redirect::to(&console.path("/sign-in")).into_response();
+    sign_out_of(console, Redirect::to(&console.path("/sign-in")).into_response())
+}
+
+/// As [`signed_out`], with another response.
+pub(crate) fn sign_out_of(console: &Console, mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.extend(console.inner.session_cookie.removal().map(|cookie| (SET_COOKIE, cookie)));
     headers.insert(CLEAR_SITE_DATA, HeaderValue::from_static("\"cache\", \"storage\""));

@@ -45,6 +45,7 @@ pub(crate) struct Inner {
     pub(crate) cookie: Cookie,
     pub(crate) link_cookie: Cookie,
     pub(crate) session_cookie: Cookie,
+    pub(crate) known_browser_cookie: Cookie,
     /// Sums of money in and out, by session.
     pub(crate) money_cache: Expiring<KeyId, CachedMoney>,
     /// By provider. Unknown names share the permits of the empty name.
@@ -75,6 +76,7 @@ impl Console {
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
         let (connections, clock) = (access.connections().clone(), access.clock().clone());
         let session_cookie = Cookie::of_session(&site.console_url);
+        let known_browser_cookie = Cookie::of_known_browser(&site.console_url);
         let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| cached.bytes());
         let inner = Inner {
             access,
@@ -88,6 +90,7 @@ impl Console {
             cookie,
             link_cookie,
             session_cookie,
+            known_browser_cookie,
             money_cache,
             event_permits,
         };

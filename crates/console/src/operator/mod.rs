@@ -18,7 +18,7 @@ use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Path, Request, State};
 use axum::response::Response;
-use axum::routing::{MethodRouter, get};
+use axum::routing::any;
 use bellbird_domain::{ConnectionStatus, Plan};
 use http::HeaderMap;
 use http::request::Parts;
@@ -32,19 +32,15 @@ const PAGE_ROWS: u32 = 50;
 
 pub(crate) fn routes() -> Router<Console> {
     Router::new()
-        .route("/operator/users", page(get(users::show)))
-        .route("/operator/users/{id}", page(get(user::show).post(user::change)))
-        .route("/operator/health", page(get(health::show)))
-        .route("/operator/deliveries", page(get(deliveries::show)))
-        .route("/operator/deliveries/{id}", page(get(endpoint::show).post(endpoint::change)))
-        .route("/operator/audit", page(get(audit::show)))
+        .route("/operator/users", any(not_found).get(users::show))
+        .route("/operator/users/{id}", any(not_found).get(user::show).post(user::change))
+        .route("/operator/health", any(not_found).get(health::show))
+        .route("/operator/deliveries", any(not_found).get(deliveries::show))
+        .route("/operator/deliveries/{id}", any(not_found).get(endpoint::show).post(endpoint::change))
+        .route("/operator/audit", any(not_found).get(audit::show))
 }
 
 /// Another method is not told apart from another path, because that would show which paths there are.
-fn page(methods: MethodRouter<Console>) -> MethodRouter<Console> {
-    methods.fallback(not_found)
-}
-
 async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {
     error_page::not_found(&console, &headers)
 }

@@ -10,14 +10,16 @@ pub(crate) struct SignIn<'a> {
     frame: &'a Frame,
     /// The user of the link. None: the browser has no link.
     email: Option<&'a str>,
+    /// Whether links are sent by e-mail.
+    sends_links: bool,
 }
 
 impl<'a> SignIn<'a> {
-    pub(crate) fn without_link(frame: &'a Frame) -> Self {
-        Self { frame, email: None }
+    pub(crate) fn without_link(frame: &'a Frame, sends_links: bool) -> Self {
+        Self { frame, email: None, sends_links }
     }
 
     pub(crate) fn with_link(frame: &'a Frame, email: &'a str) -> Self {
-        Self { frame, email: Some(email) }
+        Self { frame, email: Some(email), sends_links: false }
     }
 }

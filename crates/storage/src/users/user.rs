@@ -47,6 +47,10 @@ statements! {
 
     DELETE_SESSIONS = "DELETE FROM sessions WHERE user_id = $1";
 
+    DELETE_KNOWN_BROWSERS = "DELETE FROM known_browsers WHERE user_id = $1";
+
+    DELETE_SENT_EMAILS = "DELETE FROM sent_emails WHERE user_id = $1";
+
     DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links WHERE user_id = $1";
 
     DELETE_SETUP_TOKENS = "DELETE FROM setup_tokens WHERE user_id = $1";
@@ -224,6 +228,8 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
     }
     tx.run(DELETE_KEYS, params![id]).await?;
     tx.run(DELETE_SESSIONS, params![id]).await?;
+    tx.run(DELETE_KNOWN_BROWSERS, params![id]).await?;
+    tx.run(DELETE_SENT_EMAILS, params![id]).await?;
     tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
     tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
     tx.run(DELETE_KEY_AUDIT, params![id]).await?;

@@ -66,14 +66,15 @@ pub(super) struct ShowArgs {
     format: JsonFlag,
 }
 
-/// Change a user's e-mail address, plan, timezone or reference, or make the user an operator. A running service applies the change from the next
-/// request on.
+/// Change a user's e-mail address, plan, timezone or reference, or make the user an operator. A running service applies
+/// the change from the next request on.
 ///
 /// A provider at which the user is registered keeps the old e-mail address.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "bellbird user set <USER> [--email <EMAIL>] [--plan <PLAN>] [--timezone <TZ> | --no-timezone] \
-                      [--reference <REFERENCE> | --no-reference] [--operator | --no-operator]"
+                      [--reference <REFERENCE> | --no-reference] \
+                      [--operator | --no-operator]"
 )]
 #[command(after_long_help = "Example:
   bellbird user set me@example.com --plan developer")]

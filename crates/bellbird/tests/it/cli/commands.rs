@@ -215,7 +215,7 @@ fn operator_key_lifecycle() {
     assert_eq!((&listed[0]["id"], &listed[0]["status"]), (&made["id"], &json!("active")));
     assert!(!listed.to_string().contains(key));
     assert_eq!(workdir.json(&format!("operator-key revoke {id}"))["status"], "revoked");
-    assert_eq!(workdir.text("operator-key audit").trim_end(), "No changes by API yet.");
+    assert_eq!(workdir.text("operator-key audit").trim_end(), "No changes by operators yet.");
     let unknown_id = Uuid::nil();
     assert_eq!(
         workdir.error(&format!("operator-key revoke {unknown_id}"), 1),

@@ -1,3 +1,4 @@
+mod emails;
 mod keys;
 mod sessions;
 mod setup_tokens;
