@@ -1,7 +1,7 @@
 //! The pages for operators: what they show and do, and that there are none for anybody else.
 
-use bellbird_domain::{Plan, User, UserId};
-use bellbird_storage::{JobKey, OperatorAuditRow, UserChange, job_kinds};
+use bellbird_domain::{EventType, Plan, User, UserId};
+use bellbird_storage::{JobKey, NewUser, OperatorAuditRow, UserChange, job_kinds};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -38,6 +38,13 @@ impl App {
         let (endpoints, now) = (self.storage.endpoints(), self.clock.now());
         endpoints.disable(olivia.user.id, hook.endpoint.id, "too many failures", now).await.unwrap().unwrap();
         hook
+    }
+
+    async fn fail_a_sync(&self) {
+        let (jobs, now) = (self.storage.jobs(), self.clock.now());
+        let job = JobKey::new(job_kinds::SYNC, self.olivia.user.id, self.olivia.connections[0].id);
+        let claim = jobs.claim(&job, now, now + HOUR).await.unwrap().unwrap();
+        assert!(jobs.fail(&claim, "the provider is unavailable", now + HOUR).await.unwrap());
     }
 
     async fn user(&self, id: UserId) -> User {
@@ -210,6 +217,41 @@ async fn health_names_a_provider_that_fails() {
 }
 
 #[tokio::test]
+async fn health_names_jobs_that_fail_or_do_not_run() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    app.fail_a_sync().await;
+    let page = browser.get("/operator/health").await;
+    assert!(page.text.contains("1 failing") && !page.text.contains("overdue"), "{}", page.text);
+    assert!(page.text.contains("Tried 1 time: the provider is unavailable."), "{}", page.text);
+    app.advance_clock(HOUR * 7).await;
+    let page = browser.get("/operator/health").await;
+    assert!(page.text.contains("overdue since"), "{}", page.text);
+}
+
+/// Each page of a list begins behind the last row of the one before.
+#[tokio::test]
+async fn lists_go_on_behind_their_first_page() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    for number in 0..60 {
+        let email = format!("user{number}@example.com");
+        let new = NewUser { email: &email, plan: Plan::Saver, timezone: None, reference: None };
+        let user = app.storage.users().insert(&new, app.clock.now()).await.unwrap().id;
+        assert_eq!(browser.post(&format!("/operator/users/{user}"), "plan=developer").await.status, 303);
+    }
+    for (path, row, rows) in [("/operator/users", "<li>\n<div><a", 62), ("/operator/audit", "<strong>user.update", 60)]
+    {
+        let first = browser.get(path).await.text;
+        let next = first.split("href=\"?").nth(1).expect("a next page").split('"').next().unwrap();
+        let second = browser.get(&format!("{path}?{next}")).await.text;
+        let count = |page: &str| page.matches(row).count();
+        assert_eq!((count(&first), count(&second)), (50, rows - 50), "{path}: {second}");
+        assert!(!second.contains("href=\"?"), "the last page");
+    }
+}
+
+#[tokio::test]
 async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in_operator().await;
@@ -238,16 +280,36 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     }
 }
 
+/// Its events are of several users, so a form says whose event it means.
+#[tokio::test]
+async fn endpoint_for_all_users_is_enabled_for_each() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let hook = app.hook_for_all(&[EventType::TransactionsSynced]).await;
+    app.sync(&app.olivia.connections[0]).await;
+    let (endpoints, now) = (app.storage.endpoints(), app.clock.now());
+    endpoints.disable(UserId::INSTALLATION, hook.endpoint.id, "too many failures", now).await.unwrap().unwrap();
+    endpoints.align_queues(now).await.unwrap();
+    let list = browser.get("/operator/deliveries").await;
+    assert!(list.text.contains("of all users") && list.text.contains("Endpoints for all users"), "{}", list.text);
+    let page = format!("/operator/deliveries/{}", hook.endpoint.id);
+    assert_eq!(browser.post(&page, "enable=yes").await.status, 303);
+    let event = app.deliveries_to(&hook).await[0].event_id;
+    let of_ben = browser.post(&page, &format!("redeliver={event}&user={}", app.ben.user.id)).await;
+    assert_eq!(of_ben.status, 409, "{}", of_ben.text);
+    let of_olivia = browser.post(&page, &format!("redeliver={event}&user={}", app.olivia.user.id)).await;
+    assert_eq!(of_olivia.status, 303, "{}", of_olivia.text);
+    let audit = browser.get("/operator/audit").await;
+    assert!(audit.text.contains("webhook_endpoint.update</strong> all users"), "{}", audit.text);
+}
+
 /// Every page, by the menu.
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_pages_in_chromium() {
     let app = App::start(Setup::default()).await;
     let hook = app.disabled_endpoint().await;
     app.set_operator(app.ben.user.id, true).await;
-    let (now, connection) = (app.clock.now(), &app.olivia.connections[0]);
-    let job = JobKey::new(job_kinds::SYNC, app.olivia.user.id, connection.id);
-    let claim = app.storage.jobs().claim(&job, now, now + HOUR).await.unwrap().unwrap();
-    assert!(app.storage.jobs().fail(&claim, "the provider is unavailable", now + HOUR).await.unwrap());
+    app.fail_a_sync().await;
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     browser.open(&app.sign_in_link(app.ben.user.id).await);
