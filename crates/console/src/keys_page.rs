@@ -3,8 +3,8 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{ApiKey, KeyId, TimestampExt as _};
-use bellbird_storage::{KeyRecord, StorageError, random_base62};
+use bellbird_domain::{ApiKey, KeyId, TimestampExt as _, UserId};
+use bellbird_storage::{KeyReadCount, KeyRecord, StorageError, random_base62};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
@@ -41,6 +41,9 @@ pub(crate) struct KeyRow {
     pub(crate) last_used: Option<String>,
     pub(crate) expires: Option<String>,
     pub(crate) works: bool,
+    /// Requests of the last 30 days.
+    requests: u64,
+    routes: Vec<KeyReadCount<String>>,
 }
 
 /// `GET /keys`
@@ -54,8 +57,8 @@ async fn page(
     new_key: Option<&ApiKey>,
     problem: Option<&'static str>,
 ) -> Response {
-    let keys = match console.storage().keys().list(session.user()).await {
-        Ok(keys) => rows(keys, session),
+    let keys = match rows(console, session, session.user()).await {
+        Ok(keys) => keys,
         Err(error) => return error_page::storage_error(console, &error),
     };
     let frame = session.frame(console, "/keys");
@@ -64,18 +67,21 @@ async fn page(
     page_response(status, &KeysPage { frame: &frame, api_url, new_key, keys, problem })
 }
 
-/// What works comes first, newest first.
-pub(crate) fn rows(mut keys: Vec<KeyRecord>, session: &Session) -> Vec<KeyRow> {
-    let zone = session.zone();
+/// The keys of a user. What works comes first, newest first.
+pub(crate) async fn rows(console: &Console, session: &Session, user: UserId) -> Result<Vec<KeyRow>, StorageError> {
+    let mut keys = console.storage().keys().list(user).await?;
     keys.sort_by_key(|key| (!works(key, session.now), std::cmp::Reverse((key.created_at, key.id))));
-    keys.iter().map(|key| row(key, session.now, &zone)).collect()
+    let counts = console.storage().key_reads().list(user, session.now).await?;
+    let zone = session.zone();
+    Ok(keys.iter().map(|key| row(key, &counts, session.now, &zone)).collect())
 }
 
 fn works(key: &KeyRecord, now: Timestamp) -> bool {
     key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > now)
 }
 
-fn row(key: &KeyRecord, now: Timestamp, zone: &LocalTime) -> KeyRow {
+fn row(key: &KeyRecord, counts: &[KeyReadCount<String>], now: Timestamp, zone: &LocalTime) -> KeyRow {
+    let routes: Vec<_> = counts.iter().filter(|count| count.key_id == key.id).cloned().collect();
     KeyRow {
         id: key.id,
         name: sanitized(&key.name),
@@ -84,6 +90,8 @@ fn row(key: &KeyRecord, now: Timestamp, zone: &LocalTime) -> KeyRow {
         last_used: key.last_used_at.map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
         expires: key.expires_at.map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
         works: works(key, now),
+        requests: routes.iter().map(|count| count.requests).sum(),
+        routes,
     }
 }
 

@@ -109,7 +109,7 @@ async fn load<'a>(
         reference: user.reference.as_deref().map(sanitized),
         created: zone.day(user.created_at),
         connections,
-        keys: keys_page::rows(storage.keys().list(user.id).await?, session),
+        keys: keys_page::rows(console, session, user.id).await?,
         endpoints: endpoints.iter().map(endpoint).collect(),
         sessions: storage.sessions().list(user.id, session.now).await?.len(),
         link: None,

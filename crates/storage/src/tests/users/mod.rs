@@ -1,4 +1,5 @@
 mod emails;
+mod key_reads;
 mod keys;
 mod sessions;
 mod setup_tokens;
