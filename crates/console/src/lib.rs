@@ -20,6 +20,7 @@ mod keys_page;
 mod link;
 mod local;
 mod money_cache;
+mod oidc;
 mod overview;
 mod pages;
 mod prefetch;
@@ -56,7 +57,7 @@ use crate::pages::{Home, page_response};
 use crate::session::Session;
 use crate::state::{Console, Inner, PROVIDER_EVENTS_CONCURRENT_MAX};
 
-pub use crate::settings::{ConsoleSettings, Demo, Site};
+pub use crate::settings::{ConsoleSettings, Demo, OidcSettings, Site};
 pub use crate::sign_in::create_sign_in_link;
 
 /// How long sums stay in memory at most after they have expired.
@@ -84,6 +85,8 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .route("/link/{token}", get(link::open_link).post(link::submit_choice))
         .route("/sign-in", get(sign_in::show))
         .route("/sign-in/{token}", get(sign_in::open_link).post(sign_in::use_link))
+        .route("/sign-in/oidc", post(oidc::leave))
+        .route("/sign-in/oidc/callback", get(oidc::come_back))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/overview", get(overview::show))
         .route("/connections", get(connections_page::show).post(connections_page::change))

@@ -54,7 +54,8 @@ pub(crate) async fn show(State(console): State<Console>, session: Option<Session
     if session.is_some() {
         return Redirect::to(&console.path("/overview")).into_response();
     }
-    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame))
+    let identity_provider = console.inner.oidc.as_ref().map(|oidc| oidc.name.as_str());
+    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame, identity_provider))
 }
 
 /// `GET /sign-in/{token}`
@@ -110,32 +111,50 @@ pub(crate) async fn sign_in_to_demo(
 }
 
 async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
-    let token = new_browser_cookie();
-    let user_agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let browser = browser_name(user_agent);
-    let expires_at = now.plus(SESSION_TTL);
-    let session = NewSession { token: token.expose_secret(), browser: &browser, expires_at };
-    // A session that was there before ends, because its cookie is replaced.
-    let before = match console.inner.session_cookie.value(headers) {
-        Some(before) => console.storage().sessions().find(before, now).await.ok().flatten(),
-        None => None,
-    };
-    match console.storage().sessions().sign_in(link, &session, now).await {
-        Ok(Some(_)) => {}
-        Ok(None) => return link_does_not_work(console),
-        Err(error) => return error_page::storage_error(console, &error),
+    let session = BrowserSession::new(headers, now);
+    match console.storage().sessions().sign_in(link, &session.row(), now).await {
+        Ok(Some(_)) => session.begun(console, headers, now).await,
+        Ok(None) => link_does_not_work(console),
+        Err(error) => error_page::storage_error(console, &error),
     }
-    if let Some(before) = before {
-        let ended = console.storage().sessions().revoke(before.caller.user_id, before.caller.key_id.uuid()).await;
-        if let Err(error) = ended {
+}
+
+/// The session that begins in a browser, whichever way its user signs in.
+pub(crate) struct BrowserSession {
+    token: SecretString,
+    browser: String,
+    expires_at: Timestamp,
+}
+
+impl BrowserSession {
+    pub(crate) fn new(headers: &HeaderMap, now: Timestamp) -> Self {
+        let user_agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        Self { token: new_browser_cookie(), browser: browser_name(user_agent), expires_at: now.plus(SESSION_TTL) }
+    }
+
+    /// To store.
+    pub(crate) fn row(&self) -> NewSession<'_> {
+        NewSession { token: self.token.expose_secret(), browser: &self.browser, expires_at: self.expires_at }
+    }
+
+    /// Gives its cookie to the browser, once it is stored. A session that the browser had ends, because its cookie is
+    /// replaced. What follows is always the overview.
+    pub(crate) async fn begun(self, console: &Console, headers: &HeaderMap, now: Timestamp) -> Response {
+        let sessions = console.storage().sessions();
+        let before = match console.inner.session_cookie.value(headers) {
+            Some(before) => sessions.find(before, now).await.ok().flatten(),
+            None => None,
+        };
+        if let Some(before) = before
+            && let Err(error) = sessions.revoke(before.caller.user_id, before.caller.key_id.uuid()).await
+        {
             return error_page::storage_error(console, &error);
         }
+        let mut response = Redirect::to(&console.path("/overview")).into_response();
+        let cookie = console.inner.session_cookie.header(self.token.expose_secret());
+        response.headers_mut().extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
+        response
     }
-    let mut response = Redirect::to(&console.path("/overview")).into_response();
-    response
-        .headers_mut()
-        .extend(console.inner.session_cookie.header(token.expose_secret()).map(|cookie| (SET_COOKIE, cookie)));
-    response
 }
 
 /// `POST /sign-out`

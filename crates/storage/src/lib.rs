@@ -69,6 +69,7 @@ pub use operators::requests::{Idempotency, StoredResponse};
 pub use secrets::random::{random_base62, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
+pub use users::identities::{Identity, IdentitySignIn};
 pub use users::keys::{FoundCaller, KeyRecord};
 pub use users::sessions::{NewSession, NewSignInLink, SessionRecord, SignInLink, SignedIn};
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};

@@ -10,14 +10,16 @@ pub(crate) struct SignIn<'a> {
     frame: &'a Frame,
     /// The user of the link. None: the browser has no link.
     email: Option<&'a str>,
+    /// Where the user can sign in instead of with a link.
+    identity_provider: Option<&'a str>,
 }
 
 impl<'a> SignIn<'a> {
-    pub(crate) fn without_link(frame: &'a Frame) -> Self {
-        Self { frame, email: None }
+    pub(crate) fn without_link(frame: &'a Frame, identity_provider: Option<&'a str>) -> Self {
+        Self { frame, email: None, identity_provider }
     }
 
     pub(crate) fn with_link(frame: &'a Frame, email: &'a str) -> Self {
-        Self { frame, email: Some(email) }
+        Self { frame, email: Some(email), identity_provider: None }
     }
 }

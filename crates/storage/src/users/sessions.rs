@@ -195,7 +195,7 @@ impl Sessions<'_> {
     }
 }
 
-async fn insert(tx: &mut Tx, user: UserId, session: &NewSession<'_>, now: Timestamp) -> Result<()> {
+pub(super) async fn insert(tx: &mut Tx, user: UserId, session: &NewSession<'_>, now: Timestamp) -> Result<()> {
     let (id, token) = (Param::Id(Uuid::now_v7()), hash(session.token));
     let values = params![user, id, token.as_ref(), session.browser, now, session.expires_at];
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this session"))?;
