@@ -19,6 +19,7 @@ use crate::callback::parameters;
 use crate::cookie::Cookie;
 use crate::error_page;
 use crate::local::is_same_origin;
+use crate::pages::names::sanitized;
 use crate::pages::{Notice, Tone, page_response};
 use crate::prefetch::is_prefetch;
 use crate::settings::OidcSettings;
@@ -83,6 +84,8 @@ pub(crate) async fn come_back(
     let now = console.inner.clock.now();
     let cookie = oidc.cookie.value(&headers);
     let attempt = cookie.zip(single("state")).and_then(|(cookie, state)| Attempt::find(cookie, state, now));
+    // https://www.rfc-editor.org/rfc/rfc9207
+    let attempt = attempt.filter(|_| single("iss").is_none_or(|issuer| issuer == oidc.provider.issuer()));
     let Some(attempt) = attempt else { return other_attempt(&console) };
     // Without its cookie, the same URL leads nowhere again.
     let response = match single("code") {
@@ -98,7 +101,7 @@ async fn sign_in(console: &Console, oidc: &Oidc, headers: &HeaderMap, attempt: &
         Ok(proven) => proven,
         Err(error) => return provider_error(console, oidc, error),
     };
-    let Ok(email) = parse_email(&proven.email) else { return unknown_user(console, oidc, "") };
+    let Ok(email) = parse_email(&proven.email) else { return unknown_user(console, oidc, &sanitized(&proven.email)) };
     let (issuer, creates_user) = (oidc.provider.issuer(), oidc.provider.creates_users());
     let identity = Identity { issuer, subject: &proven.subject, email: &email };
     let session = BrowserSession::new(headers, now);
