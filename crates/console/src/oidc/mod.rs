@@ -41,12 +41,26 @@ pub(crate) struct Oidc {
 impl Oidc {
     pub(crate) fn new(settings: &OidcSettings, console_url: &str) -> Self {
         let host = settings.issuer.parse::<Uri>().ok().and_then(|issuer| issuer.host().map(str::to_owned));
-        let redirect_uri = format!("{}/sign-in/oidc/callback", console_url.trim_end_matches('/'));
         Self {
-            provider: Provider::new(settings.clone(), redirect_uri),
+            provider: Provider::new(settings.clone(), redirect_uri(console_url)),
             cookie: Cookie::of_identity_provider(console_url),
             name: host.unwrap_or_default(),
         }
+    }
+}
+
+/// What to register at the provider.
+fn redirect_uri(console_url: &str) -> String {
+    format!("{}/sign-in/oidc/callback", console_url.trim_end_matches('/'))
+}
+
+/// Asks the identity provider for its metadata and keys. Returns the redirect URI to register there, or why users cannot
+/// sign in.
+pub async fn check_identity_provider(settings: &OidcSettings, console_url: &str) -> Result<String, &'static str> {
+    let redirect_uri = redirect_uri(console_url);
+    match Provider::new(settings.clone(), redirect_uri.clone()).check().await {
+        Ok(()) => Ok(redirect_uri),
+        Err(error) => Err(error.reason()),
     }
 }
 

@@ -71,6 +71,15 @@ pub(super) enum ProviderError {
     EmailNotVerified,
 }
 
+impl ProviderError {
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Unavailable(reason) | Self::Rejected(reason) => reason,
+            Self::EmailNotVerified => "the e-mail address is not verified",
+        }
+    }
+}
+
 use ProviderError::{Rejected, Unavailable};
 
 /// Who a user is, proven by the provider. The e-mail address is verified.
@@ -103,6 +112,11 @@ impl Provider {
 
     pub(super) fn creates_users(&self) -> bool {
         self.settings.create_users
+    }
+
+    /// Whether the provider can be asked.
+    pub(super) async fn check(&self) -> Result<(), ProviderError> {
+        self.client(&*self.metadata(None).await?).map(drop)
     }
 
     /// Where the browser asks the provider to sign it in.

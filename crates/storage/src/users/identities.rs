@@ -15,6 +15,8 @@ statements! {
     FIND_SUBJECT = "SELECT subject FROM identities WHERE user_id = $1 AND issuer = $2";
 
     INSERT = "INSERT INTO identities (user_id, issuer, subject, created_at) VALUES ($1, $2, $3, $4)";
+
+    DELETE = "DELETE FROM identities WHERE user_id = $1";
 }
 
 /// Who signs in, proven by an identity provider.
@@ -55,6 +57,11 @@ impl Sessions<'_> {
         }
     }
 
+    /// Deletes the identities of a user, so that the next one with the e-mail address is theirs. Returns how many.
+    pub async fn forget_identities(self, user: UserId) -> Result<u64> {
+        self.0.db.run(DELETE, params![user]).await
+    }
+
     async fn try_sign_in_as(
         self,
         identity: &Identity<'_>,
@@ -83,6 +90,10 @@ impl Sessions<'_> {
         tx.commit().await?;
         Ok(IdentitySignIn::User(user))
     }
+}
+
+pub(crate) async fn delete_of(tx: &mut Tx, user: UserId) -> Result<()> {
+    tx.run(DELETE, params![user]).await.map(drop)
 }
 
 /// The user, and whether the identity is new.

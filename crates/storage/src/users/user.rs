@@ -11,6 +11,7 @@ use crate::jobs;
 use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
 use crate::operators::requests;
+use crate::users::identities;
 use crate::webhooks::endpoints;
 use crate::{StorageError, Users};
 
@@ -43,8 +44,6 @@ statements! {
     DELETE_SESSIONS = "DELETE FROM sessions WHERE user_id = $1";
 
     DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links WHERE user_id = $1";
-
-    DELETE_IDENTITIES = "DELETE FROM identities WHERE user_id = $1";
 
     DELETE_SETUP_TOKENS = "DELETE FROM setup_tokens WHERE user_id = $1";
 
@@ -217,7 +216,7 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
     tx.run(DELETE_KEYS, params![id]).await?;
     tx.run(DELETE_SESSIONS, params![id]).await?;
     tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
-    tx.run(DELETE_IDENTITIES, params![id]).await?;
+    identities::delete_of(tx, id).await?;
     tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
     tx.run(DELETE_KEY_AUDIT, params![id]).await?;
     links::delete_links(tx, id).await?;

@@ -234,6 +234,14 @@ fn sign_in_link_names_the_console() {
 }
 
 #[test]
+fn identity_that_is_unknown_is_forgotten_too() {
+    let workdir = Workdir::migrated();
+    workdir.json("user add --email me@example.com");
+    assert_eq!(workdir.json("console forget-identity --user me@example.com")["forgotten"], 0);
+    workdir.error("console forget-identity --user nobody@example.com", 1);
+}
+
+#[test]
 fn setup_token_names_the_api() {
     let mut workdir = Workdir::migrated();
     workdir.json("user add --email me@example.com");

@@ -195,6 +195,27 @@ fn lists_come_from_the_file_and_from_commas() {
 }
 
 #[test]
+fn identity_provider_is_set_whole_or_not_at_all() {
+    let load = |lines: &str| Settings::load(&from_file(&format!("[oidc]\n{lines}")));
+    let rest = "client_id = \"bellbird\"\nclient_secret = \"98765\"\n";
+    for issuer in ["https://login.example/", "https://login.example/realms/home", "http://localhost:9000"] {
+        let settings = load(&format!("issuer = \"{issuer}\"\n{rest}")).unwrap();
+        assert!(!format!("{settings:?}").contains("98765"));
+        let oidc = settings.pages.oidc.unwrap();
+        assert_eq!((oidc.issuer.as_str(), oidc.client_id.as_str(), oidc.create_users), (issuer, "bellbird", false));
+    }
+    for issuer in ["http://login.example", "https://login.example/?a=b", "login.example", "https://u:p@login.example"] {
+        let error = load(&format!("issuer = \"{issuer}\"\n{rest}")).unwrap_err().to_string();
+        assert!(error.starts_with("oidc.issuer is ") && error.lines().count() == 1, "{error}");
+    }
+    for lines in [rest, "issuer = \"https://login.example\"\n", "create_users = true\n"] {
+        let error = load(lines).unwrap_err().to_string();
+        assert_eq!(error, "oidc: issuer, client_id and client_secret belong together: set all three, or none");
+    }
+    assert!(load("create_users = false\n").unwrap().pages.oidc.is_none());
+}
+
+#[test]
 fn error_names_setting_value_expectation_and_source() {
     let cases = [
         (
@@ -503,6 +524,9 @@ fn the_example_file_has_the_defaults() {
             "api.cors_origins",
             "console.public_url",
             "console.operator_name",
+            "oidc.issuer",
+            "oidc.client_id",
+            "oidc.client_secret",
             "admin.listen",
             "admin.return_origins",
             "secrets.key"

@@ -46,6 +46,17 @@ both! {
         assert_eq!(sign_in(db, "2", "a@x").await, IdentitySignIn::User(again));
     }
 
+    async fn forgotten_identity_gives_way_to_another(db) {
+        let (a, b) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        sign_in(db, "1", "a@x").await;
+        sign_in(db, "2", "b@x").await;
+        assert_eq!(db.sessions().forget_identities(a).await.unwrap(), 1);
+        assert_eq!(db.sessions().forget_identities(a).await.unwrap(), 0);
+        assert_eq!(sign_in(db, "3", "a@x").await, IdentitySignIn::User(a));
+        assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::OtherIdentity);
+        assert_eq!(sign_in(db, "2", "x@x").await, IdentitySignIn::User(b));
+    }
+
     async fn unknown_address_becomes_a_user_on_request(db) {
         let IdentitySignIn::User(user) = sign_in_at(db, ISSUER, "1", "New@x", true).await else { panic!("no user") };
         let found = db.users().find(user).await.unwrap().unwrap();
