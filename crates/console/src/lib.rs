@@ -21,6 +21,7 @@ mod link;
 mod local;
 mod money_cache;
 mod oidc;
+mod oidc_page;
 mod overview;
 mod pages;
 mod prefetch;
@@ -86,8 +87,8 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .route("/link/{token}", get(link::open_link).post(link::submit_choice))
         .route("/sign-in", get(sign_in::show))
         .route("/sign-in/{token}", get(sign_in::open_link).post(sign_in::use_link))
-        .route("/sign-in/oidc", post(oidc::leave))
-        .route("/sign-in/oidc/callback", get(oidc::come_back))
+        .route("/sign-in/oidc", post(oidc_page::leave))
+        .route("/sign-in/oidc/callback", get(oidc_page::come_back))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/overview", get(overview::show))
         .route("/connections", get(connections_page::show).post(connections_page::change))

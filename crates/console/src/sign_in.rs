@@ -54,7 +54,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Option<Session
     if session.is_some() {
         return Redirect::to(&console.path("/overview")).into_response();
     }
-    let identity_provider = console.inner.oidc.as_ref().map(|oidc| oidc.name.as_str());
+    let identity_provider = console.inner.identity_provider.as_ref().map(|provider| provider.name.as_str());
     page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame, identity_provider))
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use crate::api_client::ApiClient;
 use crate::cookie::Cookie;
 use crate::money_cache::CachedMoney;
-use crate::oidc::Oidc;
+use crate::oidc::IdentityProvider;
 use crate::pages::Frame;
 use crate::settings::{ConsoleSettings, Site};
 
@@ -46,7 +46,7 @@ pub(crate) struct Inner {
     pub(crate) cookie: Cookie,
     pub(crate) link_cookie: Cookie,
     pub(crate) session_cookie: Cookie,
-    pub(crate) oidc: Option<Oidc>,
+    pub(crate) identity_provider: Option<IdentityProvider>,
     /// Sums of money in and out, by session.
     pub(crate) money_cache: Expiring<KeyId, CachedMoney>,
     /// By provider. Unknown names share the permits of the empty name.
@@ -77,7 +77,7 @@ impl Console {
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
         let (connections, clock) = (access.connections().clone(), access.clock().clone());
         let session_cookie = Cookie::of_session(&site.console_url);
-        let oidc = settings.oidc.as_ref().map(|oidc| Oidc::new(oidc, &site.console_url));
+        let identity_provider = settings.oidc.as_ref().map(|oidc| IdentityProvider::new(oidc, &site.console_url));
         let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| cached.bytes());
         let inner = Inner {
             access,
@@ -91,7 +91,7 @@ impl Console {
             cookie,
             link_cookie,
             session_cookie,
-            oidc,
+            identity_provider,
             money_cache,
             event_permits,
         };

@@ -6,9 +6,9 @@ use bellbird_domain::TimestampExt as _;
 use jiff::{SignedDuration, Timestamp};
 
 /// How long the browser has. The cookie is kept for as long.
-pub(super) const ATTEMPT_TTL: SignedDuration = SignedDuration::from_mins(10);
+const ATTEMPT_TTL: SignedDuration = SignedDuration::from_mins(10);
 
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     key: hmac::Key,
     /// Seconds since 1970.
     expires_at: i64,
@@ -16,12 +16,12 @@ pub(super) struct Attempt {
 
 impl Attempt {
     /// `cookie` is new and random.
-    pub(super) fn begin(cookie: &str, now: Timestamp) -> Self {
+    pub(crate) fn begin(cookie: &str, now: Timestamp) -> Self {
         Self::new(cookie, now.plus(ATTEMPT_TTL).as_second())
     }
 
     /// The attempt of a callback. None: another browser has begun it, it has expired, or it is made up.
-    pub(super) fn find(cookie: &str, state: &str, now: Timestamp) -> Option<Self> {
+    pub(crate) fn find(cookie: &str, state: &str, now: Timestamp) -> Option<Self> {
         let (expires_at, tag) = state.split_once('.')?;
         let attempt = Self::new(cookie, expires_at.parse().ok().filter(|expires_at| now.as_second() < *expires_at)?);
         hmac::verify(&attempt.key, &attempt.message("state"), &hex::decode(tag).ok()?).ok()?;
@@ -32,15 +32,15 @@ impl Attempt {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, cookie.as_bytes()), expires_at }
     }
 
-    pub(super) fn state(&self) -> String {
+    pub(crate) fn state(&self) -> String {
         format!("{}.{}", self.expires_at, self.derive("state"))
     }
 
-    pub(super) fn nonce(&self) -> String {
+    pub(crate) fn nonce(&self) -> String {
         self.derive("nonce")
     }
 
-    pub(super) fn code_verifier(&self) -> String {
+    pub(crate) fn code_verifier(&self) -> String {
         self.derive("code verifier")
     }
 

@@ -1,190 +1,339 @@
-//! `/sign-in/oidc`: signing in at the operator's identity provider, by OpenID Connect. A verified e-mail address finds
-//! the user once. From then on, the provider's subject does, so another address there leads to no other account.
+//! The operator's identity provider: what it says of itself, and the exchange of a code for an identity.
 
-mod attempt;
-mod provider;
+pub(crate) mod attempt;
 
-use axum::extract::{RawQuery, State};
-use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_connections::new_browser_cookie;
-use bellbird_domain::user::parse_email;
-use bellbird_storage::{Identity, IdentitySignIn};
-use http::header::{HeaderValue, SET_COOKIE};
-use http::{HeaderMap, StatusCode, Uri};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_providers::http::pool::{self, GaiResolver, Limits, Pool, tls_config};
+use bellbird_providers::settings::provider_url;
+use bytes::Bytes;
+use chrono::DateTime;
+use http::Uri;
+use http_body_util::Full;
+use jiff::Timestamp;
+use openidconnect::core::{
+    CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenClaims, CoreJwsSigningAlgorithm,
+    CoreProviderMetadata, CoreUserInfoClaims,
+};
+use openidconnect::{
+    AccessToken, AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret, CsrfToken,
+    DiscoveryError, EndpointMaybeSet, EndpointNotSet, EndpointSet, HttpRequest, HttpResponse, IssuerUrl, Nonce,
+    OAuth2TokenResponse as _, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope,
+    SignatureVerificationError, TokenResponse as _, UserInfoError,
+};
 use secrecy::ExposeSecret as _;
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::{Instant, timeout};
 
 use self::attempt::Attempt;
-use self::provider::{Provider, ProviderError};
-use crate::callback::parameters;
 use crate::cookie::Cookie;
-use crate::error_page;
-use crate::local::is_same_origin;
-use crate::pages::names::sanitized;
-use crate::pages::{Notice, Tone, page_response};
-use crate::prefetch::is_prefetch;
 use crate::settings::OidcSettings;
-use crate::sign_in::BrowserSession;
-use crate::state::Console;
 
-/// `Retry-After` while the provider does not answer.
-const RETRY_AFTER_SECONDS: u64 = 10;
+/// Of one call to the provider, from connecting to the last byte.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+const BODY_BYTES_MAX: usize = 256 * 1024;
+/// How long the provider's metadata and keys are used. They are read again when a key is unknown.
+const METADATA_MAX_AGE: Duration = Duration::from_secs(3600);
+/// Sign-ins that ask the provider at the same time, each for some calls.
+const ASKED_AT_ONCE_MAX: usize = 32;
+/// After a failure, nobody waits for another one before this time.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// That of OpenID Connect for a subject.
+const SUBJECT_BYTES_MAX: usize = 255;
+const LIMITS: Limits = Limits {
+    connect_timeout: Duration::from_secs(5),
+    tcp_timeout: None,
+    idle_timeout: Duration::from_secs(20),
+    idle_max: 2,
+    reuse_max: Duration::from_secs(15),
+    read_buffer_bytes: 64 * 1024,
+    headers_max: 100,
+};
+/// The signatures by a key of the provider's.
+const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
+    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
+    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha384,
+    CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha512,
+    CoreJwsSigningAlgorithm::RsaSsaPssSha256,
+    CoreJwsSigningAlgorithm::RsaSsaPssSha384,
+    CoreJwsSigningAlgorithm::RsaSsaPssSha512,
+    CoreJwsSigningAlgorithm::EcdsaP256Sha256,
+    CoreJwsSigningAlgorithm::EcdsaP384Sha384,
+    CoreJwsSigningAlgorithm::EdDsa,
+];
 
-/// The identity provider, as the console uses it.
-pub(crate) struct Oidc {
-    provider: Provider,
-    /// Of a browser that is at the provider.
-    cookie: Cookie,
-    /// The host of the issuer, which users see.
-    pub(crate) name: String,
+type Client =
+    CoreClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointMaybeSet, EndpointMaybeSet>;
+
+/// Why nobody is signed in. The texts are for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProviderError {
+    /// It does not answer, or not as the specification says. Another attempt may succeed.
+    Unavailable(&'static str),
+    /// It does not accept the code, or what it says of the user is not proven.
+    Rejected(&'static str),
+    EmailNotVerified,
 }
 
-impl Oidc {
-    pub(crate) fn new(settings: &OidcSettings, console_url: &str) -> Self {
-        let host = settings.issuer.parse::<Uri>().ok().and_then(|issuer| issuer.host().map(str::to_owned));
-        Self {
-            provider: Provider::new(settings.clone(), redirect_uri(console_url)),
-            cookie: Cookie::of_identity_provider(console_url),
-            name: host.unwrap_or_default(),
+impl ProviderError {
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Unavailable(reason) | Self::Rejected(reason) => reason,
+            Self::EmailNotVerified => "the e-mail address is not verified",
         }
     }
 }
 
-/// What to register at the provider.
-fn redirect_uri(console_url: &str) -> String {
-    format!("{}/sign-in/oidc/callback", console_url.trim_end_matches('/'))
+use ProviderError::{Rejected, Unavailable};
+
+const TOO_MANY: ProviderError = Unavailable("too many sign-ins at once");
+
+/// Who a user is, proven by the provider. The e-mail address is verified.
+pub(crate) struct ProvenIdentity {
+    pub(crate) subject: String,
+    pub(crate) email: String,
+}
+
+/// What the provider says of itself, and when it was asked last.
+#[derive(Default)]
+struct Known {
+    metadata: Option<(Arc<CoreProviderMetadata>, Instant)>,
+    failed: Option<(ProviderError, Instant)>,
+}
+
+pub(crate) struct IdentityProvider {
+    settings: OidcSettings,
+    redirect_uri: String,
+    /// The host of the issuer, which users see.
+    pub(crate) name: String,
+    /// Of a browser that is there.
+    pub(crate) cookie: Cookie,
+    known: Mutex<Known>,
+    permits: Semaphore,
 }
 
 /// Asks the identity provider for its metadata and keys. Returns the redirect URI to register there, or why users cannot
 /// sign in.
 pub async fn check_identity_provider(settings: &OidcSettings, console_url: &str) -> Result<String, &'static str> {
-    let redirect_uri = redirect_uri(console_url);
-    match Provider::new(settings.clone(), redirect_uri.clone()).check().await {
-        Ok(()) => Ok(redirect_uri),
-        Err(error) => Err(error.reason()),
+    let provider = IdentityProvider::new(settings, console_url);
+    let checked = async { provider.client(&*provider.metadata(None).await?).map(drop) };
+    checked.await.map_err(ProviderError::reason)?;
+    Ok(provider.redirect_uri)
+}
+
+impl IdentityProvider {
+    pub(crate) fn new(settings: &OidcSettings, console_url: &str) -> Self {
+        let host = settings.issuer.parse::<Uri>().ok().and_then(|issuer| issuer.host().map(str::to_owned));
+        Self {
+            settings: settings.clone(),
+            redirect_uri: format!("{}/sign-in/oidc/callback", console_url.trim_end_matches('/')),
+            name: host.unwrap_or_default(),
+            cookie: Cookie::of_identity_provider(console_url),
+            known: Mutex::default(),
+            permits: Semaphore::new(ASKED_AT_ONCE_MAX),
+        }
+    }
+
+    pub(crate) fn issuer(&self) -> &str {
+        &self.settings.issuer
+    }
+
+    pub(crate) fn creates_users(&self) -> bool {
+        self.settings.create_users
+    }
+
+    /// Where the browser asks the provider to sign it in.
+    pub(crate) async fn authorization_url(&self, attempt: &Attempt) -> Result<String, ProviderError> {
+        let _permit = self.permits.try_acquire().map_err(|_| TOO_MANY)?;
+        let client = self.client(&*self.metadata(None).await?)?;
+        let (state, nonce) = (CsrfToken::new(attempt.state()), Nonce::new(attempt.nonce()));
+        let verifier = PkceCodeVerifier::new(attempt.code_verifier());
+        let (url, ..) = client
+            .authorize_url(CoreAuthenticationFlow::AuthorizationCode, move || state, move || nonce)
+            .add_scope(Scope::new("email".to_owned()))
+            .set_pkce_challenge(PkceCodeChallenge::from_code_verifier_sha256(&verifier))
+            .url();
+        match provider_url(url.as_str()) {
+            Some(_) => Ok(url.into()),
+            None => Err(Unavailable("its authorization endpoint is no https URL")),
+        }
+    }
+
+    /// Exchanges the code of a callback, once, and checks who it stands for.
+    pub(crate) async fn identify(
+        &self,
+        attempt: &Attempt,
+        code: &str,
+        now: Timestamp,
+    ) -> Result<ProvenIdentity, ProviderError> {
+        let _permit = self.permits.try_acquire().map_err(|_| TOO_MANY)?;
+        let metadata = self.metadata(None).await?;
+        let (client, pool) = (self.client(&metadata)?, http_pool()?);
+        let http = |request| send(pool.clone(), request);
+        let request = client
+            .exchange_code(AuthorizationCode::new(code.to_owned()))
+            .map_err(|_| Unavailable("it names no token endpoint"))?
+            .set_pkce_verifier(PkceCodeVerifier::new(attempt.code_verifier()));
+        let tokens = request.request_async(&http).await.map_err(|error| match error {
+            RequestTokenError::ServerResponse(response) => Rejected(token_error(response.error().as_ref())),
+            RequestTokenError::Request(_) => Unavailable("its token endpoint does not answer"),
+            _ => Unavailable("its token endpoint answers with something else than tokens"),
+        })?;
+        let token = tokens.id_token().ok_or(Rejected("no ID token"))?;
+        let nonce = Nonce::new(attempt.nonce());
+        let claims = match verify(&client, token, &nonce, now) {
+            Err(ClaimsVerificationError::SignatureVerification(SignatureVerificationError::NoMatchingKey)) => {
+                let renewed = self.metadata(Some(&metadata)).await?;
+                verify(&self.client(&renewed)?, token, &nonce, now)
+            }
+            checked => checked,
+        };
+        let claims = claims.map_err(|error| Rejected(claims_error(&error)))?;
+        let subject = claims.subject().as_str();
+        if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
+            return Err(Rejected("its subject is empty or too long"));
+        }
+        let (email, is_verified) = match claims.email() {
+            Some(email) => (Some(email.clone()), claims.email_verified()),
+            None => {
+                let info = user_info(&client, &claims, tokens.access_token(), &http).await?;
+                (info.email().cloned(), info.email_verified())
+            }
+        };
+        match email {
+            Some(email) if is_verified == Some(true) => {
+                Ok(ProvenIdentity { subject: subject.to_owned(), email: email.to_string() })
+            }
+            _ => Err(ProviderError::EmailNotVerified),
+        }
+    }
+
+    fn client(&self, metadata: &CoreProviderMetadata) -> Result<Client, ProviderError> {
+        let OidcSettings { client_id, client_secret, .. } = &self.settings;
+        let (id, secret) =
+            (ClientId::new(client_id.clone()), ClientSecret::new(client_secret.expose_secret().to_owned()));
+        let redirect_uri = RedirectUrl::new(self.redirect_uri.clone());
+        let redirect_uri = redirect_uri.map_err(|_| Unavailable("console.public_url is no URL"))?;
+        // What a provider takes that does not say.
+        let basic = CoreClientAuthMethod::ClientSecretBasic;
+        let methods = metadata.token_endpoint_auth_methods_supported();
+        let auth_type = match methods.is_none_or(|methods| methods.contains(&basic)) {
+            true => AuthType::BasicAuth,
+            false => AuthType::RequestBody,
+        };
+        let client = CoreClient::from_provider_metadata(metadata.clone(), id, Some(secret));
+        Ok(client.set_redirect_uri(redirect_uri).set_auth_type(auth_type))
+    }
+
+    /// The provider's metadata with its keys, which are at most an hour old, and others than `outdated`. Equal requests
+    /// wait for one answer.
+    async fn metadata(
+        &self,
+        outdated: Option<&Arc<CoreProviderMetadata>>,
+    ) -> Result<Arc<CoreProviderMetadata>, ProviderError> {
+        let mut known = self.known.lock().await;
+        if let Some((metadata, at)) = &known.metadata
+            && at.elapsed() < METADATA_MAX_AGE
+            && outdated.is_none_or(|outdated| !Arc::ptr_eq(outdated, metadata))
+        {
+            return Ok(Arc::clone(metadata));
+        }
+        if let Some((error, at)) = known.failed
+            && at.elapsed() < RETRY_INTERVAL
+        {
+            return Err(error);
+        }
+        let found = self.discover().await.map(Arc::new);
+        match &found {
+            Ok(metadata) => *known = Known { metadata: Some((Arc::clone(metadata), Instant::now())), failed: None },
+            Err(error) => known.failed = Some((*error, Instant::now())),
+        }
+        found
+    }
+
+    async fn discover(&self) -> Result<CoreProviderMetadata, ProviderError> {
+        let issuer = IssuerUrl::new(self.settings.issuer.clone()).map_err(|_| Unavailable("oidc.issuer is no URL"))?;
+        let pool = http_pool()?;
+        let http = |request| send(pool.clone(), request);
+        CoreProviderMetadata::discover_async(issuer, &http).await.map_err(|error| match error {
+            DiscoveryError::Validation(_) => Unavailable("its metadata names another issuer than oidc.issuer"),
+            DiscoveryError::Request(_) => Unavailable("it does not answer"),
+            DiscoveryError::Response(..) => Unavailable("it has no metadata below oidc.issuer"),
+            _ => Unavailable("its metadata or its keys cannot be read"),
+        })
     }
 }
 
-/// `POST /sign-in/oidc`
-pub(crate) async fn leave(State(console): State<Console>, headers: HeaderMap) -> Response {
-    let Some(oidc) = &console.inner.oidc else { return error_page::not_found(&console, &headers) };
-    if !is_same_origin(&headers) {
-        return error_page::cross_site_form(&console);
-    }
-    let cookie = new_browser_cookie();
-    let attempt = Attempt::begin(cookie.expose_secret(), console.inner.clock.now());
-    match oidc.provider.authorization_url(&attempt).await {
-        Ok(url) => with_cookie(Redirect::to(&url).into_response(), oidc.cookie.header(cookie.expose_secret())),
-        Err(error) => provider_error(&console, oidc, error),
-    }
+fn verify(
+    client: &Client,
+    token: &CoreIdToken,
+    nonce: &Nonce,
+    now: Timestamp,
+) -> Result<CoreIdTokenClaims, ClaimsVerificationError> {
+    let now = DateTime::from_timestamp(now.as_second(), 0).unwrap_or(DateTime::UNIX_EPOCH);
+    let verifier = client.id_token_verifier().set_allowed_algs(ALGORITHMS).set_time_fn(move || now);
+    token.claims(&verifier, nonce).cloned()
 }
 
-/// `GET /sign-in/oidc/callback`: the redirect URI to which the provider sends the browser.
-pub(crate) async fn come_back(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Response {
-    let Some(oidc) = &console.inner.oidc else { return error_page::not_found(&console, &headers) };
-    if is_prefetch(&headers) {
-        return error_page::prefetch(&console);
+/// Asks for the e-mail address, which not every provider writes into the ID token.
+async fn user_info<F>(
+    client: &Client,
+    claims: &CoreIdTokenClaims,
+    token: &AccessToken,
+    http: &impl Fn(HttpRequest) -> F,
+) -> Result<CoreUserInfoClaims, ProviderError>
+where
+    F: Future<Output = io::Result<HttpResponse>>,
+{
+    let request = client.user_info(token.clone(), Some(claims.subject().clone()));
+    let request = request.map_err(|_| Rejected("the ID token has no e-mail address, and there is no user info"))?;
+    request.request_async(http).await.map_err(|error| match error {
+        UserInfoError::ClaimsVerification(_) => Rejected("its user info is about another subject"),
+        UserInfoError::Request(_) => Unavailable("its user info endpoint does not answer"),
+        _ => Unavailable("its user info cannot be read"),
+    })
+}
+
+fn http_pool() -> Result<Pool, ProviderError> {
+    let tls = tls_config("the identity provider").map_err(|_| Unavailable("no TLS here: see `bellbird doctor`"))?;
+    Ok(Pool::new(tls, GaiResolver::new(), LIMITS))
+}
+
+/// Sends a request to a URL that the provider names, and reads all of the response. Follows no redirect.
+async fn send(pool: Pool, request: HttpRequest) -> io::Result<HttpResponse> {
+    if provider_url(&request.uri().to_string()).is_none() {
+        return Err(io::Error::other("no https URL"));
     }
-    let Some(parameters) = parameters(query.as_deref().unwrap_or_default()) else {
-        return error_page::query_too_long(&console);
+    let exchange = async {
+        let request = request.map(|body| Full::new(Bytes::from(body)));
+        let (head, body) = pool.send(request).await.map_err(|_| io::ErrorKind::NotConnected)?.into_parts();
+        let body = pool::read(body, BODY_BYTES_MAX).await.map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(HttpResponse::from_parts(head, body.into()))
     };
-    let single = |name: &str| {
-        let mut values = parameters.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        values.next().filter(|_| values.next().is_none())
-    };
-    let now = console.inner.clock.now();
-    let cookie = oidc.cookie.value(&headers);
-    let attempt = cookie.zip(single("state")).and_then(|(cookie, state)| Attempt::find(cookie, state, now));
-    // https://www.rfc-editor.org/rfc/rfc9207
-    let attempt = attempt.filter(|_| single("iss").is_none_or(|issuer| issuer == oidc.provider.issuer()));
-    let Some(attempt) = attempt else { return other_attempt(&console) };
-    // Without its cookie, the same URL leads nowhere again.
-    let response = match single("code") {
-        Some(code) => sign_in(&console, oidc, &headers, &attempt, code).await,
-        None => not_signed_in(&console, oidc),
-    };
-    with_cookie(response, oidc.cookie.removal())
+    timeout(CALL_TIMEOUT, exchange).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn sign_in(console: &Console, oidc: &Oidc, headers: &HeaderMap, attempt: &Attempt, code: &str) -> Response {
-    let now = console.inner.clock.now();
-    let proven = match oidc.provider.identify(attempt, code, now).await {
-        Ok(proven) => proven,
-        Err(error) => return provider_error(console, oidc, error),
-    };
-    let Ok(email) = parse_email(&proven.email) else { return unknown_user(console, oidc, &sanitized(&proven.email)) };
-    let (issuer, creates_user) = (oidc.provider.issuer(), oidc.provider.creates_users());
-    let identity = Identity { issuer, subject: &proven.subject, email: &email };
-    let session = BrowserSession::new(headers, now);
-    let signed_in = console.storage().sessions().sign_in_as(&identity, creates_user, &session.row(), now).await;
-    match signed_in {
-        Ok(IdentitySignIn::User(_)) => session.begun(console, headers, now).await,
-        Ok(IdentitySignIn::UnknownUser) => unknown_user(console, oidc, &email),
-        Ok(IdentitySignIn::OtherIdentity) => other_identity(console, oidc, &email),
-        Err(error) => error_page::storage_error(console, &error),
+/// The codes of RFC 6749, which tell the operator what to correct.
+fn token_error(code: &str) -> &'static str {
+    match code {
+        "invalid_client" => "invalid_client: oidc.client_id or oidc.client_secret is wrong",
+        "invalid_grant" => "invalid_grant: the code is unknown, expired or used",
+        "unauthorized_client" => "unauthorized_client: the client may not use the code flow",
+        "invalid_request" => "invalid_request",
+        _ => "its token endpoint rejects the code",
     }
 }
 
-fn with_cookie(mut response: Response, cookie: Option<HeaderValue>) -> Response {
-    response.headers_mut().extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
-    response
-}
-
-fn page(console: &Console, status: StatusCode, notice: Notice) -> Response {
-    page_response(status, &notice.with_sign_in_link().page(&console.inner.frame))
-}
-
-fn provider_error(console: &Console, oidc: &Oidc, error: ProviderError) -> Response {
+fn claims_error(error: &ClaimsVerificationError) -> &'static str {
+    use ClaimsVerificationError::{Expired, InvalidAudience, InvalidIssuer, InvalidNonce, SignatureVerification};
     match error {
-        ProviderError::Unavailable(reason) => {
-            tracing::warn!(reason, "could not ask the identity provider");
-            let notice = Notice::new(Tone::Waiting, "The identity provider does not answer")
-                .with(&format!("{} does not say who you are at the moment. Try again in a minute.", oidc.name));
-            error_page::with_retry_after(page(console, StatusCode::SERVICE_UNAVAILABLE, notice), RETRY_AFTER_SECONDS)
-        }
-        ProviderError::Rejected(reason) => {
-            tracing::warn!(reason, "identity rejected");
-            let notice = Notice::new(Tone::Attention, "You are not signed in")
-                .with(&format!("What {} said about you could not be confirmed. Sign in again.", oidc.name))
-                .with("If that does not help, tell the operator of this service, who finds the cause in its log.");
-            page(console, StatusCode::BAD_REQUEST, notice)
-        }
-        ProviderError::EmailNotVerified => {
-            let notice = Notice::new(Tone::Attention, "Your e-mail address is not verified").with(&format!(
-                "{} does not say that your e-mail address is yours. Verify it there, then sign in again.",
-                oidc.name
-            ));
-            page(console, StatusCode::FORBIDDEN, notice)
-        }
+        Expired(_) => "the ID token has expired",
+        InvalidAudience(_) => "the ID token is for another client",
+        InvalidIssuer(_) => "the ID token is from another issuer",
+        InvalidNonce(_) => "the ID token is from another sign-in",
+        SignatureVerification(_) => "the ID token is not signed by a key of the provider",
+        _ => "the ID token is not valid",
     }
-}
-
-/// Another browser has begun it, or it has expired, or it was used.
-fn other_attempt(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Attention, "This sign-in does not work any more")
-        .with("It works once, for ten minutes, in the browser that has begun it. Nothing was changed.");
-    page(console, StatusCode::GONE, notice)
-}
-
-fn not_signed_in(console: &Console, oidc: &Oidc) -> Response {
-    let notice = Notice::new(Tone::Neutral, "You are not signed in")
-        .with(&format!("{} has not signed you in. Nothing was changed.", oidc.name));
-    page(console, StatusCode::FORBIDDEN, notice)
-}
-
-fn unknown_user(console: &Console, oidc: &Oidc, email: &str) -> Response {
-    let notice = Notice::new(Tone::Attention, "You are no user of this service")
-        .with(&format!("{} knows you as {email}, which is the address of no user here.", oidc.name))
-        .with("Ask the operator of this service to add you, or sign in there as somebody else.");
-    page(console, StatusCode::FORBIDDEN, notice)
-}
-
-fn other_identity(console: &Console, oidc: &Oidc, email: &str) -> Response {
-    let notice = Notice::new(Tone::Attention, "This is another account")
-        .with(&format!("The user {email} signs in with another account of {}. Nothing was changed.", oidc.name))
-        .with("Use that account, or ask the operator of this service.");
-    page(console, StatusCode::FORBIDDEN, notice)
 }

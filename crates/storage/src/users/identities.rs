@@ -79,21 +79,20 @@ impl Sessions<'_> {
         }
         if is_new {
             let Identity { issuer, subject, .. } = *identity;
-            let other = tx.one(FIND_SUBJECT, params![user, issuer], |_| Ok(())).await?;
-            if other.is_some() {
-                return Ok(IdentitySignIn::OtherIdentity);
+            match tx.one(FIND_SUBJECT, params![user, issuer], |row| Ok(row.text(0)?.to_owned())).await? {
+                None => {
+                    let added = tx.run(INSERT, params![user, issuer, subject, now]).await;
+                    added.map_err(|error| error.or_conflict("this identity"))?;
+                }
+                // Another sign-in has added it meanwhile.
+                Some(other) if other == subject => {}
+                Some(_) => return Ok(IdentitySignIn::OtherIdentity),
             }
-            let added = tx.run(INSERT, params![user, issuer, subject, now]).await;
-            added.map_err(|error| error.or_conflict("this identity"))?;
         }
         sessions::insert(&mut tx, user, session, now).await?;
         tx.commit().await?;
         Ok(IdentitySignIn::User(user))
     }
-}
-
-pub(crate) async fn delete_of(tx: &mut Tx, user: UserId) -> Result<()> {
-    tx.run(DELETE, params![user]).await.map(drop)
 }
 
 /// The user, and whether the identity is new.
@@ -107,6 +106,11 @@ async fn find_user(
     let known = tx.one(FIND, params![issuer, subject], |row: &Row<'_>| row.id(0)).await?;
     if let Some(user) = known {
         return Ok(Some((user, false)));
+    }
+    // Such as the Kelvin sign, whose lower case is a k: it makes another address, and not that of a user here.
+    let folds_to_ascii = |c: char| !c.is_ascii() && c.to_lowercase().any(|lower| lower.is_ascii());
+    if email.chars().any(folds_to_ascii) {
+        return Ok(None);
     }
     if let Some(user) = user::find_by_email(tx, email).await? {
         return Ok(Some((user.id, true)));

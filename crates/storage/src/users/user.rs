@@ -11,7 +11,6 @@ use crate::jobs;
 use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
 use crate::operators::requests;
-use crate::users::identities;
 use crate::webhooks::endpoints;
 use crate::{StorageError, Users};
 
@@ -44,6 +43,8 @@ statements! {
     DELETE_SESSIONS = "DELETE FROM sessions WHERE user_id = $1";
 
     DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links WHERE user_id = $1";
+
+    DELETE_IDENTITIES = "DELETE FROM identities WHERE user_id = $1";
 
     DELETE_SETUP_TOKENS = "DELETE FROM setup_tokens WHERE user_id = $1";
 
@@ -216,7 +217,7 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
     tx.run(DELETE_KEYS, params![id]).await?;
     tx.run(DELETE_SESSIONS, params![id]).await?;
     tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
-    identities::delete_of(tx, id).await?;
+    tx.run(DELETE_IDENTITIES, params![id]).await?;
     tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
     tx.run(DELETE_KEY_AUDIT, params![id]).await?;
     links::delete_links(tx, id).await?;

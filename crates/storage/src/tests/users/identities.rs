@@ -37,6 +37,15 @@ both! {
         assert_eq!(sign_in_at(db, "https://other.example", "2", "c@x", false).await, IdentitySignIn::User(a));
     }
 
+    async fn lookalike_of_an_address_is_another_address(db) {
+        db.user("kim@x").await;
+        for email in ["\u{212a}im@x", "k\u{130}m@x", "K\u{131}m@x"] {
+            assert_eq!(sign_in(db, "1", email).await, IdentitySignIn::UnknownUser, "{email}");
+        }
+        let user = db.user("\u{e9}ric@x").await.id;
+        assert_eq!(sign_in(db, "1", "\u{c9}RIC@X").await, IdentitySignIn::User(user));
+    }
+
     async fn identity_is_deleted_with_its_user(db) {
         let a = db.user("a@x").await.id;
         assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::User(a));

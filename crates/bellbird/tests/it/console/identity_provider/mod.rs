@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use bellbird_console::OidcSettings;
 use serde_json::{Value, json};
 
+use crate::support::browser;
 use crate::support::harness::{App, Setup};
 
 /// `scripts/setup` installs them: the versions and digests are in the lock files.
@@ -42,14 +43,22 @@ impl IdentityProvider {
         Self { process, issuer: issuer.trim().to_owned() }
     }
 
-    /// The service, whose redirect URI this provider knows.
-    async fn app(&self, create_users: bool) -> App {
-        let oidc = OidcSettings {
+    /// Of a service that is a client here.
+    fn settings(&self) -> OidcSettings {
+        OidcSettings {
             issuer: self.issuer.clone(),
             client_id: "bellbird".to_owned(),
             client_secret: "a secret of the test: 100%".to_owned().into(),
-            create_users,
-        };
+            create_users: false,
+        }
+    }
+
+    async fn app(&self, create_users: bool) -> App {
+        self.app_with(OidcSettings { create_users, ..self.settings() }).await
+    }
+
+    /// A service, whose redirect URI this provider knows.
+    async fn app_with(&self, oidc: OidcSettings) -> App {
         let app = App::start(Setup::with(|settings| settings.pages.oidc = Some(oidc))).await;
         self.control(json!({"redirectUri": format!("{}/sign-in/oidc/callback", app.console_url)})).await;
         app
@@ -58,7 +67,7 @@ impl IdentityProvider {
     /// The first lines of `provider.mjs` list the members.
     async fn control(&self, change: Value) {
         let url = format!("{}/__control", self.issuer);
-        let response = crate::support::browser::client().put(url).json(&change).send().await.unwrap();
+        let response = browser::client().put(url).json(&change).send().await.unwrap();
         assert_eq!(response.status(), 200);
     }
 

@@ -1,15 +1,19 @@
 //! Whom an identity signs in, and what signs nobody in.
 
+use bellbird_console::{OidcSettings, check_identity_provider};
 use bellbird_domain::Plan;
 use bellbird_storage::NewUser;
 use jiff::SignedDuration;
 use reqwest::Url;
 use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
 
 use super::IdentityProvider;
 use super::visitor::Visitor;
 use crate::console::{Page, get, post};
-use crate::support::harness::App;
+use crate::support::browser;
+use crate::support::harness::{App, Setup};
 
 impl Page {
     #[track_caller]
@@ -83,7 +87,7 @@ async fn unverified_or_unknown_address_signs_nobody_in() {
     for email in ["new@example.com", "olivia@example.com.evil.example", "not an address", "<b>@example.com"] {
         provider.choose("n", email).await;
         let page = Visitor::default().sign_in(&app).await;
-        page.assert_rejected(403, "You are no user of this service", email);
+        page.assert_rejected(403, "You are not a user of this service", email);
         assert!(!page.text.contains("<b>"), "{}", page.text);
     }
     assert_eq!(app.storage.users().list().await.unwrap().len(), 2);
@@ -164,7 +168,7 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
     app.storage.users().delete(user.id).await.unwrap();
     get(&format!("{}/keys", app.console_url), signed_in.cookie.as_deref()).await.assert_needs_sign_in("deleted");
     provider.choose("n", "new@example.com").await;
-    Visitor::default().sign_in(&app).await.assert_rejected(403, "You are no user of this service", "deleted");
+    Visitor::default().sign_in(&app).await.assert_rejected(403, "You are not a user of this service", "deleted");
     provider.choose("n", "ben@example.com").await;
     assert_eq!(email_of(&app, &Visitor::default().sign_in(&app).await).await, "ben@example.com");
 }
@@ -211,20 +215,14 @@ async fn new_keys_of_the_provider_are_read() {
 async fn provider_that_is_away_is_said_and_links_still_work() {
     let provider = IdentityProvider::start();
     let app = provider.app(false).await;
-    let mut visitor = Visitor::default();
+    let (mut visitor, oidc) = (Visitor::default(), provider.settings());
     let url = visitor.callback_url(&app).await;
     drop(provider);
     let away = visitor.open(&url).await;
     away.assert_rejected(503, "The identity provider does not answer", "at the callback");
     // One that has not answered since the start.
-    let issuer = "http://127.0.0.1:1".to_owned();
-    let oidc = bellbird_console::OidcSettings {
-        issuer,
-        client_id: "bellbird".to_owned(),
-        client_secret: "secret".to_owned().into(),
-        create_users: true,
-    };
-    let app = App::start(crate::support::harness::Setup::with(|settings| settings.pages.oidc = Some(oidc))).await;
+    let oidc = OidcSettings { issuer: "http://127.0.0.1:1".to_owned(), ..oidc };
+    let app = App::start(Setup::with(|settings| settings.pages.oidc = Some(oidc))).await;
     for _ in 0..2 {
         let away = visitor.leave(&app).await;
         away.assert_rejected(503, "The identity provider does not answer", "at the start");
@@ -239,14 +237,44 @@ async fn only_the_own_page_leads_to_the_provider() {
     let provider = IdentityProvider::start();
     let app = provider.app(false).await;
     for site in ["cross-site", "same-site", "none"] {
-        let request = crate::support::browser::post(&format!("{}/sign-in/oidc", app.console_url), "");
+        let request = browser::post(&format!("{}/sign-in/oidc", app.console_url), "");
         let page = Page::of(request.header("sec-fetch-site", site).send().await.unwrap()).await;
         assert_eq!((page.status, &page.location), (403, &None), "{site}");
     }
-    let prefetch = crate::support::browser::client().get(format!("{}/sign-in/oidc/callback", app.console_url));
+    let prefetch = browser::client().get(format!("{}/sign-in/oidc/callback", app.console_url));
     assert_eq!(prefetch.header("sec-purpose", "prefetch").send().await.unwrap().status(), 503);
     let without = App::start(Default::default()).await;
     assert_eq!(post(&format!("{}/sign-in/oidc", without.console_url), None, "").await.status, 404);
     assert_eq!(get(&format!("{}/sign-in/oidc/callback", without.console_url), None).await.status, 404);
     assert!(!get(&format!("{}/sign-in", without.console_url), None).await.text.contains("Sign in with"));
+}
+
+#[tokio::test]
+async fn wrong_settings_are_said_to_the_operator() {
+    let provider = IdentityProvider::start();
+    let checked = async |issuer: &str| {
+        let settings = OidcSettings { issuer: issuer.to_owned(), ..provider.settings() };
+        check_identity_provider(&settings, "https://bellbird.example/console/").await
+    };
+    let redirect_uri = "https://bellbird.example/console/sign-in/oidc/callback";
+    assert_eq!(checked(&provider.issuer).await.as_deref(), Ok(redirect_uri));
+    let slash = format!("{}/", provider.issuer);
+    assert_eq!(checked(&slash).await, Err("its metadata names another issuer than oidc.issuer"));
+    let elsewhere = format!("{}/elsewhere", provider.issuer);
+    assert_eq!(checked(&elsewhere).await, Err("it has no metadata below oidc.issuer"));
+    assert_eq!(checked("http://127.0.0.1:1").await, Err("it does not answer"));
+    assert_eq!(checked("http://login.example").await, Err("it does not answer"), "without TLS");
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let large = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
+        let _ = stream.write_all(format!("{head}{}", " ".repeat(300_000)).as_bytes()).await;
+    });
+    assert_eq!(checked(&large).await, Err("it does not answer"), "more than a provider says");
+
+    let settings = OidcSettings { client_secret: "wrong".to_owned().into(), ..provider.settings() };
+    let app = provider.app_with(settings).await;
+    Visitor::default().sign_in(&app).await.assert_rejected(400, "could not be confirmed", "another secret");
 }
