@@ -114,8 +114,8 @@ pub(crate) struct IdentityProvider {
     permits: Semaphore,
 }
 
-/// Asks the identity provider for its metadata and keys. Returns the redirect URI to register there, or why users cannot
-/// sign in.
+/// Asks the identity provider for its metadata and keys. Returns the redirect URI to register there, or the reason why
+/// users cannot sign in.
 pub async fn check_identity_provider(settings: &OidcSettings, console_url: &str) -> Result<String, &'static str> {
     let provider = IdentityProvider::new(settings, console_url);
     let checked = async { provider.client(&*provider.metadata(None).await?).map(drop) };
