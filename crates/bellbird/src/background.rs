@@ -1,4 +1,5 @@
-//! Background work of a running service: jobs, webhook deliveries, queue metrics, and evicting removed connections.
+//! Background work of a running service: jobs, webhook deliveries, e-mails, queue metrics, and evicting removed
+//! connections.
 //!
 //! Every instance runs them; leases in the database keep two instances from working on the same job.
 
@@ -58,6 +59,7 @@ pub fn start(parts: Parts, stop: CancellationToken) -> JoinHandle<()> {
                 record_queue_metrics(&parts, &stop),
                 evict_removed(&parts, &stop),
                 purge_regularly(&parts, &stop),
+                send_emails(&parts, &stop),
             )
         };
         let grace_period = async {
@@ -169,6 +171,12 @@ fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Tim
     }
     let late = deliveries.oldest_due.map_or(0, |due| now.duration_since(due).as_secs().max(0));
     metrics::gauge!(DELIVERY_LATENESS).set(gauge_value(late.unsigned_abs()));
+}
+
+async fn send_emails(parts: &Parts, stop: &CancellationToken) {
+    if let Some(mailer) = &parts.mailer {
+        mailer.run(&parts.storage, &parts.clock, stop).await;
+    }
 }
 
 /// An unused cache keeps what has expired.

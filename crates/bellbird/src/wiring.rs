@@ -8,6 +8,7 @@ use bellbird_admin::Admin;
 use bellbird_api::V1State;
 use bellbird_api::front::Access;
 use bellbird_connections::Connections;
+use bellbird_console::Mailer;
 use bellbird_domain::{ApiKey, Clock, ConnectionId, UserId};
 use bellbird_interop::Interop;
 use bellbird_providers::Registry;
@@ -286,6 +287,8 @@ pub struct Parts {
     /// The state of the interfaces beside `/v1`.
     pub interop: Interop,
     pub admin: Admin,
+    /// None: no e-mails.
+    pub mailer: Option<Mailer>,
 }
 
 impl Parts {
@@ -298,9 +301,11 @@ impl Parts {
         let webhooks = wiring.webhooks()?;
         let admin_url = urls.admin_url.as_deref().unwrap_or(&urls.public_api);
         let admin = Admin::new(access.clone(), webhooks.clone(), &urls.public_api, admin_url);
+        let mailer = settings.pages.email.as_ref().map(|email| Mailer::new(email, &urls.public_console)).transpose();
+        let mailer = mailer.context("cannot set up TLS for the mail server")?;
         let api = V1State::new(access, &settings.caches, urls.public_api.clone());
         let (storage, clock) = ((*storage).clone(), clock.clone());
-        Ok(Self { storage, clock, connections, webhooks, reads, api, interop, admin })
+        Ok(Self { storage, clock, connections, webhooks, reads, api, interop, admin, mailer })
     }
 
     /// Evicts a removed connection from everything cached.

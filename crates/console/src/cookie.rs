@@ -1,7 +1,7 @@
-//! Four cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
+//! Five cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
 //! second holds the link token from which the browser last started a session, so that a result page can lead back to
-//! the link without naming it. The third says who is signed in. The fourth binds a sign-in at the identity provider to
-//! the browser.
+//! the link without naming it. The third says who is signed in. The fourth stays when the user signs out, and says that a
+//! user has signed in here before. The fifth binds a sign-in at the identity provider to the browser.
 
 use bellbird_connections::new_browser_cookie;
 use http::header::COOKIE;
@@ -17,6 +17,8 @@ const LINK_MAX_AGE_SECONDS: u32 = 1800;
 const IDENTITY_PROVIDER_MAX_AGE_SECONDS: u32 = 600;
 /// How long a session lasts.
 pub(crate) const SESSION_TTL: SignedDuration = SignedDuration::from_hours(14 * 24);
+/// As long as browsers keep a cookie at most.
+const KNOWN_BROWSER_MAX_AGE_SECONDS: u32 = 400 * 86_400;
 /// Of all values, which are hexadecimal.
 const VALUE_BYTES: usize = 64;
 
@@ -47,6 +49,11 @@ impl Cookie {
     /// Holds the secret of a sign-in at the identity provider.
     pub(crate) fn of_identity_provider(console_url: &str) -> Self {
         Self::new("bellbird-oidc", IDENTITY_PROVIDER_MAX_AGE_SECONDS, console_url)
+    }
+
+    /// Says in which browser users have signed in.
+    pub(crate) fn of_known_browser(console_url: &str) -> Self {
+        Self::new("bellbird-known", KNOWN_BROWSER_MAX_AGE_SECONDS, console_url)
     }
 
     /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine, its name has no prefix, and any

@@ -14,15 +14,19 @@ mod callback;
 mod connections_page;
 mod cookie;
 mod demo;
+mod emailed_link;
+mod emails;
 mod error_page;
 mod failed_links;
 mod keys_page;
+mod leave;
 mod link;
 mod local;
 mod money_cache;
 mod oidc;
 mod oidc_page;
 mod overview;
+mod own_data;
 mod pages;
 mod prefetch;
 mod programs_page;
@@ -58,6 +62,7 @@ use crate::pages::{Home, page_response};
 use crate::session::Session;
 use crate::state::{Console, Inner, PROVIDER_EVENTS_CONCURRENT_MAX};
 
+pub use crate::emails::{EmailSettings, Mailer};
 pub use crate::oidc::check_identity_provider;
 pub use crate::settings::{ConsoleSettings, Demo, OidcSettings, Site};
 pub use crate::sign_in::create_sign_in_link;
@@ -85,7 +90,7 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
                 .fallback(callback::method_not_allowed),
         )
         .route("/link/{token}", get(link::open_link).post(link::submit_choice))
-        .route("/sign-in", get(sign_in::show))
+        .route("/sign-in", get(sign_in::show).post(emailed_link::send_link))
         .route("/sign-in/{token}", get(sign_in::open_link).post(sign_in::use_link))
         .route("/sign-in/oidc", post(oidc_page::leave))
         .route("/sign-in/oidc/callback", get(oidc_page::come_back))
@@ -100,6 +105,8 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .route("/programs", get(programs_page::show).post(programs_page::change))
         .route("/keys", get(keys_page::show).post(keys_page::change))
         .route("/settings", get(settings_page::show).post(settings_page::change))
+        .route("/settings/data.json", get(own_data::download))
+        .route("/settings/leave", get(leave::show).post(leave::leave))
         .route("/webhooks/{provider}", post(provider_events::receive))
         .route(assets::STYLE.path(), get(|| async { assets::STYLE.response() }))
         .route(assets::LOGO.path(), get(|| async { assets::LOGO.response() }))

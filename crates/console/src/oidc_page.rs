@@ -86,7 +86,7 @@ async fn sign_in(
     };
     let (issuer, creates_user) = (provider.issuer(), provider.creates_users());
     let identity = Identity { issuer, subject: &proven.subject, email: &email };
-    let session = BrowserSession::new(headers, now);
+    let session = BrowserSession::new(console, headers, now);
     let signed_in = console.storage().sessions().sign_in_as(&identity, creates_user, &session.row(), now).await;
     match signed_in {
         Ok(IdentitySignIn::User(_)) => session.begun(console, headers, now).await,

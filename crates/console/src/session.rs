@@ -1,10 +1,12 @@
 //! Who is signed in: extractors for pages and forms. A handler of a page takes [`Session`], and one of a form takes
 //! [`OwnForm`], so neither runs for anybody else, and no form runs for a page of another site.
 
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Request};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{Caller, UserId};
 use bellbird_storage::SignedIn;
+use http::HeaderMap;
 use http::request::Parts;
 use jiff::Timestamp;
 
@@ -67,8 +69,7 @@ pub(crate) struct OwnForm {
 impl OwnForm {
     /// The value of a field that the form has once.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        let mut values = self.fields.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        values.next().filter(|_| values.next().is_none())
+        only_field(&self.fields, name)
     }
 
     pub(crate) fn fields(&self) -> &[(String, String)] {
@@ -90,9 +91,44 @@ impl FromRequest<Console> for OwnForm {
             return Err(error_page::cross_site_form(console));
         }
         let session = <Session as FromRequestParts<Console>>::from_request_parts(&mut parts, console).await?;
-        let form = body::read(&parts.headers, form, FORM_BYTES_MAX).await;
-        let form = form.map_err(|error| error_page::form_body_error(console, error))?;
-        let fields = form_urlencoded::parse(&form).into_owned().collect();
+        let fields = read_fields(console, &parts.headers, form).await?;
         Ok(Self { session, fields })
     }
+}
+
+/// A form that a page of the console submits, in a browser in which nobody may be signed in.
+pub(crate) struct GuestForm {
+    pub(crate) headers: HeaderMap,
+    fields: Vec<(String, String)>,
+}
+
+impl GuestForm {
+    /// As [`OwnForm::field`].
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        only_field(&self.fields, name)
+    }
+}
+
+impl FromRequest<Console> for GuestForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+        let (parts, form) = request.into_parts();
+        if !is_same_origin(&parts.headers) {
+            return Err(error_page::cross_site_form(console));
+        }
+        let fields = read_fields(console, &parts.headers, form).await?;
+        Ok(Self { headers: parts.headers, fields })
+    }
+}
+
+async fn read_fields(console: &Console, headers: &HeaderMap, form: Body) -> Result<Vec<(String, String)>, Response> {
+    let form = body::read(headers, form, FORM_BYTES_MAX).await;
+    let form = form.map_err(|error| error_page::form_body_error(console, error))?;
+    Ok(form_urlencoded::parse(&form).into_owned().collect())
+}
+
+fn only_field<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let mut values = fields.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    values.next().filter(|_| values.next().is_none())
 }

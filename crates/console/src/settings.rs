@@ -4,6 +4,8 @@ use bellbird_domain::UserId;
 use bellbird_limits::client_address::Network;
 use secrecy::SecretString;
 
+use crate::emails::{EmailSettings, Mailer};
+
 #[derive(Debug, Clone)]
 pub struct ConsoleSettings {
     /// Shown on every page.
@@ -14,6 +16,8 @@ pub struct ConsoleSettings {
     pub failed_auth_per_minute: u32,
     /// None: users sign in by link only.
     pub oidc: Option<OidcSettings>,
+    /// None: no e-mails.
+    pub email: Option<EmailSettings>,
 }
 
 /// The identity provider at which users sign in.
@@ -33,6 +37,8 @@ pub struct Site {
     /// Public URLs of the service.
     pub api_url: String,
     pub console_url: String,
+    /// None: no e-mails.
+    pub mailer: Option<Mailer>,
     /// Only in `bellbird demo`.
     pub demo: Option<Demo>,
 }

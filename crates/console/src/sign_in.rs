@@ -40,13 +40,25 @@ pub async fn create_sign_in_link(
     console_url: &str,
     now: Timestamp,
 ) -> Result<SecretString, StorageError> {
+    insert_link(storage, user_id, None, LINKS_MAX, console_url, now)
+        .await?
+        .ok_or(StorageError::Conflict("20 sign-in links that work: wait ten minutes"))
+}
+
+/// Returns the URL, or None if the user has `links_max` that work. `browser` is the cookie of the browser that asks.
+pub(crate) async fn insert_link(
+    storage: &Storage,
+    user_id: UserId,
+    browser: Option<&str>,
+    links_max: i64,
+    console_url: &str,
+    now: Timestamp,
+) -> Result<Option<SecretString>, StorageError> {
     let token = new_browser_cookie();
-    let expires_at = now.plus(LINK_TTL);
-    let link = NewSignInLink { user_id, token: token.expose_secret(), browser: None, expires_at };
-    if !storage.sessions().insert_link(&link, LINKS_MAX, now).await? {
-        return Err(StorageError::Conflict("20 sign-in links that work: wait ten minutes"));
-    }
-    Ok(SecretString::from(format!("{}/sign-in/{}", console_url.trim_end_matches('/'), token.expose_secret())))
+    let link = NewSignInLink { user_id, token: token.expose_secret(), browser, expires_at: now.plus(LINK_TTL) };
+    let is_inserted = storage.sessions().insert_link(&link, links_max, now).await?;
+    let url = || format!("{}/sign-in/{}", console_url.trim_end_matches('/'), token.expose_secret());
+    Ok(is_inserted.then(|| SecretString::from(url())))
 }
 
 /// `GET /sign-in`
@@ -55,7 +67,8 @@ pub(crate) async fn show(State(console): State<Console>, session: Option<Session
         return Redirect::to(&console.path("/overview")).into_response();
     }
     let identity_provider = console.inner.identity_provider.as_ref().map(|provider| provider.name.as_str());
-    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame, identity_provider))
+    let sends_links = console.inner.site.mailer.is_some();
+    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame, identity_provider, sends_links))
 }
 
 /// `GET /sign-in/{token}`
@@ -111,7 +124,7 @@ pub(crate) async fn sign_in_to_demo(
 }
 
 async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
-    let session = BrowserSession::new(headers, now);
+    let session = BrowserSession::new(console, headers, now);
     match console.storage().sessions().sign_in(link, &session.row(), now).await {
         Ok(Some(_)) => session.begun(console, headers, now).await,
         Ok(None) => link_does_not_work(console),
@@ -123,21 +136,31 @@ async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timest
 pub(crate) struct BrowserSession {
     token: SecretString,
     browser: String,
+    known_browser: SecretString,
     expires_at: Timestamp,
 }
 
 impl BrowserSession {
-    pub(crate) fn new(headers: &HeaderMap, now: Timestamp) -> Self {
-        let user_agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        Self { token: new_browser_cookie(), browser: browser_name(user_agent), expires_at: now.plus(SESSION_TTL) }
+    pub(crate) fn new(console: &Console, headers: &HeaderMap, now: Timestamp) -> Self {
+        Self {
+            token: new_browser_cookie(),
+            browser: browser_name_of(headers),
+            known_browser: console.inner.known_browser_cookie.value_or_new(headers),
+            expires_at: now.plus(SESSION_TTL),
+        }
     }
 
     /// To store.
     pub(crate) fn row(&self) -> NewSession<'_> {
-        NewSession { token: self.token.expose_secret(), browser: &self.browser, expires_at: self.expires_at }
+        NewSession {
+            token: self.token.expose_secret(),
+            browser: &self.browser,
+            known_browser: self.known_browser.expose_secret(),
+            expires_at: self.expires_at,
+        }
     }
 
-    /// Gives its cookie to the browser, once it is stored. A session that the browser had ends, because its cookie is
+    /// Gives its cookies to the browser, once it is stored. A session that the browser had ends, because its cookie is
     /// replaced. What follows is always the overview.
     pub(crate) async fn begun(self, console: &Console, headers: &HeaderMap, now: Timestamp) -> Response {
         let sessions = console.storage().sessions();
@@ -151,10 +174,17 @@ impl BrowserSession {
             return error_page::storage_error(console, &error);
         }
         let mut response = Redirect::to(&console.path("/overview")).into_response();
-        let cookie = console.inner.session_cookie.header(self.token.expose_secret());
-        response.headers_mut().extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
+        let cookies = [
+            console.inner.session_cookie.header(self.token.expose_secret()),
+            console.inner.known_browser_cookie.header(self.known_browser.expose_secret()),
+        ];
+        response.headers_mut().extend(cookies.into_iter().flatten().map(|cookie| (SET_COOKIE, cookie)));
         response
     }
+}
+
+pub(crate) fn browser_name_of(headers: &HeaderMap) -> String {
+    browser_name(headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default())
 }
 
 /// `POST /sign-out`
@@ -171,7 +201,11 @@ pub(crate) async fn sign_out(State(console): State<Console>, form: OwnForm) -> R
 
 /// Takes the cookie from the browser, and what it has kept of the pages.
 pub(crate) fn signed_out(console: &Console) -> Response {
-    let mut response = Redirect::to(&console.path("/sign-in")).into_response();
+    sign_out_of(console, Redirect::to(&console.path("/sign-in")).into_response())
+}
+
+/// As [`signed_out`], with another response.
+pub(crate) fn sign_out_of(console: &Console, mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.extend(console.inner.session_cookie.removal().map(|cookie| (SET_COOKIE, cookie)));
     headers.insert(CLEAR_SITE_DATA, HeaderValue::from_static("\"cache\", \"storage\""));

@@ -47,6 +47,7 @@ pub(crate) struct Inner {
     pub(crate) link_cookie: Cookie,
     pub(crate) session_cookie: Cookie,
     pub(crate) identity_provider: Option<IdentityProvider>,
+    pub(crate) known_browser_cookie: Cookie,
     /// Sums of money in and out, by session.
     pub(crate) money_cache: Expiring<KeyId, CachedMoney>,
     /// By provider. Unknown names share the permits of the empty name.
@@ -78,6 +79,7 @@ impl Console {
         let (connections, clock) = (access.connections().clone(), access.clock().clone());
         let session_cookie = Cookie::of_session(&site.console_url);
         let identity_provider = settings.oidc.as_ref().map(|oidc| IdentityProvider::new(oidc, &site.console_url));
+        let known_browser_cookie = Cookie::of_known_browser(&site.console_url);
         let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| cached.bytes());
         let inner = Inner {
             access,
@@ -92,6 +94,7 @@ impl Console {
             link_cookie,
             session_cookie,
             identity_provider,
+            known_browser_cookie,
             money_cache,
             event_permits,
         };

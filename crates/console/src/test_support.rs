@@ -31,6 +31,7 @@ pub(crate) fn settings() -> ConsoleSettings {
         trusted_proxies: Vec::new(),
         failed_auth_per_minute: 3,
         oidc: None,
+        email: None,
     }
 }
 
@@ -54,7 +55,7 @@ fn access(storage: Storage, connections: Connections) -> Access {
 
 pub(crate) fn site() -> Site {
     let (api, console) = ("http://127.0.0.1:8080", "https://example.com/console/");
-    Site { api_url: api.to_owned(), console_url: console.to_owned(), demo: None }
+    Site { api_url: api.to_owned(), console_url: console.to_owned(), mailer: None, demo: None }
 }
 
 impl TestConsole {

@@ -12,6 +12,7 @@ pub mod connection;
 pub mod currency;
 pub mod date;
 pub mod decimal;
+pub mod email;
 pub mod fingerprint;
 pub mod holding;
 pub mod id;
@@ -35,6 +36,7 @@ pub use connection::{Connection, ConnectionCategory, ConnectionStatus, ProviderN
 pub use currency::Currency;
 pub use date::{Bound, DateFilter, DateRange};
 pub use decimal::Decimal;
+pub use email::EmailKind;
 pub use fingerprint::{AccountTag, ContentDigest, Fingerprint, Fingerprints, RemovedRow, RowDigests, RowKey, UtcDay};
 pub use holding::Holding;
 pub use id::{AccountId, ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId};

@@ -21,6 +21,8 @@ CREATE TABLE users (
     timezone TEXT,
     -- The operator's own name of the user.
     reference TEXT,
+    -- The kinds of e-mails that the user does not want, separated by commas.
+    emails_off TEXT NOT NULL DEFAULT '',
     -- Each change of plan, timezone, connections, credentials or accounts raises it, which invalidates cached
     -- responses.
     revision INTEGER NOT NULL,
@@ -57,6 +59,8 @@ CREATE TABLE sessions (
     token_hash BLOB NOT NULL,
     -- Browser and system, for the user to recognise it.
     browser TEXT NOT NULL,
+    -- 1: the first session of the user in this browser.
+    is_new_browser INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     last_used_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
@@ -65,6 +69,30 @@ CREATE TABLE sessions (
 
 CREATE UNIQUE INDEX sessions_token ON sessions (token_hash);
 CREATE INDEX sessions_expiry ON sessions (expires_at);
+-- Finds the few of which an e-mail tells.
+CREATE INDEX sessions_new_browser ON sessions (created_at) WHERE is_new_browser = 1;
+
+-- Browsers in which a user has signed in.
+CREATE TABLE known_browsers (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    -- SHA-256 of a cookie that outlives the session. It signs nobody in.
+    cookie_hash BLOB NOT NULL,
+    signed_in_at INTEGER NOT NULL,
+    PRIMARY KEY (user_id, cookie_hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX known_browsers_age ON known_browsers (signed_in_at);
+
+-- What e-mails have said, for as long as it is true.
+CREATE TABLE sent_emails (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    kind TEXT NOT NULL,
+    -- The id of what it is about, and for a connection its state.
+    subject TEXT NOT NULL,
+    -- NULL: it was sent.
+    retry_at INTEGER,
+    PRIMARY KEY (user_id, kind, subject)
+) STRICT, WITHOUT ROWID;
 
 -- A link with which a user signs in to the console, once. Signing in deletes it.
 CREATE TABLE sign_in_links (

@@ -69,6 +69,7 @@ pub use operators::requests::{Idempotency, StoredResponse};
 pub use secrets::random::{random_base62, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
+pub use users::emails::{DueEmail, EmailKey};
 pub use users::identities::{Identity, IdentitySignIn};
 pub use users::keys::{FoundCaller, KeyRecord};
 pub use users::sessions::{NewSession, NewSignInLink, SessionRecord, SignInLink, SignedIn};
@@ -141,6 +142,8 @@ parts! {
     setup_tokens: SetupTokens;
     /// Who is signed in to the console, and the links to sign in.
     sessions: Sessions;
+    /// Which e-mails are due, and which ones a user wants.
+    emails: Emails;
     /// The one table of work that outlives a request.
     jobs: Jobs;
     /// Connections: import, status, history.

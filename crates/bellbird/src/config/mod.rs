@@ -165,6 +165,7 @@ impl Settings {
             public_url: from.optional_url("console.public_url"),
         };
         let operator_name = from.name("console.operator_name", 60);
+        let email = from.email("console.smtp_url", "console.mail_from");
         let oidc = read_oidc(from);
         let admin_listen = from.optional_listen("admin.listen");
         let return_origins = from.list("admin.return_origins", RETURN_ORIGINS, ReturnOrigin::parse);
@@ -197,6 +198,7 @@ impl Settings {
             trusted_proxies: access.trusted_proxies.clone(),
             failed_auth_per_minute: access.failed_auth_per_minute,
             oidc,
+            email,
         };
         let sync = SyncSettings::default();
         let sync = SyncSettings {

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bellbird_console::EmailSettings;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Form, provider_url};
 use clap::ValueEnum;
@@ -162,6 +163,16 @@ impl Values {
             rest.filter(|rest| !rest.is_empty()).map(|_| text.into())
         };
         self.read(name, Show::Nothing, accepted, parse).unwrap_or_else(|| default.into())
+    }
+
+    /// Whether and how e-mails are sent. `from` is the sender.
+    pub(super) fn email(&mut self, url: &str, from: &str) -> Option<EmailSettings> {
+        let server = self.read(url, Show::Nothing, EmailSettings::URL, |raw| EmailSettings::parse_url(raw.text()?));
+        let sender = self.read(from, Show::Value, EmailSettings::FROM, |raw| EmailSettings::parse_from(raw.text()?));
+        if server.is_some() && sender.is_none() && !self.set.contains_key(from) {
+            self.errors.push(format!("{url} is set, and {from} is not: it must be {}", EmailSettings::FROM));
+        }
+        Some(EmailSettings::new(server?, sender?))
     }
 
     /// The sections of the providers. Each provider declares its own settings, and the registry has the defaults.

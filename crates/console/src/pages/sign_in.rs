@@ -12,14 +12,16 @@ pub(crate) struct SignIn<'a> {
     email: Option<&'a str>,
     /// Where the user can sign in instead of with a link.
     identity_provider: Option<&'a str>,
+    /// Whether links are sent by e-mail.
+    sends_links: bool,
 }
 
 impl<'a> SignIn<'a> {
-    pub(crate) fn without_link(frame: &'a Frame, identity_provider: Option<&'a str>) -> Self {
-        Self { frame, email: None, identity_provider }
+    pub(crate) fn without_link(frame: &'a Frame, identity_provider: Option<&'a str>, sends_links: bool) -> Self {
+        Self { frame, email: None, identity_provider, sends_links }
     }
 
     pub(crate) fn with_link(frame: &'a Frame, email: &'a str) -> Self {
-        Self { frame, email: Some(email), identity_provider: None }
+        Self { frame, email: Some(email), identity_provider: None, sends_links: false }
     }
 }

@@ -54,7 +54,12 @@ fn file_holds_no_plain_secrets() {
             let link = NewSignInLink { user_id: user.id, token, browser, expires_at: at(60) };
             db.sessions().insert_link(&link, 2, at(0)).await.unwrap();
         }
-        let session = NewSession { token: "session_that_must_not_leak", browser: "Firefox", expires_at: at(60) };
+        let session = NewSession {
+            token: "session_that_must_not_leak",
+            browser: "Firefox",
+            known_browser: "browser_that_must_not_leak",
+            expires_at: at(60),
+        };
         db.sessions().sign_in("used_sign_in_that_must_not_leak", &session, at(1)).await.unwrap().unwrap();
         let known_consents = ["consent_that_must_not_leak"];
         let new = NewConsentSession {

@@ -1,5 +1,6 @@
 //! Users, their API keys, and setup tokens.
 
+pub(crate) mod emails;
 pub(crate) mod identities;
 pub(crate) mod keys;
 pub(crate) mod sessions;

@@ -28,8 +28,13 @@ statements! {
 
     USE_LINK = "DELETE FROM sign_in_links WHERE token_hash = $1 AND user_id = $2 AND expires_at > $3 RETURNING user_id";
 
-    INSERT = "INSERT INTO sessions (user_id, id, token_hash, browser, created_at, last_used_at, expires_at)
-        VALUES ($1, $2, $3, $4, $5, $5, $6)";
+    INSERT = "INSERT INTO sessions
+            (user_id, id, token_hash, browser, created_at, last_used_at, expires_at, is_new_browser)
+        VALUES ($1, $2, $3, $4, $5, $5, $6, $7)";
+
+    USE_BROWSER = "UPDATE known_browsers SET signed_in_at = $3 WHERE user_id = $1 AND cookie_hash = $2";
+
+    INSERT_BROWSER = "INSERT INTO known_browsers (user_id, cookie_hash, signed_in_at) VALUES ($1, $2, $3)";
 
     FIND = "SELECT s.id, s.user_id, s.last_used_at, u.plan, u.timezone, u.revision, u.email
         FROM sessions s JOIN users u ON u.id = s.user_id
@@ -77,6 +82,8 @@ pub struct NewSession<'a> {
     pub token: &'a str,
     /// Browser and system, for the user to recognise it.
     pub browser: &'a str,
+    /// A cookie that the browser keeps after the session.
+    pub known_browser: &'a str,
     /// The session works before this time.
     pub expires_at: Timestamp,
 }
@@ -197,7 +204,12 @@ impl Sessions<'_> {
 
 pub(super) async fn insert(tx: &mut Tx, user: UserId, session: &NewSession<'_>, now: Timestamp) -> Result<()> {
     let (id, token) = (Param::Id(Uuid::now_v7()), hash(session.token));
-    let values = params![user, id, token.as_ref(), session.browser, now, session.expires_at];
+    let browser = hash(session.known_browser);
+    let is_new = tx.run(USE_BROWSER, params![user, browser.as_ref(), now]).await? == 0;
+    if is_new {
+        tx.run(INSERT_BROWSER, params![user, browser.as_ref(), now]).await?;
+    }
+    let values = params![user, id, token.as_ref(), session.browser, now, session.expires_at, i64::from(is_new)];
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this session"))?;
     Ok(())
 }

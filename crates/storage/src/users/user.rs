@@ -42,6 +42,10 @@ statements! {
 
     DELETE_SESSIONS = "DELETE FROM sessions WHERE user_id = $1";
 
+    DELETE_KNOWN_BROWSERS = "DELETE FROM known_browsers WHERE user_id = $1";
+
+    DELETE_SENT_EMAILS = "DELETE FROM sent_emails WHERE user_id = $1";
+
     DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links WHERE user_id = $1";
 
     DELETE_IDENTITIES = "DELETE FROM identities WHERE user_id = $1";
@@ -216,6 +220,8 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
     }
     tx.run(DELETE_KEYS, params![id]).await?;
     tx.run(DELETE_SESSIONS, params![id]).await?;
+    tx.run(DELETE_KNOWN_BROWSERS, params![id]).await?;
+    tx.run(DELETE_SENT_EMAILS, params![id]).await?;
     tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
     tx.run(DELETE_IDENTITIES, params![id]).await?;
     tx.run(DELETE_SETUP_TOKENS, params![id]).await?;

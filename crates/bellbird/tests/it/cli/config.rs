@@ -351,9 +351,9 @@ fn secret_file(secret: &str) -> String {
 fn secrets_are_read_from_files() {
     let postgres = "postgres://me:from-a-file@localhost/db";
     let mut secrets: Vec<_> = Settings::secret_names();
-    assert_eq!(secrets[..3], ["database.url", "oidc.client_secret", "secrets.key"]);
-    // Those that can be set alone.
-    secrets.drain(..2);
+    assert_eq!(secrets[..4], ["database.url", "console.smtp_url", "oidc.client_secret", "secrets.key"]);
+    // Those that can be set alone, to anything.
+    secrets.drain(..3);
     for name in &secrets {
         let (section, key) = name.split_once('.').unwrap();
         let path = secret_file("from-a-file\n");
@@ -528,6 +528,8 @@ fn the_example_file_has_the_defaults() {
             "api.cors_origins",
             "console.public_url",
             "console.operator_name",
+            "console.smtp_url",
+            "console.mail_from",
             "oidc.issuer",
             "oidc.client_id",
             "oidc.client_secret",

@@ -72,6 +72,8 @@ async fn from_the_sign_in_link_through_every_page() {
     browser.write("#timezone", "Mars");
     browser.click("form.line button");
     browser.assert_accessible("console-settings-wrong");
+    browser.click("a[href='/settings/leave']");
+    browser.assert_accessible("console-settings-leave");
 
     browser.click("footer button");
     assert!(browser.url().ends_with("/sign-in"), "{}", browser.url());

@@ -15,17 +15,17 @@ use crate::support::browser;
 use crate::support::harness::App;
 
 /// A page as a browser gets it.
-struct Page {
-    status: u16,
-    location: Option<String>,
+pub(crate) struct Page {
+    pub(crate) status: u16,
+    pub(crate) location: Option<String>,
     /// The value of the session's cookie, if the response sets it.
-    cookie: Option<String>,
+    pub(crate) cookie: Option<String>,
     headers: reqwest::header::HeaderMap,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Page {
-    async fn of(response: Response) -> Self {
+    pub(crate) async fn of(response: Response) -> Self {
         let headers = response.headers().clone();
         let location = headers.get(LOCATION).map(|value| value.to_str().unwrap().to_owned());
         let cookies = headers.get_all(SET_COOKIE).iter().map(|value| value.to_str().unwrap());
@@ -34,26 +34,32 @@ impl Page {
         Self { status: response.status().as_u16(), location, cookie, headers, text: response.text().await.unwrap() }
     }
 
+    /// The cookies that the response sets, as the browser sends them.
+    pub(crate) fn set_cookies(&self) -> String {
+        let set = self.headers.get_all(SET_COOKIE).iter().map(|value| value.to_str().unwrap());
+        set.map(|cookie| cookie.split(';').next().unwrap()).collect::<Vec<_>>().join("; ")
+    }
+
     fn assert_needs_sign_in(&self, what: &str) {
         assert_eq!((self.status, self.location.as_deref()), (303, Some("/sign-in")), "{what}: {}", self.text);
     }
 }
 
 /// A browser in which a user is signed in.
-struct SignedIn<'a> {
+pub(crate) struct SignedIn<'a> {
     app: &'a App,
     cookie: String,
 }
 
 impl App {
     /// As `bellbird console login` prints it.
-    async fn sign_in_link(&self, user: UserId) -> String {
+    pub(crate) async fn sign_in_link(&self, user: UserId) -> String {
         let now = Clock::now(&self.clock);
         let url = create_sign_in_link(&self.storage, user, &self.console_url, now).await.unwrap();
         url.expose_secret().to_owned()
     }
 
-    async fn sign_in(&self, user: UserId) -> SignedIn<'_> {
+    pub(crate) async fn sign_in(&self, user: UserId) -> SignedIn<'_> {
         let page = post(&self.sign_in_link(user).await, None, "").await;
         assert_eq!((page.status, page.location.as_deref()), (303, Some("/overview")), "{}", page.text);
         SignedIn { app: self, cookie: page.cookie.unwrap() }
@@ -61,11 +67,11 @@ impl App {
 }
 
 impl SignedIn<'_> {
-    async fn get(&self, path: &str) -> Page {
+    pub(crate) async fn get(&self, path: &str) -> Page {
         get(&format!("{}{path}", self.app.console_url), Some(&self.cookie)).await
     }
 
-    async fn post(&self, path: &str, form: &str) -> Page {
+    pub(crate) async fn post(&self, path: &str, form: &str) -> Page {
         post(&format!("{}{path}", self.app.console_url), Some(&self.cookie), form).await
     }
 }
@@ -77,13 +83,13 @@ fn with_session(request: reqwest::RequestBuilder, cookie: Option<&str>) -> reqwe
     }
 }
 
-async fn get(url: &str, cookie: Option<&str>) -> Page {
+pub(crate) async fn get(url: &str, cookie: Option<&str>) -> Page {
     let request = browser::client().get(url).header("accept", "text/html");
     Page::of(with_session(request, cookie).send().await.unwrap()).await
 }
 
 /// A form of the console's own page.
-async fn post(url: &str, cookie: Option<&str>, form: &str) -> Page {
+pub(crate) async fn post(url: &str, cookie: Option<&str>, form: &str) -> Page {
     let request = browser::post(url, form).header("accept", "text/html").header("sec-fetch-site", "same-origin");
     Page::of(with_session(request, cookie).send().await.unwrap()).await
 }

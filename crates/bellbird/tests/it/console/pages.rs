@@ -341,3 +341,46 @@ async fn programs_get_what_they_take() {
     let file = browser.get("/transactions.ofx?from=2026-11-01").await;
     assert!(file.status == 200 && file.text.contains("<OFX>"), "{}", file.text);
 }
+
+#[tokio::test]
+async fn user_downloads_what_is_stored_and_it_holds_no_secret() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let file = browser.get("/settings/data.json").await;
+    assert_eq!(file.headers["content-disposition"], "attachment; filename=\"bellbird-data.json\"");
+    let data: Value = serde_json::from_str(&file.text).unwrap();
+    assert_eq!(data["user"]["email"], "ben@example.com");
+    assert_eq!(data["sessions"].as_array().unwrap().len(), 1);
+    let connection = &data["connections"][0];
+    assert_eq!(connection["connection"]["id"], app.ben.connections[0].id.to_string());
+    let accounts = app.accounts_of(&app.ben.connections[0]).await;
+    assert_eq!(connection["accounts"].as_array().unwrap().len(), accounts.len());
+    assert!(connection["accounts"][0]["number"].as_str().unwrap().starts_with("xxxx"), "{connection}");
+    for hidden in [&browser.cookie, &app.ben.key, "olivia", "secret"] {
+        assert!(!file.text.contains(hidden), "{hidden}: {}", file.text);
+    }
+}
+
+on_both_databases! {
+    async fn user_deletes_themselves_with_everything(database: Database) {
+        let app = App::start(Setup { database, ..Setup::default() }).await;
+        let browser = app.sign_in(app.ben.user.id).await;
+        let asked = browser.get("/settings/leave").await;
+        assert!(asked.text.contains("Delete me") && asked.status == 200, "{}", asked.text);
+        for wrong in ["", "email=", "email=olivia%40example.com"] {
+            let kept = browser.post("/settings/leave", wrong).await;
+            assert_eq!(kept.status, 409, "{wrong}");
+        }
+        assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 200);
+        let left = browser.post("/settings/leave", "email=Ben%40example.com").await;
+        assert_eq!((left.status, left.cookie.as_deref()), (200, Some("")), "{}", left.text);
+        assert_eq!(left.headers["clear-site-data"], "\"cache\", \"storage\"");
+        assert!(app.storage.users().find(app.ben.user.id).await.unwrap().is_none());
+        assert_eq!(app.connections_of(app.ben.user.id).await, []);
+        assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 401);
+        browser.get("/settings").await.assert_needs_sign_in("the user is gone");
+        let consent = app.ben.connections[0].id;
+        let audit = app.storage.connections().list_audit(consent).await.unwrap();
+        assert_eq!(audit.last().unwrap().to, None, "withdrawn, then deleted");
+    }
+}

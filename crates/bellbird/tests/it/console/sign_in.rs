@@ -8,7 +8,7 @@ use super::{Page, get, post, with_session};
 use crate::support::browser;
 use crate::support::harness::{App, Setup, on_both_databases};
 
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 12] = [
     "/overview",
     "/transactions",
     "/transactions.csv",
@@ -19,6 +19,8 @@ const PAGES: [&str; 10] = [
     "/connections",
     "/keys",
     "/settings",
+    "/settings/leave",
+    "/settings/data.json",
 ];
 
 on_both_databases! {

@@ -390,6 +390,12 @@ impl App {
         accounts.iter().map(|account| AccountLabel { id: account.id.to_string(), name: account.name.clone() }).collect()
     }
 
+    /// Sends the e-mails that are due, as the service does each minute.
+    pub(crate) async fn send_emails(&self) {
+        let mailer = self.parts.mailer.as_ref().expect("a mail server is set");
+        mailer.send_due(&self.storage, &self.clock, &self.stop).await.unwrap();
+    }
+
     /// Advances the clocks of the service and of every provider.
     pub(crate) async fn advance_clock(&self, time: SignedDuration) {
         self.clock.set(self.clock.now().saturating_add(time).unwrap());

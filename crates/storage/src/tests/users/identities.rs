@@ -7,7 +7,8 @@ const ISSUER: &str = "https://login.example";
 
 async fn sign_in_at(db: &TestDb, issuer: &str, subject: &str, email: &str, creates_user: bool) -> IdentitySignIn {
     let token = format!("{issuer} {subject} {email}");
-    let session = NewSession { token: &token, browser: "Firefox on Linux", expires_at: at(1_000) };
+    let session =
+        NewSession { token: &token, browser: "Firefox on Linux", known_browser: "known", expires_at: at(1_000) };
     let identity = Identity { issuer, subject, email };
     let ended = db.sessions().sign_in_as(&identity, creates_user, &session, at(1)).await.unwrap();
     let found = db.sessions().find(&token, at(2)).await.unwrap().map(|found| found.caller.user_id);
@@ -81,7 +82,7 @@ both! {
             other => panic!("{other:?}"),
         };
         let begin = async |token: &str| -> UserId {
-            let session = NewSession { token, browser: "", expires_at: at(1_000) };
+            let session = NewSession { token, browser: "", known_browser: token, expires_at: at(1_000) };
             let identity = Identity { issuer: ISSUER, subject: "1", email: "a@x" };
             user(db.sessions().sign_in_as(&identity, true, &session, at(1)).await.unwrap())
         };

@@ -1,3 +1,4 @@
+mod emails;
 mod identities;
 mod keys;
 mod sessions;

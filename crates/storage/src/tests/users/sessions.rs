@@ -9,7 +9,7 @@ async fn insert_link(db: &Storage, user_id: UserId, token: &str, browser: Option
 }
 
 async fn sign_in(db: &Storage, link: &str, token: &str, now: i64) -> Option<UserId> {
-    let session = NewSession { token, browser: "Firefox on Linux", expires_at: at(1_000) };
+    let session = NewSession { token, browser: "Firefox on Linux", known_browser: token, expires_at: at(1_000) };
     db.sessions().sign_in(link, &session, at(now)).await.unwrap()
 }
 

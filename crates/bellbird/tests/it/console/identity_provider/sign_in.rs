@@ -54,7 +54,8 @@ async fn verified_identity_signs_in_whatever_signs_it() {
         signed_in.assert_signed_in();
         let cookies: Vec<_> = signed_in.headers.get_all("set-cookie").iter().map(|one| one.to_str().unwrap()).collect();
         assert!(cookies[0].ends_with("; Path=/; Max-Age=1209600; HttpOnly; SameSite=Lax"), "{cookies:?}");
-        assert_eq!(cookies[1], "bellbird-oidc=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
+        assert!(cookies[1].starts_with("bellbird-known="), "{cookies:?}");
+        assert_eq!(cookies[2], "bellbird-oidc=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
         assert_eq!(email_of(&app, &signed_in).await, "olivia@example.com");
         let before = signed_in.cookie;
         visitor.sign_in(&app).await.assert_signed_in();

@@ -1,0 +1,164 @@
+//! E-mails, by a mail server that is a program of its own.
+
+mod server;
+
+use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_storage::NewUser;
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use self::server::MailServer;
+use crate::console::{Page, get, post};
+use crate::support::browser;
+use crate::support::harness::{App, Setup};
+
+/// The link in an e-mail.
+fn link(email: &Value) -> String {
+    let text = email["text"].as_str().unwrap();
+    text.lines().find(|line| line.contains("/sign-in/")).unwrap_or_else(|| panic!("no link: {text}")).to_owned()
+}
+
+/// Asks for a link, and returns the page and the cookies of the browser.
+async fn ask(app: &App, email: &str) -> (Page, String) {
+    let page = post(&format!("{}/sign-in", app.console_url), None, &format!("email={email}")).await;
+    let cookies = page.set_cookies();
+    (page, cookies)
+}
+
+async fn open(url: &str, cookies: &str) -> Page {
+    let request = browser::client().get(url).header("accept", "text/html").header("cookie", cookies);
+    Page::of(request.send().await.unwrap()).await
+}
+
+#[tokio::test]
+async fn link_by_email_signs_in_the_browser_that_asked() {
+    let mail = MailServer::start();
+    let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
+    let page = get(&format!("{}/sign-in", app.console_url), None).await;
+    assert!(page.text.contains("name=\"email\""), "{}", page.text);
+
+    let (page, cookies) = ask(&app, "%20BEN%40example.com").await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    let email = mail.take(1).await.remove(0);
+    assert_eq!(email["to"], serde_json::json!(["ben@example.com"]));
+    assert_eq!(email["from"], "Bellbird <bellbird@example.com>");
+    assert_eq!((&email["subject"], &email["automatic"]), (&"Sign in to Bellbird".into(), &"auto-generated".into()));
+
+    let url = link(&email);
+    let other = get(&url, None).await;
+    assert_eq!((other.status, &other.cookie), (200, &None), "another browser is asked first");
+    let own = open(&url, &cookies).await;
+    assert_eq!((own.status, own.location.as_deref()), (303, Some("/overview")), "{}", own.text);
+    assert_eq!(open(&url, &cookies).await.status, 410, "used");
+
+    // The browser is new, of which another e-mail tells, and the next time it is not.
+    app.send_emails().await;
+    let email = mail.take(1).await.remove(0);
+    assert_eq!(email["subject"], "A new browser has signed in to Bellbird");
+    let known = own.set_cookies();
+    ask(&app, "ben@example.com").await;
+    open(&link(&mail.take(1).await[0]), &format!("{cookies}; {known}")).await;
+    let again = app.sign_in_link(app.ben.user.id).await;
+    assert_eq!(browser_post(&again, &known).await.status, 303);
+    app.send_emails().await;
+    assert_eq!(mail.arrived(), Vec::<Value>::new());
+}
+
+async fn browser_post(url: &str, cookies: &str) -> Page {
+    let request = browser::post(url, "").header("sec-fetch-site", "same-origin").header("cookie", cookies);
+    Page::of(request.send().await.unwrap()).await
+}
+
+#[tokio::test]
+async fn nobody_learns_who_is_a_user_and_nobody_fills_a_mailbox() {
+    let mail = MailServer::start();
+    let app = App::start(Setup::with(|settings| {
+        mail.configure(settings, "");
+        settings.pages.failed_auth_per_minute = 20;
+    }))
+    .await;
+    let (unknown, _) = ask(&app, "nobody@example.com").await;
+    let (known, _) = ask(&app, "ben@example.com").await;
+    assert_eq!((unknown.status, &unknown.text), (known.status, &known.text));
+    for _ in 0..8 {
+        assert_eq!(ask(&app, "ben@example.com").await.0.status, 200);
+    }
+    mail.take(5).await;
+    app.advance_clock(SignedDuration::from_mins(10)).await;
+    ask(&app, "ben@example.com").await;
+    mail.take(1).await;
+
+    let foreign = browser::post(&format!("{}/sign-in", app.console_url), "email=ben%40example.com")
+        .header("sec-fetch-site", "cross-site");
+    assert_eq!(foreign.send().await.unwrap().status(), 403);
+    let mut statuses = Vec::new();
+    for number in 0..21 {
+        statuses.push(ask(&app, &format!("{number}%40example.com")).await.0.status);
+    }
+    assert_eq!(statuses.last(), Some(&429), "one address asks too often");
+    assert_eq!(mail.arrived(), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn emails_tell_once_what_a_user_has_to_know() {
+    let mail = MailServer::start();
+    let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let page = browser.get("/settings").await;
+    assert_eq!(page.text.matches("type=\"checkbox\"").count(), 3, "{}", page.text);
+    let saved = browser.post("/settings", "emails=save&connection=on&endpoint=on").await;
+    assert_eq!(saved.status, 303, "{}", saved.text);
+    assert_eq!(browser.get("/settings").await.text.matches(" checked").count(), 2);
+
+    let connection = &app.olivia.connections[0];
+    app.set_consent(connection, "revoked").await;
+    let _ = app.connections.refreshes().run(app.olivia.user.id, connection.id).await;
+    let status = app.connections_of(app.olivia.user.id).await[0].status;
+    assert_ne!(status, ConnectionStatus::Active);
+    for _ in 0..2 {
+        app.send_emails().await;
+    }
+    let email = mail.take(1).await.remove(0);
+    let name = &connection.institution_name;
+    assert_eq!(email["subject"], format!("{name} needs you to connect it again"));
+    let text = email["text"].as_str().unwrap();
+    assert!(text.contains(&format!("{}/connections", app.console_url)), "{text}");
+    assert!(text.contains(&format!("{}/settings", app.console_url)), "{text}");
+    let numbers = text.replace(&app.console_url, "");
+    assert!(!numbers.contains(|character: char| character.is_ascii_digit()), "no amount, no account: {text}");
+}
+
+#[tokio::test]
+async fn what_a_mail_server_does_not_take_is_sent_later() {
+    let mail = MailServer::start();
+    let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
+    for email in ["rejected@example.com", "busy@example.com", "new@example.com"] {
+        let new = NewUser { email, plan: Plan::Developer, timezone: None, reference: None };
+        let user = app.storage.users().insert(&new, app.clock.now()).await.unwrap();
+        app.sign_in(user.id).await;
+    }
+    app.send_emails().await;
+    assert_eq!(mail.take(1).await[0]["to"][0], "new@example.com", "one that fails does not stop the others");
+    mail.be_ready();
+    app.send_emails().await;
+    assert_eq!(mail.take(1).await[0]["to"][0], "busy@example.com");
+    let due = app.storage.emails().list_due(None, app.clock.now()).await.unwrap();
+    assert_eq!(due.len(), 0, "what is rejected waits for a day");
+
+    drop(mail);
+    let user = app.ben.user.id;
+    app.sign_in(user).await;
+    app.send_emails().await;
+    let due = app.storage.emails().list_due(None, app.clock.now()).await.unwrap();
+    assert_eq!(due.iter().map(|email| email.key.user_id).collect::<Vec<_>>(), [user], "the server is away");
+}
+
+#[tokio::test]
+async fn nothing_is_sent_without_the_tls_that_is_asked_for() {
+    let mail = MailServer::start();
+    let app = App::start(Setup::with(|settings| mail.configure(settings, "?tls=required"))).await;
+    app.sign_in(app.ben.user.id).await;
+    app.send_emails().await;
+    assert_eq!(mail.arrived(), Vec::<Value>::new());
+    assert_eq!(app.storage.emails().list_due(None, app.clock.now()).await.unwrap().len(), 1);
+}

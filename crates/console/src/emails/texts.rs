@@ -1,0 +1,100 @@
+//! What e-mails say.
+
+use askama::Template;
+use bellbird_domain::EmailKind;
+use bellbird_storage::DueEmail;
+
+use crate::pages::LocalTime;
+
+/// An e-mail without its addresses.
+pub(crate) struct Text {
+    pub(crate) subject: String,
+    pub(crate) body: String,
+}
+
+/// With a link to sign in.
+#[derive(Template)]
+#[template(path = "emails/sign_in.txt")]
+pub(crate) struct SignInEmail<'a> {
+    pub(crate) url: &'a str,
+    /// The browser that asked for it.
+    pub(crate) browser: &'a str,
+}
+
+#[derive(Template)]
+#[template(path = "emails/connection.txt")]
+struct ConnectionEmail<'a> {
+    console_url: &'a str,
+    institution: &'a str,
+    /// The day. None: the consent has ended already.
+    ends_on: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "emails/endpoint.txt")]
+struct EndpointEmail<'a> {
+    console_url: &'a str,
+    host: &'a str,
+    reason: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "emails/new_browser.txt")]
+struct NewBrowserEmail<'a> {
+    console_url: &'a str,
+    browser: &'a str,
+    day: String,
+    time: String,
+}
+
+impl Text {
+    /// The first line of a template is the subject, which a line without text follows.
+    pub(super) fn of(template: &impl Template) -> Result<Self, askama::Error> {
+        let text = template.render()?;
+        let (subject, body) = text.split_once("\n\n").unwrap_or((&text, ""));
+        Ok(Self { subject: subject.to_owned(), body: body.to_owned() })
+    }
+
+    pub(super) fn of_due(email: &DueEmail, console_url: &str) -> Result<Self, askama::Error> {
+        let zone = LocalTime::of(email.timezone.as_deref());
+        let name = one_line(&email.name);
+        match email.key.kind {
+            EmailKind::Connection => {
+                let ends_on = email.at.map(|at| zone.day(at));
+                Self::of(&ConnectionEmail { console_url, institution: &name, ends_on })
+            }
+            EmailKind::Endpoint => {
+                let url: http::Uri = email.name.parse().unwrap_or_default();
+                let host = url.host().unwrap_or("an unknown host");
+                Self::of(&EndpointEmail { console_url, host, reason: reason(&email.detail) })
+            }
+            EmailKind::SignIn => {
+                let at = email.at.unwrap_or_default();
+                let (day, time) = (zone.day(at), zone.time(at));
+                Self::of(&NewBrowserEmail { console_url, browser: &name, day, time })
+            }
+        }
+    }
+}
+
+impl SignInEmail<'_> {
+    pub(crate) fn text(&self) -> Result<Text, askama::Error> {
+        Text::of(self)
+    }
+}
+
+/// Why an endpoint was disabled, and what to do.
+fn reason(word: &str) -> &'static str {
+    match word {
+        "failing" => "It has failed for days. Repair it, then enable it.",
+        "gone" => "It answered 410 Gone, which asks for no more events. Enable it if that was a mistake.",
+        "address not allowed" => "Its address is one to which this service sends nothing. Give it another address.",
+        "secret broken" => "Its secret cannot be read any more. Give it a new one, then enable it.",
+        _ => "Enable it when it is ready.",
+    }
+}
+
+/// Providers name institutions, so a name could have line breaks.
+fn one_line(text: &str) -> String {
+    text.split(char::is_control).collect::<Vec<_>>().join(" ")
+}

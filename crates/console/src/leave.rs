@@ -1,0 +1,84 @@
+//! `/settings/leave`: withdraws the consents of a user, and deletes the user with everything that is stored.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use bellbird_connections::{ConnectionsError, Removal};
+use bellbird_storage::StorageError;
+use futures_util::future::join_all;
+use http::StatusCode;
+
+use crate::error_page;
+use crate::pages::{Notice, SignedInFrame, Tone, page_response};
+use crate::session::{OwnForm, Session};
+use crate::sign_in::sign_out_of;
+use crate::state::Console;
+
+#[derive(Template)]
+#[template(path = "leave.html")]
+struct LeavePage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    connections: usize,
+    problem: Option<&'static str>,
+}
+
+/// `GET /settings/leave`
+pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+    page(&console, &session, None).await
+}
+
+async fn page(console: &Console, session: &Session, problem: Option<&'static str>) -> Response {
+    let connections = match console.storage().connections().list(session.user()).await {
+        Ok(connections) => connections.len(),
+        Err(error) => return error_page::storage_error(console, &error),
+    };
+    let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/settings");
+    let status = if problem.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
+    page_response(status, &LeavePage { frame: &frame, connections, problem })
+}
+
+/// `POST /settings/leave`, with the user's address in the field `email`.
+pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Response {
+    const OTHER_ADDRESS: &str = "This is not your e-mail address. Nothing was deleted.";
+    const STILL_CONNECTED: &str = "An institution has not confirmed yet that its consent is withdrawn. Nothing is read \
+        any more, and it is tried again by itself. Come back in an hour, and delete yourself then.";
+    let session = &form.session;
+    if !form.field("email").is_some_and(|email| email.trim().eq_ignore_ascii_case(&session.email)) {
+        return page(&console, session, Some(OTHER_ADDRESS)).await;
+    }
+    match delete(&console, session).await {
+        Ok(true) => {
+            let notice = Notice::new(Tone::Good, "You are deleted").with(
+                "The consents are withdrawn, your keys have ended, and nothing about you is stored here any more.",
+            );
+            sign_out_of(&console, page_response(StatusCode::OK, &notice.page(&console.inner.frame)))
+        }
+        Ok(false) => page(&console, session, Some(STILL_CONNECTED)).await,
+        Err(error) => error_page::connections_error(&console, &error),
+    }
+}
+
+/// Returns false if a consent is not withdrawn yet.
+async fn delete(console: &Console, session: &Session) -> Result<bool, ConnectionsError> {
+    let (storage, user) = (console.storage(), session.user());
+    let connections = storage.connections().list_after(None, Some(user), u32::MAX).await?;
+    let removals = connections.iter().map(|connection| console.inner.connections.removals().remove(connection.id));
+    let mut is_removed = true;
+    for removed in join_all(removals).await {
+        is_removed &= match removed {
+            Ok(removal) => removal == Removal::Done,
+            Err(ConnectionsError::NotFound) => true,
+            Err(error) => return Err(error),
+        };
+    }
+    if !is_removed {
+        return Ok(false);
+    }
+    console.inner.connections.links().unregister_provider_users(user, false).await?;
+    match storage.users().delete(user).await {
+        Ok(()) => Ok(true),
+        // A connection was made meanwhile.
+        Err(StorageError::Conflict(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,139 @@
+//! Stores which e-mails were sent. Whether one is due follows from what it is about, so that a restart forgets none, and
+//! what is over before it is sent is not mentioned.
+
+use bellbird_domain::{EmailKind, TimestampExt as _, UserId};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::Emails;
+use crate::db::{Row, params, statements};
+use crate::error::Result;
+
+/// An e-mail about a sign-in is worth nothing later.
+const SIGN_INS_FOR: SignedDuration = SignedDuration::from_hours(24);
+/// As long as browsers keep a cookie at most.
+const BROWSERS_FOR: SignedDuration = SignedDuration::from_hours(400 * 24);
+/// Rows in one read.
+const BATCH_SIZE: i64 = 100;
+
+/// Everything that e-mails tell of: `$1` is now, and `$2` a day before. Endpoints that somebody disabled on purpose are not
+/// among them.
+macro_rules! reasons {
+    () => {
+        "(SELECT user_id, 'connection' AS kind, id || '/reconnect' AS subject, institution_name AS name,
+            '' AS detail, CAST(NULL AS BIGINT) AS at
+        FROM connections WHERE status IN ('invalidated', 'pending_mfa', 'revoked')
+        UNION ALL
+        SELECT user_id, 'connection', id || '/' || CAST(consent_notice_days AS TEXT), institution_name, '',
+            consent_expires_at
+        FROM connections
+        WHERE status = 'active' AND consent_notice_days IS NOT NULL AND consent_expires_at > $1
+        UNION ALL
+        SELECT user_id, 'endpoint', id, url, disabled_reason, CAST(NULL AS BIGINT) FROM webhook_endpoints
+        WHERE status = 'disabled' AND queue_fence IS NULL
+            AND disabled_reason IN ('failing', 'gone', 'address not allowed', 'secret broken')
+        UNION ALL
+        SELECT user_id, 'sign_in', id, browser, '', created_at FROM sessions
+        WHERE is_new_browser = 1 AND created_at > $2)"
+    };
+}
+
+statements! {
+    LIST_DUE = concat!(
+        "SELECT r.user_id, r.kind, r.subject, r.name, r.detail, r.at, u.email, u.timezone
+        FROM ", reasons!(), " AS r JOIN users u ON u.id = r.user_id
+        WHERE (r.user_id, r.kind, r.subject) > ($3, $4, $5)
+            AND ',' || u.emails_off || ',' NOT LIKE '%,' || r.kind || ',%'
+            AND NOT EXISTS (SELECT 1 FROM sent_emails s
+                WHERE s.user_id = r.user_id AND s.kind = r.kind AND s.subject = r.subject
+                    AND (s.retry_at IS NULL OR s.retry_at > $1))
+        ORDER BY r.user_id, r.kind, r.subject LIMIT $6"
+    );
+
+    RECORD = "INSERT INTO sent_emails (user_id, kind, subject, retry_at)
+        SELECT id, $2, $3, CAST($4 AS BIGINT) FROM users WHERE id = $1
+        ON CONFLICT (user_id, kind, subject) DO UPDATE SET retry_at = excluded.retry_at";
+
+    FORGET = concat!(
+        "DELETE FROM sent_emails WHERE NOT EXISTS (SELECT 1 FROM ", reasons!(), " AS r
+            WHERE r.user_id = sent_emails.user_id AND r.kind = sent_emails.kind AND r.subject = sent_emails.subject)"
+    );
+
+    FORGET_BROWSERS = "DELETE FROM known_browsers WHERE signed_in_at <= $1";
+
+    FIND_OFF = "SELECT emails_off FROM users WHERE id = $1";
+
+    SET_OFF = "UPDATE users SET emails_off = $2 WHERE id = $1";
+}
+
+/// Names an e-mail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmailKey {
+    pub user_id: UserId,
+    pub kind: EmailKind,
+    pub subject: String,
+}
+
+/// An e-mail to send.
+#[derive(Clone)]
+pub struct DueEmail {
+    pub key: EmailKey,
+    pub address: String,
+    /// IANA name. None: the default zone.
+    pub timezone: Option<String>,
+    /// The institution, the URL of the endpoint, or the browser.
+    pub name: String,
+    /// Why the endpoint was disabled. Empty for other kinds.
+    pub detail: String,
+    /// When the consent ends, or when the user signed in.
+    pub at: Option<Timestamp>,
+}
+
+impl Emails<'_> {
+    /// Up to 100 e-mails that are due, in the order of their keys, after `last`.
+    pub async fn list_due(self, last: Option<&EmailKey>, now: Timestamp) -> Result<Vec<DueEmail>> {
+        let (user, kind, subject) = last
+            .map_or((UserId::from(uuid::Uuid::nil()), "", ""), |key| (key.user_id, key.kind.as_str(), &key.subject));
+        let values = params![now, now.minus(SIGN_INS_FOR), user, kind, subject, BATCH_SIZE];
+        let due = |row: &Row<'_>| {
+            let key = EmailKey {
+                user_id: row.id(0)?,
+                kind: row.word(1, "a kind of e-mail")?,
+                subject: row.text(2)?.to_owned(),
+            };
+            Ok(DueEmail {
+                key,
+                name: row.text(3)?.to_owned(),
+                detail: row.text(4)?.to_owned(),
+                at: row.opt_time(5)?,
+                address: row.text(6)?.to_owned(),
+                timezone: row.opt_text(7)?.map(str::to_owned),
+            })
+        };
+        self.0.db.all(LIST_DUE, values, due).await
+    }
+
+    /// Records that an e-mail was sent, or that it is due again at `retry_at`.
+    pub async fn record(self, key: &EmailKey, retry_at: Option<Timestamp>) -> Result<()> {
+        self.0.db.run(RECORD, params![key.user_id, key.kind.as_str(), key.subject.as_str(), retry_at]).await?;
+        Ok(())
+    }
+
+    /// Forgets what was said of anything that is over, so that an e-mail tells of it when it comes again.
+    pub async fn forget_outdated(self, now: Timestamp) -> Result<()> {
+        self.0.db.run(FORGET, params![now, now.minus(SIGN_INS_FOR)]).await?;
+        self.0.db.run(FORGET_BROWSERS, params![now.minus(BROWSERS_FOR)]).await?;
+        Ok(())
+    }
+
+    /// The kinds that the user has switched off. None of a user who does not exist.
+    pub async fn find_off(self, user: UserId) -> Result<Vec<EmailKind>> {
+        let kinds = |row: &Row<'_>| Ok(row.text(0)?.split(',').filter_map(|kind| kind.parse().ok()).collect());
+        Ok(self.0.db.one(FIND_OFF, params![user], kinds).await?.unwrap_or_default())
+    }
+
+    pub async fn set_off(self, user: UserId, kinds: &[EmailKind]) -> Result<()> {
+        let off = kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(",");
+        self.0.db.run(SET_OFF, params![user, off.as_str()]).await?;
+        Ok(())
+    }
+}
