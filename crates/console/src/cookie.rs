@@ -1,7 +1,7 @@
 //! Five cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
 //! second holds the link token from which the browser last started a session, so that a result page can lead back to
-//! the link without naming it. The third says who is signed in. The fourth stays when the user signs out, and says that a
-//! user has signed in here before. The fifth binds a sign-in at the identity provider to the browser.
+//! the link without naming it. The third says who is signed in. The fourth stays when the user signs out, and says that
+//! a user has signed in here before. The fifth binds a sign-in at the identity provider to the browser.
 
 use bellbird_connections::new_browser_cookie;
 use http::header::COOKIE;

@@ -16,6 +16,8 @@ statements! {
 
     INSERT = "INSERT INTO identities (user_id, issuer, subject, created_at) VALUES ($1, $2, $3, $4)";
 
+    LIST = "SELECT issuer, subject, created_at FROM identities WHERE user_id = $1 ORDER BY issuer";
+
     DELETE = "DELETE FROM identities WHERE user_id = $1";
 }
 
@@ -27,6 +29,15 @@ pub struct Identity<'a> {
     pub subject: &'a str,
     /// Verified.
     pub email: &'a str,
+}
+
+/// The account of an identity provider with which a user signs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdentityRecord {
+    pub issuer: String,
+    pub subject: String,
+    /// When the user first signed in with it.
+    pub created_at: Timestamp,
 }
 
 /// How a sign-in with an identity ends.
@@ -55,6 +66,14 @@ impl Sessions<'_> {
             Err(StorageError::Conflict(_)) => self.try_sign_in_as(identity, creates_user, session, now).await,
             ended => ended,
         }
+    }
+
+    pub async fn list_identities(self, user: UserId) -> Result<Vec<IdentityRecord>> {
+        let identity = |row: &Row<'_>| {
+            let (issuer, subject) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
+            Ok(IdentityRecord { issuer, subject, created_at: row.time(2)? })
+        };
+        self.0.db.all(LIST, params![user], identity).await
     }
 
     /// Deletes the identities of a user, so that the next one with the e-mail address is theirs. Returns how many.

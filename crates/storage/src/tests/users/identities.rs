@@ -34,6 +34,8 @@ both! {
         db.users().update(a, &change).await.unwrap();
         assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::User(a), "its address has changed here");
         assert_eq!(sign_in(db, "2", "b@x").await, IdentitySignIn::User(b));
+        let listed = db.sessions().list_identities(a).await.unwrap();
+        assert_eq!((listed.len(), listed[0].issuer.as_str(), listed[0].subject.as_str()), (1, ISSUER, "1"));
         // Another provider says nothing about the subjects of this one.
         assert_eq!(sign_in_at(db, "https://other.example", "2", "c@x", false).await, IdentitySignIn::User(a));
     }

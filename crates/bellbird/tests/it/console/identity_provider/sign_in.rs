@@ -153,11 +153,16 @@ async fn callback_works_once_in_the_browser_that_has_left() {
 async fn address_is_trusted_once_and_the_subject_from_then_on() {
     let provider = IdentityProvider::start();
     let app = provider.app(false).await;
-    let now = app.clock.now();
+    let (now, issuer) = (app.clock.now(), &provider.issuer);
     let new = NewUser { email: "new@example.com", plan: Plan::Developer, timezone: None, reference: None };
     let user = app.storage.users().insert(&new, now).await.unwrap();
     provider.choose("n", "new@example.com").await;
     Visitor::default().sign_in(&app).await.assert_signed_in();
+    let signed_in = Visitor::default().sign_in(&app).await;
+    let data = get(&format!("{}/settings/data.json", app.console_url), signed_in.cookie.as_deref()).await;
+    let data: serde_json::Value = serde_json::from_str(&data.text).unwrap();
+    assert_eq!((&data["identities"][0]["subject"], &data["identities"][0]["issuer"]), (&json!("n"), &json!(issuer)));
+
     provider.choose("x", "new@example.com").await;
     let page = Visitor::default().sign_in(&app).await;
     page.assert_rejected(403, "signs in with another account", "another subject with the same address");
