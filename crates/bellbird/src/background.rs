@@ -26,6 +26,8 @@ pub const TASK_GRACE: Duration = Duration::from_secs(15);
 /// wrote.
 const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(120);
 
+/// How often the counts of keys' requests are written.
+const KEY_READS_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the queue metrics are updated.
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -60,6 +62,7 @@ pub fn start(parts: Parts, stop: CancellationToken) -> JoinHandle<()> {
                 evict_removed(&parts, &stop),
                 purge_regularly(&parts, &stop),
                 send_emails(&parts, &stop),
+                write_key_reads(&parts, &stop),
             )
         };
         let grace_period = async {
@@ -171,6 +174,19 @@ fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Tim
     }
     let late = deliveries.oldest_due.map_or(0, |due| now.duration_since(due).as_secs().max(0));
     metrics::gauge!(DELIVERY_LATENESS).set(gauge_value(late.unsigned_abs()));
+}
+
+/// Also at the stop, so that a restart loses few counts.
+async fn write_key_reads(parts: &Parts, stop: &CancellationToken) {
+    loop {
+        let is_stopped = stop.run_until_cancelled(tokio::time::sleep(KEY_READS_INTERVAL)).await.is_none();
+        if let Err(error) = parts.api.access().write_key_reads().await {
+            tracing::warn!(%error, "could not write how often keys were used");
+        }
+        if is_stopped {
+            return;
+        }
+    }
 }
 
 async fn send_emails(parts: &Parts, stop: &CancellationToken) {

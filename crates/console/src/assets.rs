@@ -1,4 +1,4 @@
-//! The style sheet and the logo. A file's name contains the start of its hash, so browsers may cache it for a year.
+//! The style sheet, the script that copies, and the logo. A file's name contains the start of its hash, so browsers may cache it for a year.
 
 use std::sync::LazyLock;
 
@@ -10,6 +10,8 @@ pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     let style = concat!(include_str!("../../../assets/base.css"), include_str!("../assets/console.css"));
     Asset::new("console", "css", "text/css; charset=utf-8", style)
 });
+pub(crate) static COPY: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("copy", "js", "text/javascript; charset=utf-8", include_str!("../assets/copy.js")));
 pub(crate) static LOGO: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("bellbird", "svg", "image/svg+xml", include_str!("../../../assets/bellbird.svg")));
 

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{ApiKey, KeyId, TimestampExt as _};
-use bellbird_storage::{KeyRecord, StorageError, random_base62};
+use bellbird_storage::{KeyReadCount, KeyRecord, StorageError, random_base62};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
@@ -41,6 +41,9 @@ struct KeyRow {
     last_used: Option<String>,
     expires: Option<String>,
     works: bool,
+    /// Requests of the last 30 days.
+    requests: u64,
+    routes: Vec<KeyReadCount<String>>,
 }
 
 /// `GET /keys`
@@ -61,7 +64,11 @@ async fn page(
     let zone = LocalTime::of(session.caller.timezone.iana_name());
     // What works comes first, newest first.
     keys.sort_by_key(|key| (!works(key, session.now), std::cmp::Reverse((key.created_at, key.id))));
-    let keys = keys.iter().map(|key| row(key, session.now, &zone)).collect();
+    let counts = match console.storage().key_reads().list(session.user(), session.now).await {
+        Ok(counts) => counts,
+        Err(error) => return error_page::storage_error(console, &error),
+    };
+    let keys = keys.iter().map(|key| row(key, &counts, session.now, &zone)).collect();
     let frame = SignedInFrame::new(&console.inner.frame, &session.email, "/keys");
     let api_url = console.inner.site.api_url.trim_end_matches('/');
     let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
@@ -72,7 +79,8 @@ fn works(key: &KeyRecord, now: Timestamp) -> bool {
     key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > now)
 }
 
-fn row(key: &KeyRecord, now: Timestamp, zone: &LocalTime) -> KeyRow {
+fn row(key: &KeyRecord, counts: &[KeyReadCount<String>], now: Timestamp, zone: &LocalTime) -> KeyRow {
+    let routes: Vec<_> = counts.iter().filter(|count| count.key_id == key.id).cloned().collect();
     KeyRow {
         id: key.id,
         name: sanitized(&key.name),
@@ -81,6 +89,8 @@ fn row(key: &KeyRecord, now: Timestamp, zone: &LocalTime) -> KeyRow {
         last_used: key.last_used_at.map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
         expires: key.expires_at.map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
         works: works(key, now),
+        requests: routes.iter().map(|count| count.requests).sum(),
+        routes,
     }
 }
 

@@ -1,9 +1,9 @@
 //! The console listener: the pages of a user who is signed in, the pages for linking in a browser, and the endpoint for
 //! provider events.
 //!
-//! The pages use no script, and nothing from other servers but the logos of institutions on the pages for linking. Of
-//! these, the token in a link URL is the only authentication, and a cookie binds a consent session to the browser that
-//! started it. All others need a session.
+//! The pages use one script, which copies, and nothing from other servers but the logos of institutions on the pages for
+//! linking. Of these, the token in a link URL is the only authentication, and a cookie binds a consent session to the
+//! browser that started it. All others need a session.
 
 mod amounts;
 mod api_client;
@@ -109,6 +109,7 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .route("/settings/leave", get(leave::show).post(leave::leave))
         .route("/webhooks/{provider}", post(provider_events::receive))
         .route(assets::STYLE.path(), get(|| async { assets::STYLE.response() }))
+        .route(assets::COPY.path(), get(|| async { assets::COPY.response() }))
         .route(assets::LOGO.path(), get(|| async { assets::LOGO.response() }))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)

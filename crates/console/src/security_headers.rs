@@ -34,6 +34,7 @@ pub(crate) async fn add(mut response: Response) -> Response {
 fn policy(images: Option<&ImageOrigins>) -> String {
     let origins: String = images.into_iter().flat_map(|images| &images.0).map(|origin| format!(" {origin}")).collect();
     format!(
-        "default-src 'none'; style-src 'self'; img-src 'self' data:{origins}; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:{origins}; base-uri 'none'; \
+         frame-ancestors 'none'"
     )
 }

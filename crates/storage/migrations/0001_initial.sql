@@ -52,6 +52,20 @@ CREATE UNIQUE INDEX api_keys_hash ON api_keys (key_hash);
 CREATE UNIQUE INDEX api_keys_id ON api_keys (id);
 
 -- A browser in which a user is signed in to the console.
+-- How often keys were used, by day and route, for their users.
+CREATE TABLE key_reads (
+    user_id TEXT NOT NULL,
+    key_id TEXT NOT NULL,
+    -- Days since 1970, in UTC.
+    day INTEGER NOT NULL,
+    -- As the API names its path, without values.
+    route TEXT NOT NULL,
+    requests INTEGER NOT NULL,
+    PRIMARY KEY (user_id, key_id, day, route)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX key_reads_day ON key_reads (day);
+
 CREATE TABLE sessions (
     user_id TEXT NOT NULL REFERENCES users (id),
     id TEXT NOT NULL,

@@ -71,6 +71,7 @@ pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
 pub use users::emails::{DueEmail, EmailKey};
 pub use users::identities::{Identity, IdentityRecord, IdentitySignIn};
+pub use users::key_reads::KeyReadCount;
 pub use users::keys::{FoundCaller, KeyRecord};
 pub use users::sessions::{NewSession, NewSignInLink, SessionRecord, SignInLink, SignedIn};
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
@@ -142,6 +143,8 @@ parts! {
     setup_tokens: SetupTokens;
     /// Who is signed in to the console, and the links to sign in.
     sessions: Sessions;
+    /// How often keys were used.
+    key_reads: KeyReads;
     /// Which e-mails are due, and which ones a user wants.
     emails: Emails;
     /// The one table of work that outlives a request.

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use crate::front::key_reads::KeyReads;
 use crate::front::problem::{Problem, problem_for_category};
 use crate::front::quota::{LivePermit, QuotaClass, Quotas};
 
@@ -69,6 +70,7 @@ pub(crate) struct Inner {
     /// Keys of users and operators whose last-used time is being written. One permit for each key.
     pub(crate) last_used_writes: InFlight<Uuid>,
     pub(crate) operator_limit: Option<RateLimiter<OperatorKeyId>>,
+    pub(crate) key_reads: KeyReads,
 }
 
 impl Access {
@@ -97,6 +99,7 @@ impl Access {
             live_in_flight: InFlight::new(settings.live_in_flight),
             last_used_writes: InFlight::new(1),
             operator_limit: RateLimiter::per_minute(settings.operator_per_minute),
+            key_reads: KeyReads::default(),
             storage,
             reads,
             connections,

@@ -49,6 +49,7 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
         Err(problem) => return problem.into_response(),
     };
     log::set_key(caller.key_id.uuid());
+    access.inner.key_reads.count(&caller, &endpoint.route);
     let (decision, mut response) = match call {
         // 404 and 405 consume the metadata quota but are never replaced by 429.
         Err(response) => (quota.take(caller.key_id, now), response),

@@ -12,6 +12,7 @@ pub mod body;
 pub mod extract;
 mod guard;
 pub mod json;
+mod key_reads;
 mod layers;
 pub mod log;
 pub mod mount;

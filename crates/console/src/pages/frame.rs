@@ -3,7 +3,7 @@
 use http::Uri;
 
 use super::names::sanitized;
-use crate::assets::{LOGO, STYLE};
+use crate::assets::{COPY, LOGO, STYLE};
 use crate::local::is_loopback_host;
 use crate::settings::{ConsoleSettings, Site};
 
@@ -14,6 +14,10 @@ pub(crate) struct Frame {
     pub(crate) root: String,
     pub(crate) style: String,
     pub(crate) logo: String,
+    /// The script that copies.
+    pub(crate) copy: String,
+    /// The reference of the API.
+    pub(crate) docs: String,
     pub(crate) operator: Option<String>,
     /// Whether this is `bellbird demo`, whose pages offer a new link URL, and sign in without a link.
     pub(crate) is_demo: bool,
@@ -29,6 +33,8 @@ impl Frame {
         Self {
             style: format!("{root}{}", STYLE.path()),
             logo: format!("{root}{}", LOGO.path()),
+            copy: format!("{root}{}", COPY.path()),
+            docs: format!("{}/docs", site.api_url.trim_end_matches('/')),
             root,
             operator: settings.operator_name.as_deref().map(sanitized),
             is_demo: site.demo.is_some(),

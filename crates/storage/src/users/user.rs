@@ -52,6 +52,8 @@ statements! {
 
     DELETE_SETUP_TOKENS = "DELETE FROM setup_tokens WHERE user_id = $1";
 
+    DELETE_KEY_READS = "DELETE FROM key_reads WHERE user_id = $1";
+
     DELETE_KEY_AUDIT = "DELETE FROM key_audit WHERE user_id = $1";
 
     DELETE = "DELETE FROM users WHERE id = $1";
@@ -226,6 +228,7 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
     tx.run(DELETE_IDENTITIES, params![id]).await?;
     tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
     tx.run(DELETE_KEY_AUDIT, params![id]).await?;
+    tx.run(DELETE_KEY_READS, params![id]).await?;
     links::delete_links(tx, id).await?;
     let endpoints = endpoints::delete_endpoints(tx, id).await?;
     jobs::delete_of_user(tx, id).await?;

@@ -1,6 +1,12 @@
 // Sends the calls of the reference page. The key is in its input and nowhere else.
 
 const key = document.getElementById('key-input');
+// The console leads here with a new key in the fragment, which a browser sends to nobody. It goes on to the input.
+const given = /^#key=(bb_[0-9A-Za-z]+)$/.exec(location.hash);
+if (given) {
+  key.value = given[1];
+  history.replaceState(null, '', location.pathname);
+}
 const SHOWN_HEADERS = [
   'X-Cache', 'Age', 'X-Service-Truncated', 'Deprecation', 'Sunset', 'X-RateLimit-Limit', 'X-RateLimit-Remaining',
   'X-RateLimit-Reset', 'Retry-After', 'X-Request-Id',

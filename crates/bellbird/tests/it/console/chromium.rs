@@ -16,8 +16,9 @@ fn assert_light(browser: &mut Browser, name: &str) {
          setTimeout(() => resolve(sum === 0), 50) })",
     );
     assert_eq!(shift, true, "{name}: the layout shifts");
-    let scripts = browser.evaluate("document.scripts.length");
-    assert_eq!(scripts, 0, "{name}");
+    let scripts = browser.evaluate("[...document.scripts].map(script => new URL(script.src).pathname)");
+    let scripts = scripts.as_array().unwrap();
+    assert!(scripts.len() == 1 && scripts[0].as_str().unwrap().starts_with("/assets/copy-"), "{name}: {scripts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,8 +66,18 @@ async fn from_the_sign_in_link_through_every_page() {
     browser.assert_accessible("console-keys-new");
     let key = browser.evaluate("document.querySelector('.card.good code').textContent");
     assert_eq!(app.get_as(key.as_str().unwrap(), "/v1/me").await.status, 200);
+    browser.evaluate("navigator.clipboard.writeText = text => Promise.resolve(window.copied = text)");
+    browser.evaluate("document.querySelector('.card.good .copy button').click()");
+    assert_eq!(browser.evaluate("window.copied"), key);
+    assert_eq!(browser.evaluate("document.querySelector('.card.good .copy button').textContent"), "Copied");
+    let reference = browser.evaluate("document.querySelector('.card.good a').href");
+    let reference = reference.as_str().unwrap().replace("https://bellbird.example", &app.url);
     browser.click("button[name=revoke]");
     assert_eq!(app.get_as(key.as_str().unwrap(), "/v1/me").await.status, 401, "the newest is first");
+    browser.open(&reference);
+    assert_eq!(browser.evaluate("document.getElementById('key-input').value"), key);
+    assert_eq!(browser.evaluate("location.hash"), "", "the key is in its input only");
+    browser.open(&format!("{}/keys", app.console_url));
     browser.assert_accessible("console-keys-revoked");
     browser.click("nav a[href='/settings']");
     browser.write("#timezone", "Mars");

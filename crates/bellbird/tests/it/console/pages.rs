@@ -384,3 +384,19 @@ on_both_databases! {
         assert_eq!(audit.last().unwrap().to, None, "withdrawn, then deleted");
     }
 }
+
+#[tokio::test]
+async fn keys_say_what_they_were_used_for() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    for path in ["/v1/me", "/v1/me", "/v1/accounts?limit=1", "/v1/none"] {
+        app.get_as(&app.ben.key, path).await;
+    }
+    app.get_as(&app.olivia.key, "/v1/me").await;
+    browser.get("/overview").await;
+    app.write_key_reads().await;
+    let page = browser.get("/keys").await;
+    let text = text_of(&page.text);
+    assert!(text.contains("4 requests in 30 days") && text.contains("/v1/me 2"), "{text}");
+    assert!(text.contains("/v1/accounts 1") && !text.contains("limit=1") && !text.contains("/v1/none"), "{text}");
+}

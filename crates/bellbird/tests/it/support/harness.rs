@@ -390,6 +390,11 @@ impl App {
         accounts.iter().map(|account| AccountLabel { id: account.id.to_string(), name: account.name.clone() }).collect()
     }
 
+    /// Writes how often keys were used, as the service does each minute.
+    pub(crate) async fn write_key_reads(&self) {
+        self.parts.api.access().write_key_reads().await.unwrap();
+    }
+
     /// Sends the e-mails that are due, as the service does each minute.
     pub(crate) async fn send_emails(&self) {
         let mailer = self.parts.mailer.as_ref().expect("a mail server is set");

@@ -1,0 +1,55 @@
+//! Counts how often each key is used on each route, in memory for a minute.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bellbird_domain::{Caller, KeyId, UserId};
+use bellbird_storage::{KeyReadCount, StorageError};
+use parking_lot::Mutex;
+
+use crate::front::access::Access;
+use crate::front::route::Route;
+
+/// Counts in one transaction.
+const BATCH_SIZE: usize = 500;
+
+/// The counts since they were last written.
+#[derive(Default)]
+pub(crate) struct KeyReads {
+    counts: Mutex<Counts>,
+}
+
+/// A key is used on few routes, so a list of them is as fast as a map.
+type Counts = HashMap<(UserId, KeyId), Vec<(Arc<Route>, u64)>>;
+
+impl KeyReads {
+    pub(crate) fn count(&self, caller: &Caller, route: &Arc<Route>) {
+        let mut counts = self.counts.lock();
+        let routes = counts.entry((caller.user_id, caller.key_id)).or_default();
+        match routes.iter_mut().find(|(counted, _)| Arc::ptr_eq(counted, route)) {
+            Some((_, requests)) => *requests = requests.saturating_add(1),
+            None => routes.push((Arc::clone(route), 1)),
+        }
+    }
+}
+
+impl Access {
+    /// Writes how often keys were used since the last call. If the database cannot be used, these counts are lost.
+    ///
+    /// # Errors
+    /// If the database cannot be used.
+    pub async fn write_key_reads(&self) -> Result<(), StorageError> {
+        let taken = std::mem::take(&mut *self.inner.key_reads.counts.lock());
+        let mut counts = Vec::new();
+        for (&(user_id, key_id), routes) in &taken {
+            for (route, requests) in routes {
+                counts.push(KeyReadCount { user_id, key_id, route: route.path(), requests: *requests });
+            }
+        }
+        counts.sort();
+        for batch in counts.chunks(BATCH_SIZE) {
+            self.storage().key_reads().add(batch, self.clock().now()).await?;
+        }
+        Ok(())
+    }
+}
