@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bellbird_api::front::parameters::parse_text;
-use bellbird_domain::user::find_timezone;
+use bellbird_domain::user::{find_timezone, parse_email};
 use bellbird_domain::{ApiVersion, ConnectionId, DeliveryState, EventType, Plan, UserId};
 use bellbird_webhooks::endpoint::in_order;
 use jiff::Timestamp;
@@ -14,21 +14,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 /// Checks the form of an e-mail address; whether it exists is unknown. The error completes "must be".
 pub fn email(text: &str) -> Result<String, &'static str> {
-    let text = text.trim();
-    let parts = text.split_once('@').filter(|(name, host)| !name.is_empty() && !host.is_empty());
-    let single = parts.is_some_and(|(_, host)| !host.contains('@'));
-    // Reject characters that a shell or a page could interpret, and invisible or bidirectional ones.
-    let clean = !text.chars().any(|c| {
-        c.is_whitespace()
-            || c.is_control()
-            || "\"'`<>()[],;:\\$&|".contains(c)
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    });
-    if single && clean && text.len() <= 254 {
-        Ok(text.to_owned())
-    } else {
-        Err("an e-mail address such as me@example.com")
-    }
+    parse_email(text).map_err(|_| "an e-mail address such as me@example.com")
 }
 
 /// Finds an IANA timezone. The error completes "must be".

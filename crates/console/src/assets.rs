@@ -10,9 +10,8 @@ pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     let style = concat!(include_str!("../../../assets/base.css"), include_str!("../assets/console.css"));
     Asset::new("console", "css", "text/css; charset=utf-8", style)
 });
-pub(crate) static COPY: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("copy", "js", "text/javascript; charset=utf-8", include_str!("../assets/copy.js"))
-});
+pub(crate) static COPY: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("copy", "js", "text/javascript; charset=utf-8", include_str!("../assets/copy.js")));
 pub(crate) static LOGO: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("bellbird", "svg", "image/svg+xml", include_str!("../../../assets/bellbird.svg")));
 

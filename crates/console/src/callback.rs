@@ -112,7 +112,7 @@ pub(crate) async fn method_not_allowed(State(console): State<Console>, headers: 
 }
 
 /// Returns `None` if the query is too long or has too many parameters.
-fn parameters(query: &str) -> Option<Vec<(String, String)>> {
+pub(crate) fn parameters(query: &str) -> Option<Vec<(String, String)>> {
     if query.len() > QUERY_BYTES_MAX {
         return None;
     }

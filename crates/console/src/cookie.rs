@@ -1,7 +1,7 @@
-//! Four cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
+//! Five cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
 //! second holds the link token from which the browser last started a session, so that a result page can lead back to
-//! the link without naming it. The third says who is signed in. The fourth stays when the user signs out, and says that a
-//! user has signed in here before.
+//! the link without naming it. The third says who is signed in. The fourth stays when the user signs out, and says that
+//! a user has signed in here before. The fifth binds a sign-in at the identity provider to the browser.
 
 use bellbird_connections::new_browser_cookie;
 use http::header::COOKIE;
@@ -13,6 +13,8 @@ use secrecy::SecretString;
 const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
 /// As long as a link works at most.
 const LINK_MAX_AGE_SECONDS: u32 = 1800;
+/// How long a browser may be at the identity provider.
+const IDENTITY_PROVIDER_MAX_AGE_SECONDS: u32 = 600;
 /// How long a session lasts.
 pub(crate) const SESSION_TTL: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// As long as browsers keep a cookie at most.
@@ -42,6 +44,11 @@ impl Cookie {
     pub(crate) fn of_session(console_url: &str) -> Self {
         let max_age_seconds = u32::try_from(SESSION_TTL.as_secs()).unwrap_or(u32::MAX);
         Self::new("bellbird-session", max_age_seconds, console_url)
+    }
+
+    /// Holds the secret of a sign-in at the identity provider.
+    pub(crate) fn of_identity_provider(console_url: &str) -> Self {
+        Self::new("bellbird-oidc", IDENTITY_PROVIDER_MAX_AGE_SECONDS, console_url)
     }
 
     /// Says in which browser users have signed in.

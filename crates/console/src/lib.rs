@@ -23,6 +23,8 @@ mod leave;
 mod link;
 mod local;
 mod money_cache;
+mod oidc;
+mod oidc_page;
 mod operator;
 mod overview;
 mod own_data;
@@ -62,7 +64,8 @@ use crate::session::Session;
 use crate::state::{Console, Inner, PROVIDER_EVENTS_CONCURRENT_MAX};
 
 pub use crate::emails::{EmailSettings, Mailer};
-pub use crate::settings::{ConsoleSettings, Demo, Site};
+pub use crate::oidc::check_identity_provider;
+pub use crate::settings::{ConsoleSettings, Demo, OidcSettings, Site};
 pub use crate::sign_in::create_sign_in_link;
 
 /// How long sums stay in memory at most after they have expired.
@@ -90,6 +93,8 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .route("/link/{token}", get(link::open_link).post(link::submit_choice))
         .route("/sign-in", get(sign_in::show).post(emailed_link::send_link))
         .route("/sign-in/{token}", get(sign_in::open_link).post(sign_in::use_link))
+        .route("/sign-in/oidc", post(oidc_page::leave))
+        .route("/sign-in/oidc/callback", get(oidc_page::come_back))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/overview", get(overview::show))
         .route("/connections", get(connections_page::show).post(connections_page::change))

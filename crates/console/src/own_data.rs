@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::{Account, Connection, DeliveryState, EndpointId};
-use bellbird_storage::{DeliveryRecord, SessionRecord, Storage, StorageError};
+use bellbird_storage::{DeliveryRecord, IdentityRecord, SessionRecord, Storage, StorageError};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde_json::{Value, json};
 
@@ -55,11 +55,13 @@ async fn collect(storage: &Storage, session: &Session) -> Result<Value, StorageE
         endpoints.push(json!({"endpoint": endpoint, "deliveries": deliveries}));
     }
     let sessions = storage.sessions().list(user, session.now).await?;
+    let identities = storage.sessions().list_identities(user).await?;
     let registrations = storage.provider_users().list(user).await?;
     Ok(json!({
         "user": storage.users().find(user).await?,
         "emailsOff": storage.emails().find_off(user).await?,
         "sessions": sessions.iter().map(session_data).collect::<Vec<_>>(),
+        "identities": identities.iter().map(identity_data).collect::<Vec<_>>(),
         "keys": keys,
         "registeredAt": registrations.iter().map(|registration| &registration.provider).collect::<Vec<_>>(),
         "connections": connections,
@@ -93,6 +95,10 @@ fn session_data(session: &SessionRecord) -> Value {
         "lastUsedAt": session.last_used_at,
         "expiresAt": session.expires_at,
     })
+}
+
+fn identity_data(identity: &IdentityRecord) -> Value {
+    json!({"issuer": identity.issuer, "subject": identity.subject, "createdAt": identity.created_at})
 }
 
 fn connection_data(connection: &Connection) -> Value {

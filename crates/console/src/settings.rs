@@ -2,6 +2,7 @@
 
 use bellbird_domain::UserId;
 use bellbird_limits::client_address::Network;
+use secrecy::SecretString;
 
 use crate::emails::{EmailSettings, Mailer};
 
@@ -13,8 +14,21 @@ pub struct ConsoleSettings {
     pub trusted_proxies: Vec<Network>,
     /// Requests a minute with unknown link tokens and states, for each client address. 0 means no limit.
     pub failed_auth_per_minute: u32,
+    /// None: users sign in by link only.
+    pub oidc: Option<OidcSettings>,
     /// None: no e-mails.
     pub email: Option<EmailSettings>,
+}
+
+/// The identity provider at which users sign in.
+#[derive(Debug, Clone)]
+pub struct OidcSettings {
+    /// As the provider writes it. https, or http on this machine.
+    pub issuer: String,
+    pub client_id: String,
+    pub client_secret: SecretString,
+    /// Whether a verified e-mail address without a user gets one.
+    pub create_users: bool,
 }
 
 /// What is known once the service has its addresses.

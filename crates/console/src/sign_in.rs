@@ -92,7 +92,9 @@ pub(crate) async fn show(State(console): State<Console>, session: Option<Session
     if session.is_some() {
         return Redirect::to(&console.path("/overview")).into_response();
     }
-    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame, console.inner.site.mailer.is_some()))
+    let identity_provider = console.inner.identity_provider.as_ref().map(|provider| provider.name.as_str());
+    let sends_links = console.inner.site.mailer.is_some();
+    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame, identity_provider, sends_links))
 }
 
 /// `GET /sign-in/{token}`
@@ -148,39 +150,63 @@ pub(crate) async fn sign_in_to_demo(
 }
 
 async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
-    let token = new_browser_cookie();
-    let browser = browser_name_of(headers);
-    let expires_at = now.plus(SESSION_TTL);
-    let known_browser = console.inner.known_browser_cookie.value_or_new(headers);
-    let session = NewSession {
-        token: token.expose_secret(),
-        browser: &browser,
-        known_browser: known_browser.expose_secret(),
-        expires_at,
-    };
-    // A session that was there before ends, because its cookie is replaced.
-    let before = match console.inner.session_cookie.value(headers) {
-        Some(before) => console.storage().sessions().find(before, now).await.ok().flatten(),
-        None => None,
-    };
-    match console.storage().sessions().sign_in(link, &session, now).await {
-        Ok(Some(_)) => {}
-        Ok(None) => return link_does_not_work(console),
-        Err(error) => return error_page::storage_error(console, &error),
+    let session = BrowserSession::new(console, headers, now);
+    match console.storage().sessions().sign_in(link, &session.row(), now).await {
+        Ok(Some(_)) => session.begun(console, headers, now).await,
+        Ok(None) => link_does_not_work(console),
+        Err(error) => error_page::storage_error(console, &error),
     }
-    if let Some(before) = before {
-        let ended = console.storage().sessions().revoke(before.caller.user_id, before.caller.key_id.uuid()).await;
-        if let Err(error) = ended {
-            return error_page::storage_error(console, &error);
+}
+
+/// The session that begins in a browser, whichever way its user signs in.
+pub(crate) struct BrowserSession {
+    token: SecretString,
+    browser: String,
+    known_browser: SecretString,
+    expires_at: Timestamp,
+}
+
+impl BrowserSession {
+    pub(crate) fn new(console: &Console, headers: &HeaderMap, now: Timestamp) -> Self {
+        Self {
+            token: new_browser_cookie(),
+            browser: browser_name_of(headers),
+            known_browser: console.inner.known_browser_cookie.value_or_new(headers),
+            expires_at: now.plus(SESSION_TTL),
         }
     }
-    let mut response = Redirect::to(&console.path("/overview")).into_response();
-    let cookies = [
-        console.inner.session_cookie.header(token.expose_secret()),
-        console.inner.known_browser_cookie.header(known_browser.expose_secret()),
-    ];
-    response.headers_mut().extend(cookies.into_iter().flatten().map(|cookie| (SET_COOKIE, cookie)));
-    response
+
+    /// To store.
+    pub(crate) fn row(&self) -> NewSession<'_> {
+        NewSession {
+            token: self.token.expose_secret(),
+            browser: &self.browser,
+            known_browser: self.known_browser.expose_secret(),
+            expires_at: self.expires_at,
+        }
+    }
+
+    /// Gives its cookies to the browser, once it is stored. A session that the browser had ends, because its cookie is
+    /// replaced. What follows is always the overview.
+    pub(crate) async fn begun(self, console: &Console, headers: &HeaderMap, now: Timestamp) -> Response {
+        let sessions = console.storage().sessions();
+        let before = match console.inner.session_cookie.value(headers) {
+            Some(before) => sessions.find(before, now).await.ok().flatten(),
+            None => None,
+        };
+        if let Some(before) = before
+            && let Err(error) = sessions.revoke(before.caller.user_id, before.caller.key_id.uuid()).await
+        {
+            return error_page::storage_error(console, &error);
+        }
+        let mut response = Redirect::to(&console.path("/overview")).into_response();
+        let cookies = [
+            console.inner.session_cookie.header(self.token.expose_secret()),
+            console.inner.known_browser_cookie.header(self.known_browser.expose_secret()),
+        ];
+        response.headers_mut().extend(cookies.into_iter().flatten().map(|cookie| (SET_COOKIE, cookie)));
+        response
+    }
 }
 
 pub(crate) fn browser_name_of(headers: &HeaderMap) -> String {

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use crate::api_client::ApiClient;
 use crate::cookie::Cookie;
 use crate::money_cache::CachedMoney;
+use crate::oidc::IdentityProvider;
 use crate::pages::Frame;
 use crate::settings::{ConsoleSettings, Site};
 
@@ -45,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) cookie: Cookie,
     pub(crate) link_cookie: Cookie,
     pub(crate) session_cookie: Cookie,
+    pub(crate) identity_provider: Option<IdentityProvider>,
     pub(crate) known_browser_cookie: Cookie,
     /// Sums of money in and out, by session.
     pub(crate) money_cache: Expiring<KeyId, CachedMoney>,
@@ -76,6 +78,7 @@ impl Console {
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
         let (connections, clock) = (access.connections().clone(), access.clock().clone());
         let session_cookie = Cookie::of_session(&site.console_url);
+        let identity_provider = settings.oidc.as_ref().map(|oidc| IdentityProvider::new(oidc, &site.console_url));
         let known_browser_cookie = Cookie::of_known_browser(&site.console_url);
         let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| cached.bytes());
         let inner = Inner {
@@ -90,6 +93,7 @@ impl Console {
             cookie,
             link_cookie,
             session_cookie,
+            identity_provider,
             known_browser_cookie,
             money_cache,
             event_permits,

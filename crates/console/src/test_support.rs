@@ -30,6 +30,7 @@ pub(crate) fn settings() -> ConsoleSettings {
         operator_name: Some("<Acme> Ltd".to_owned()),
         trusted_proxies: Vec::new(),
         failed_auth_per_minute: 3,
+        oidc: None,
         email: None,
     }
 }

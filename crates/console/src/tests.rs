@@ -48,7 +48,10 @@ async fn every_response_has_security_headers() {
     for path in ["/", "/nothing", CHOICE_LINK, PROVIDER_LINK, "/link/none", "/link/callback", "/webhooks/x"] {
         let headers = console.get(path).await.headers;
         let policy = headers["content-security-policy"].to_str().unwrap();
-        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"), "{path}");
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"),
+            "{path}"
+        );
         assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("form-action"), "{path}");
         assert_eq!(headers["referrer-policy"], "no-referrer", "{path}");
         assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");

@@ -50,10 +50,29 @@ pub struct Caller {
     pub revision: i64,
 }
 
+/// Checks the form of an e-mail address; whether it exists is unknown.
+pub fn parse_email(text: &str) -> Result<String, InvalidEmail> {
+    let text = text.trim();
+    let parts = text.split_once('@').filter(|(name, host)| !name.is_empty() && !host.is_empty());
+    let single = parts.is_some_and(|(_, host)| !host.contains('@'));
+    // Reject characters that a shell or a page could interpret, and invisible or bidirectional ones.
+    let clean = !text.chars().any(|c| {
+        c.is_whitespace()
+            || c.is_control()
+            || "\"'`<>()[],;:\\$&|".contains(c)
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    });
+    if single && clean && text.len() <= 254 { Ok(text.to_owned()) } else { Err(InvalidEmail) }
+}
+
 /// Finds an IANA zone in the bundled timezone database.
 pub fn find_timezone(name: &str) -> Result<TimeZone, UnknownZone> {
     TimeZone::get(name).map_err(|_| UnknownZone)
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an e-mail address such as me@example.com")]
+pub struct InvalidEmail;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an IANA timezone name such as Australia/Sydney")]

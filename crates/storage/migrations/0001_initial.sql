@@ -126,6 +126,19 @@ CREATE TABLE sign_in_links (
 CREATE UNIQUE INDEX sign_in_links_token ON sign_in_links (token_hash);
 CREATE INDEX sign_in_links_expiry ON sign_in_links (expires_at);
 
+-- Whom the identity provider signs in to the console. The first sign-in by a verified e-mail address adds it.
+CREATE TABLE identities (
+    user_id TEXT NOT NULL REFERENCES users (id),
+    -- The identity provider.
+    issuer TEXT NOT NULL,
+    -- Its id of the user.
+    subject TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (user_id, issuer)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX identities_subject ON identities (issuer, subject);
+
 -- A token that an operator gives to a user, who pastes it into a program. Claiming it creates an API key, once.
 CREATE TABLE setup_tokens (
     user_id TEXT NOT NULL REFERENCES users (id),

@@ -70,6 +70,7 @@ pub use secrets::random::{random_base62, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
 pub use users::emails::{DueEmail, EmailKey};
+pub use users::identities::{Identity, IdentityRecord, IdentitySignIn};
 pub use users::key_reads::KeyReadCount;
 pub use users::keys::{FoundCaller, KeyRecord};
 pub use users::sessions::{NewSession, NewSignInLink, SessionRecord, SignInLink, SignedIn};

@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::front::problem::{Problem, problem_for_category};
 use crate::front::key_reads::KeyReads;
+use crate::front::problem::{Problem, problem_for_category};
 use crate::front::quota::{LivePermit, QuotaClass, Quotas};
 
 /// How long a key counts as known after its first request. Whether it still works is read for each request.

@@ -1,4 +1,4 @@
-//! `bellbird console`: signs users in to the console without e-mail.
+//! `bellbird console`: signs users in to the console without e-mail, and forgets their identities.
 
 use anyhow::Context as _;
 use bellbird_console::create_sign_in_link;
@@ -19,6 +19,7 @@ use crate::wiring;
 #[derive(Debug, Subcommand)]
 pub(super) enum ConsoleCommand {
     Login(LoginArgs),
+    ForgetIdentity(ForgetIdentityArgs),
 }
 
 /// Print a link with which a user signs in to the console.
@@ -37,11 +38,28 @@ pub(super) struct LoginArgs {
     format: JsonFlag,
 }
 
+/// Forget with which account of the identity provider a user signs in.
+///
+/// The next account there that has the user's e-mail address, verified, becomes the one of the user. Sessions that have
+/// begun continue.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird console forget-identity --user me@example.com")]
+pub(super) struct ForgetIdentityArgs {
+    /// E-mail address or id of the user
+    #[arg(long)]
+    user: String,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
 pub(super) async fn run(settings: &SettingArgs, command: ConsoleCommand) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let storage = wiring::open_storage(&settings).await?;
     let result = match command {
         ConsoleCommand::Login(args) => login(&settings, &storage, &args).await,
+        ConsoleCommand::ForgetIdentity(args) => forget_identity(&storage, &args).await,
     };
     storage.close().await;
     result
@@ -61,4 +79,13 @@ async fn login(settings: &Settings, storage: &Storage, args: &LoginArgs) -> anyh
         ));
     }
     Ok(())
+}
+
+async fn forget_identity(storage: &Storage, args: &ForgetIdentityArgs) -> anyhow::Result<()> {
+    let user = find_user(storage, &args.user).await?;
+    let forgotten = storage.sessions().forget_identities(user.id).await?;
+    output::print(args.format, &json!({"userId": user.id, "forgotten": forgotten}), |_| match forgotten {
+        0 => format!("{} has no account of an identity provider.", user.email),
+        _ => format!("The account of {} at the identity provider is forgotten.", user.email),
+    })
 }

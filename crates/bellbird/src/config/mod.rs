@@ -22,7 +22,7 @@ use std::time::Duration;
 use bellbird_api::ApiSettings;
 use bellbird_api::front::AccessSettings;
 use bellbird_connections::{ReturnOrigin, SyncSettings};
-use bellbird_console::ConsoleSettings;
+use bellbird_console::{ConsoleSettings, OidcSettings};
 use bellbird_interop::InteropSettings;
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_reads::Limits;
@@ -166,6 +166,7 @@ impl Settings {
         };
         let operator_name = from.name("console.operator_name", 60);
         let email = from.email("console.smtp_url", "console.mail_from");
+        let oidc = read_oidc(from);
         let admin_listen = from.optional_listen("admin.listen");
         let return_origins = from.list("admin.return_origins", RETURN_ORIGINS, ReturnOrigin::parse);
         let ops_listen = from.listen("ops.listen", 9090);
@@ -196,6 +197,7 @@ impl Settings {
             operator_name,
             trusted_proxies: access.trusted_proxies.clone(),
             failed_auth_per_minute: access.failed_auth_per_minute,
+            oidc,
             email,
         };
         let sync = SyncSettings::default();
@@ -246,6 +248,28 @@ impl Settings {
     #[must_use]
     pub fn variable(name: &str) -> String {
         format!("BELLBIRD_{}", name.replacen('.', "__", 1).to_ascii_uppercase())
+    }
+}
+
+/// None if none of them is set.
+fn read_oidc(from: &mut Values) -> Option<OidcSettings> {
+    let errors = from.errors.len();
+    let issuer = from.issuer("oidc.issuer");
+    let client_id = from.name("oidc.client_id", 255);
+    let client_secret = from.secret("oidc.client_secret");
+    let create_users = from.switch("oidc.create_users", false);
+    match (issuer, client_id, client_secret) {
+        (Some(issuer), Some(client_id), Some(client_secret)) => {
+            Some(OidcSettings { issuer, client_id, client_secret, create_users })
+        }
+        (issuer, client_id, client_secret) => {
+            let is_set = issuer.is_some() || client_id.is_some() || client_secret.is_some() || create_users;
+            if is_set && from.errors.len() == errors {
+                let text = "oidc: issuer, client_id and client_secret belong together: set all three, or none";
+                from.errors.push(text.to_owned());
+            }
+            None
+        }
     }
 }
 

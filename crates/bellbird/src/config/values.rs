@@ -109,6 +109,16 @@ impl Values {
         self.read(name, Show::Value, URL, parse).flatten()
     }
 
+    /// The URL of an identity provider, as it writes it: a slash at the end counts. An empty value leaves the setting
+    /// unset.
+    pub(super) fn issuer(&mut self, name: &str) -> Option<String> {
+        let parse = |raw: &Raw| match raw.text()? {
+            "" => Some(None),
+            text => (web_url(text).is_some() && provider_url(text).is_some()).then(|| Some(text.to_owned())),
+        };
+        self.read(name, Show::Value, PROVIDER_URL, parse).flatten()
+    }
+
     /// A name to show, of one line. An empty value leaves the setting unset.
     pub(super) fn name(&mut self, name: &str, chars_max: usize) -> Option<String> {
         let accepted = format!("text of at most {chars_max} characters, on one line");

@@ -56,6 +56,8 @@ pub(crate) struct Notice {
     needs_new_link: bool,
     /// Whether the user is signed in, so that the page leads to the connections.
     is_signed_in: bool,
+    /// Whether the page leads to the one to sign in.
+    needs_sign_in: bool,
 }
 
 /// A submit button.
@@ -115,7 +117,13 @@ impl Notice {
             app_return: None,
             needs_new_link: false,
             is_signed_in: false,
+            needs_sign_in: false,
         }
+    }
+
+    fn has_actions(&self) -> bool {
+        let has_link = self.retry_link.is_some() || self.app_return.is_some();
+        !self.buttons.is_empty() || has_link || self.is_signed_in || self.needs_sign_in
     }
 
     pub(crate) fn with(mut self, paragraph: &str) -> Self {
@@ -131,6 +139,11 @@ impl Notice {
     /// Adds the demo's button for a new link URL.
     pub(crate) fn with_new_link(self) -> Self {
         Self { needs_new_link: true, ..self }
+    }
+
+    /// Adds a link to the page to sign in.
+    pub(crate) fn with_sign_in_link(self) -> Self {
+        Self { needs_sign_in: true, ..self }
     }
 
     /// Adds a link to the page of connections, for a user who is signed in.

@@ -10,16 +10,18 @@ pub(crate) struct SignIn<'a> {
     frame: &'a Frame,
     /// The user of the link. None: the browser has no link.
     email: Option<&'a str>,
+    /// Where the user can sign in instead of with a link.
+    identity_provider: Option<&'a str>,
     /// Whether links are sent by e-mail.
     sends_links: bool,
 }
 
 impl<'a> SignIn<'a> {
-    pub(crate) fn without_link(frame: &'a Frame, sends_links: bool) -> Self {
-        Self { frame, email: None, sends_links }
+    pub(crate) fn without_link(frame: &'a Frame, identity_provider: Option<&'a str>, sends_links: bool) -> Self {
+        Self { frame, email: None, identity_provider, sends_links }
     }
 
     pub(crate) fn with_link(frame: &'a Frame, email: &'a str) -> Self {
-        Self { frame, email: Some(email), sends_links: false }
+        Self { frame, email: Some(email), identity_provider: None, sends_links: false }
     }
 }

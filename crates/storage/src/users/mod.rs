@@ -1,6 +1,7 @@
 //! Users, their API keys, and setup tokens.
 
 pub(crate) mod emails;
+pub(crate) mod identities;
 pub(crate) mod key_reads;
 pub(crate) mod keys;
 pub(crate) mod sessions;

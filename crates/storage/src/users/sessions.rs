@@ -216,7 +216,7 @@ pub(crate) async fn revoke_all(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.run(REVOKE_ALL, params![user]).await.map(|_| ())
 }
 
-async fn insert(tx: &mut Tx, user: UserId, session: &NewSession<'_>, now: Timestamp) -> Result<()> {
+pub(super) async fn insert(tx: &mut Tx, user: UserId, session: &NewSession<'_>, now: Timestamp) -> Result<()> {
     let (id, token) = (Param::Id(Uuid::now_v7()), hash(session.token));
     let browser = hash(session.known_browser);
     let is_new = tx.run(USE_BROWSER, params![user, browser.as_ref(), now]).await? == 0;

@@ -53,6 +53,8 @@ statements! {
 
     DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links WHERE user_id = $1";
 
+    DELETE_IDENTITIES = "DELETE FROM identities WHERE user_id = $1";
+
     DELETE_SETUP_TOKENS = "DELETE FROM setup_tokens WHERE user_id = $1";
 
     DELETE_KEY_READS = "DELETE FROM key_reads WHERE user_id = $1";
@@ -186,6 +188,11 @@ pub(crate) async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> R
     })
 }
 
+/// As `storage.users().find_by_email`, in a transaction.
+pub(crate) async fn find_by_email(tx: &mut Tx, email: &str) -> Result<Option<User>> {
+    tx.one(FIND_BY_EMAIL, params![fold(email).as_str()], user).await
+}
+
 /// As `storage.users().update`, in a transaction.
 pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<User> {
     lock_user(tx, id).await?;
@@ -233,6 +240,7 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
     tx.run(DELETE_KNOWN_BROWSERS, params![id]).await?;
     tx.run(DELETE_SENT_EMAILS, params![id]).await?;
     tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
+    tx.run(DELETE_IDENTITIES, params![id]).await?;
     tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
     tx.run(DELETE_KEY_AUDIT, params![id]).await?;
     tx.run(DELETE_KEY_READS, params![id]).await?;

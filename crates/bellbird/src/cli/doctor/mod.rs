@@ -94,6 +94,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             files::check(&mut checks, &settings);
             let running = check_database(&mut checks, &settings).await;
             check_providers(&mut checks, &settings).await;
+            check_identity_provider(&mut checks, &settings).await;
             ports::check(&mut checks, &settings, running.as_deref()).await;
         }
     }
@@ -234,6 +235,16 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
         }
     }
     check_linking(checks, settings, &providers);
+}
+
+async fn check_identity_provider(checks: &mut Checks, settings: &Settings) {
+    const NAME: &str = "identity provider";
+    let Some(oidc) = &settings.pages.oidc else { return };
+    let console_url = service::expected_url(&settings.console).unwrap_or_default();
+    match bellbird_console::check_identity_provider(oidc, &console_url).await {
+        Ok(uri) => checks.add(NAME, Verdict::Ok, format!("{} responds; redirect URI {uri}", oidc.issuer)),
+        Err(reason) => checks.add(NAME, Verdict::Wrong, format!("{}: {reason}", oidc.issuer)),
+    }
 }
 
 /// Reports the URLs for linking and for provider webhooks, with the providers that support each.

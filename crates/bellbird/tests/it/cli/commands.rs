@@ -236,7 +236,10 @@ fn sign_in_link_names_the_console() {
             printed["url"].as_str().unwrap().strip_prefix(&format!("{root}/sign-in/")).expect("the console's URL");
         assert!(token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
-    workdir.error("console login --user nobody@example.com", 1);
+    assert_eq!(workdir.json("console forget-identity --user me@example.com")["forgotten"], 0);
+    for command in ["login", "forget-identity"] {
+        workdir.error(&format!("console {command} --user nobody@example.com"), 1);
+    }
 }
 
 #[test]

@@ -195,6 +195,30 @@ fn lists_come_from_the_file_and_from_commas() {
 }
 
 #[test]
+fn identity_provider_is_set_whole_or_not_at_all() {
+    let load = |lines: &str| Settings::load(&from_file(&format!("[oidc]\n{lines}")));
+    let rest = "client_id = \"bellbird\"\nclient_secret = \"98765\"\n";
+    for issuer in ["https://login.example/", "https://login.example/realms/home", "http://localhost:9000"] {
+        let settings = load(&format!("issuer = \"{issuer}\"\n{rest}")).unwrap();
+        assert!(!format!("{settings:?}").contains("98765"));
+        let oidc = settings.pages.oidc.unwrap();
+        assert_eq!((oidc.issuer.as_str(), oidc.client_id.as_str(), oidc.create_users), (issuer, "bellbird", false));
+    }
+    let path = secret_file("from-a-file\n");
+    let in_file = format!("issuer = \"https://login.example\"\nclient_id = \"b\"\nclient_secret_file = \"{path}\"");
+    assert_eq!(load(&in_file).unwrap().pages.oidc.unwrap().client_secret.expose_secret(), "from-a-file");
+    for issuer in ["http://login.example", "https://login.example/?a=b", "login.example", "https://u:p@login.example"] {
+        let error = load(&format!("issuer = \"{issuer}\"\n{rest}")).unwrap_err().to_string();
+        assert!(error.starts_with("oidc.issuer is ") && error.lines().count() == 1, "{error}");
+    }
+    for lines in [rest, "issuer = \"https://login.example\"\n", "create_users = true\n"] {
+        let error = load(lines).unwrap_err().to_string();
+        assert_eq!(error, "oidc: issuer, client_id and client_secret belong together: set all three, or none");
+    }
+    assert!(load("create_users = false\n").unwrap().pages.oidc.is_none());
+}
+
+#[test]
 fn error_names_setting_value_expectation_and_source() {
     let cases = [
         (
@@ -281,8 +305,8 @@ fn error_names_setting_value_expectation_and_source() {
         [("[redis]\nurl = \"redis://x\"\nport = 1", "redis"), ("[redis]", "redis"), ("api = 1", "api")]
     {
         let message = format!(
-            "unknown section `{section}` in FILE, line 1: the sections are database, api, console, admin, ops, \
-             secrets, {providers}, reads, cache, limits, sync, webhooks, log"
+            "unknown section `{section}` in FILE, line 1: the sections are database, api, console, oidc, admin, \
+             ops, secrets, {providers}, reads, cache, limits, sync, webhooks, log"
         );
         assert_eq!(error_of(&from_file(file)), message, "{file}");
     }
@@ -327,8 +351,9 @@ fn secret_file(secret: &str) -> String {
 fn secrets_are_read_from_files() {
     let postgres = "postgres://me:from-a-file@localhost/db";
     let mut secrets: Vec<_> = Settings::secret_names();
-    assert_eq!(secrets[..2], ["database.url", "secrets.key"]);
-    secrets.remove(0);
+    assert_eq!(secrets[..4], ["database.url", "console.smtp_url", "oidc.client_secret", "secrets.key"]);
+    // Those that can be set alone, to anything.
+    secrets.drain(..3);
     for name in &secrets {
         let (section, key) = name.split_once('.').unwrap();
         let path = secret_file("from-a-file\n");
@@ -503,6 +528,11 @@ fn the_example_file_has_the_defaults() {
             "api.cors_origins",
             "console.public_url",
             "console.operator_name",
+            "console.smtp_url",
+            "console.mail_from",
+            "oidc.issuer",
+            "oidc.client_id",
+            "oidc.client_secret",
             "admin.listen",
             "admin.return_origins",
             "secrets.key"

@@ -1,6 +1,7 @@
 //! The console of a user who is signed in, on the real listener.
 
 mod chromium;
+mod identity_provider;
 mod operator;
 mod pages;
 mod sign_in;

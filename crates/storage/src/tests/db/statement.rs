@@ -25,6 +25,7 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::linking::provider_events::STATEMENTS,
         crate::users::keys::STATEMENTS,
         crate::users::emails::STATEMENTS,
+        crate::users::identities::STATEMENTS,
         crate::users::key_reads::STATEMENTS,
         crate::users::sessions::STATEMENTS,
         crate::users::setup_tokens::STATEMENTS,

@@ -1,4 +1,5 @@
 mod emails;
+mod identities;
 mod key_reads;
 mod keys;
 mod sessions;

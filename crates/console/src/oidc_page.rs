@@ -1,0 +1,158 @@
+//! `/sign-in/oidc`: signing in at the operator's identity provider, by OpenID Connect. A verified e-mail address finds
+//! the user once. From then on, the provider's subject does, so another address there leads to no other account.
+
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_connections::new_browser_cookie;
+use bellbird_domain::user::parse_email;
+use bellbird_storage::{Identity, IdentitySignIn};
+use http::header::{HeaderValue, SET_COOKIE};
+use http::{HeaderMap, StatusCode};
+use secrecy::ExposeSecret as _;
+
+use crate::callback::parameters;
+use crate::error_page;
+use crate::local::is_same_origin;
+use crate::oidc::attempt::Attempt;
+use crate::oidc::{IdentityProvider, ProviderError};
+use crate::pages::names::sanitized;
+use crate::pages::{Notice, Tone, page_response};
+use crate::prefetch::is_prefetch;
+use crate::sign_in::BrowserSession;
+use crate::state::Console;
+
+/// `Retry-After` while the provider does not answer.
+const RETRY_AFTER_SECONDS: u64 = 10;
+
+/// `POST /sign-in/oidc`
+pub(crate) async fn leave(State(console): State<Console>, headers: HeaderMap) -> Response {
+    let Some(provider) = &console.inner.identity_provider else { return error_page::not_found(&console, &headers) };
+    if !is_same_origin(&headers) {
+        return error_page::cross_site_form(&console);
+    }
+    let cookie = new_browser_cookie();
+    let attempt = Attempt::begin(cookie.expose_secret(), console.inner.clock.now());
+    match provider.authorization_url(&attempt).await {
+        Ok(url) => with_cookie(Redirect::to(&url).into_response(), provider.cookie.header(cookie.expose_secret())),
+        Err(error) => provider_error(&console, provider, error),
+    }
+}
+
+/// `GET /sign-in/oidc/callback`: the redirect URI to which the provider sends the browser.
+pub(crate) async fn come_back(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let Some(provider) = &console.inner.identity_provider else { return error_page::not_found(&console, &headers) };
+    if is_prefetch(&headers) {
+        return error_page::prefetch(&console);
+    }
+    let Some(parameters) = parameters(query.as_deref().unwrap_or_default()) else {
+        return error_page::query_too_long(&console);
+    };
+    let single = |name: &str| {
+        let mut values = parameters.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        values.next().filter(|_| values.next().is_none())
+    };
+    let now = console.inner.clock.now();
+    let cookie = provider.cookie.value(&headers);
+    let attempt = cookie.zip(single("state")).and_then(|(cookie, state)| Attempt::find(cookie, state, now));
+    // https://www.rfc-editor.org/rfc/rfc9207
+    let attempt = attempt.filter(|_| single("iss").is_none_or(|issuer| issuer == provider.issuer()));
+    let Some(attempt) = attempt else { return other_attempt(&console) };
+    // Without its cookie, the same URL leads nowhere again.
+    let response = match single("code") {
+        Some(code) => sign_in(&console, provider, &headers, &attempt, code).await,
+        None => not_signed_in(&console, provider),
+    };
+    with_cookie(response, provider.cookie.removal())
+}
+
+async fn sign_in(
+    console: &Console,
+    provider: &IdentityProvider,
+    headers: &HeaderMap,
+    attempt: &Attempt,
+    code: &str,
+) -> Response {
+    let now = console.inner.clock.now();
+    let proven = match provider.identify(attempt, code, now).await {
+        Ok(proven) => proven,
+        Err(error) => return provider_error(console, provider, error),
+    };
+    let Ok(email) = parse_email(&proven.email) else {
+        return unknown_user(console, provider, &sanitized(&proven.email));
+    };
+    let (issuer, creates_user) = (provider.issuer(), provider.creates_users());
+    let identity = Identity { issuer, subject: &proven.subject, email: &email };
+    let session = BrowserSession::new(console, headers, now);
+    let signed_in = console.storage().sessions().sign_in_as(&identity, creates_user, &session.row(), now).await;
+    match signed_in {
+        Ok(IdentitySignIn::User(_)) => session.begun(console, headers, now).await,
+        Ok(IdentitySignIn::UnknownUser) => unknown_user(console, provider, &email),
+        Ok(IdentitySignIn::OtherIdentity) => other_identity(console, provider, &email),
+        Err(error) => error_page::storage_error(console, &error),
+    }
+}
+
+fn with_cookie(mut response: Response, cookie: Option<HeaderValue>) -> Response {
+    response.headers_mut().extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
+    response
+}
+
+fn page(console: &Console, status: StatusCode, notice: Notice) -> Response {
+    page_response(status, &notice.with_sign_in_link().page(&console.inner.frame))
+}
+
+fn provider_error(console: &Console, provider: &IdentityProvider, error: ProviderError) -> Response {
+    match error {
+        ProviderError::Unavailable(reason) => {
+            tracing::warn!(reason, "could not ask the identity provider");
+            let notice = Notice::new(Tone::Waiting, "The identity provider does not answer")
+                .with(&format!("{} does not say who you are at the moment. Try again in a minute.", provider.name));
+            error_page::with_retry_after(page(console, StatusCode::SERVICE_UNAVAILABLE, notice), RETRY_AFTER_SECONDS)
+        }
+        ProviderError::Rejected(reason) => {
+            tracing::warn!(reason, "identity rejected");
+            let notice = Notice::new(Tone::Attention, "You are not signed in")
+                .with(&format!("What {} said about you could not be confirmed. Sign in again.", provider.name))
+                .with("If that does not help, tell the operator of this service, who finds the cause in its log.");
+            page(console, StatusCode::BAD_REQUEST, notice)
+        }
+        ProviderError::EmailNotVerified => {
+            let notice = Notice::new(Tone::Attention, "Your e-mail address is not verified").with(&format!(
+                "{} does not say that your e-mail address is yours. Verify it there, then sign in again.",
+                provider.name
+            ));
+            page(console, StatusCode::FORBIDDEN, notice)
+        }
+    }
+}
+
+/// Another browser has begun it, or it has expired, or it was used.
+fn other_attempt(console: &Console) -> Response {
+    let notice = Notice::new(Tone::Attention, "This sign-in does not work any more")
+        .with("It works once, for ten minutes, in the browser that has begun it. Nothing was changed.");
+    page(console, StatusCode::GONE, notice)
+}
+
+fn not_signed_in(console: &Console, provider: &IdentityProvider) -> Response {
+    let notice = Notice::new(Tone::Neutral, "You are not signed in")
+        .with(&format!("{} has not signed you in. Nothing was changed.", provider.name));
+    page(console, StatusCode::FORBIDDEN, notice)
+}
+
+fn unknown_user(console: &Console, provider: &IdentityProvider, email: &str) -> Response {
+    let notice = Notice::new(Tone::Attention, "You are not a user of this service")
+        .with(&format!("{} knows you as {email}, and no user here has this e-mail address.", provider.name))
+        .with("Ask the operator of this service to add you, or sign in there as somebody else.");
+    page(console, StatusCode::FORBIDDEN, notice)
+}
+
+fn other_identity(console: &Console, provider: &IdentityProvider, email: &str) -> Response {
+    let notice = Notice::new(Tone::Attention, "This is another account")
+        .with(&format!("The user {email} signs in with another account of {}. Nothing was changed.", provider.name))
+        .with("Use that account, or ask the operator of this service.");
+    page(console, StatusCode::FORBIDDEN, notice)
+}

@@ -1,0 +1,95 @@
+use bellbird_domain::{Plan, UserId};
+
+use crate::tests::support::{TestDb, at, both};
+use crate::{Identity, IdentitySignIn, NewSession, UserChange};
+
+const ISSUER: &str = "https://login.example";
+
+async fn sign_in_at(db: &TestDb, issuer: &str, subject: &str, email: &str, creates_user: bool) -> IdentitySignIn {
+    let token = format!("{issuer} {subject} {email}");
+    let session =
+        NewSession { token: &token, browser: "Firefox on Linux", known_browser: "known", expires_at: at(1_000) };
+    let identity = Identity { issuer, subject, email };
+    let ended = db.sessions().sign_in_as(&identity, creates_user, &session, at(1)).await.unwrap();
+    let found = db.sessions().find(&token, at(2)).await.unwrap().map(|found| found.caller.user_id);
+    assert_eq!(found.map_or(ended, IdentitySignIn::User), ended, "a session begins for this user, or none");
+    if let Some(user) = found {
+        db.sessions().revoke_others(user, uuid::Uuid::nil()).await.unwrap();
+    }
+    ended
+}
+
+async fn sign_in(db: &TestDb, subject: &str, email: &str) -> IdentitySignIn {
+    sign_in_at(db, ISSUER, subject, email, false).await
+}
+
+both! {
+    async fn address_finds_the_user_once(db) {
+        let (a, b) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        assert_eq!(sign_in(db, "1", "A@X").await, IdentitySignIn::User(a));
+        assert_eq!(sign_in(db, "1", "b@x").await, IdentitySignIn::User(a), "its address has changed there");
+        assert_eq!(sign_in(db, "2", "a@x").await, IdentitySignIn::OtherIdentity);
+        assert_eq!(sign_in(db, "2", "c@x").await, IdentitySignIn::UnknownUser);
+        let change = UserChange { email: Some("c@x"), ..UserChange::default() };
+        db.users().update(a, &change).await.unwrap();
+        assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::User(a), "its address has changed here");
+        assert_eq!(sign_in(db, "2", "b@x").await, IdentitySignIn::User(b));
+        let listed = db.sessions().list_identities(a).await.unwrap();
+        assert_eq!((listed.len(), listed[0].issuer.as_str(), listed[0].subject.as_str()), (1, ISSUER, "1"));
+        // Another provider says nothing about the subjects of this one.
+        assert_eq!(sign_in_at(db, "https://other.example", "2", "c@x", false).await, IdentitySignIn::User(a));
+    }
+
+    async fn lookalike_of_an_address_is_another_address(db) {
+        db.user("kim@x").await;
+        for email in ["\u{212a}im@x", "k\u{130}m@x", "K\u{131}m@x"] {
+            assert_eq!(sign_in(db, "1", email).await, IdentitySignIn::UnknownUser, "{email}");
+        }
+        let user = db.user("\u{e9}ric@x").await.id;
+        assert_eq!(sign_in(db, "1", "\u{c9}RIC@X").await, IdentitySignIn::User(user));
+    }
+
+    async fn identity_is_deleted_with_its_user(db) {
+        let a = db.user("a@x").await.id;
+        assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::User(a));
+        db.users().delete(a).await.unwrap();
+        assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::UnknownUser);
+        let again = db.user("a@x").await.id;
+        assert_eq!(sign_in(db, "2", "a@x").await, IdentitySignIn::User(again));
+    }
+
+    async fn forgotten_identity_gives_way_to_another(db) {
+        let (a, b) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        sign_in(db, "1", "a@x").await;
+        sign_in(db, "2", "b@x").await;
+        assert_eq!(db.sessions().forget_identities(a).await.unwrap(), 1);
+        assert_eq!(db.sessions().forget_identities(a).await.unwrap(), 0);
+        assert_eq!(sign_in(db, "3", "a@x").await, IdentitySignIn::User(a));
+        assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::OtherIdentity);
+        assert_eq!(sign_in(db, "2", "x@x").await, IdentitySignIn::User(b));
+    }
+
+    async fn unknown_address_becomes_a_user_on_request(db) {
+        let IdentitySignIn::User(user) = sign_in_at(db, ISSUER, "1", "New@x", true).await else { panic!("no user") };
+        let found = db.users().find(user).await.unwrap().unwrap();
+        assert_eq!((found.email.as_str(), found.plan), ("New@x", Plan::Professional));
+        assert_eq!(sign_in_at(db, ISSUER, "1", "other@x", true).await, IdentitySignIn::User(user));
+        assert_eq!(sign_in_at(db, ISSUER, "2", "new@X", true).await, IdentitySignIn::OtherIdentity);
+        assert_eq!(db.users().list().await.unwrap().len(), 1);
+    }
+
+    async fn first_sign_ins_at_the_same_time_agree(db) {
+        let user = |ended| match ended {
+            IdentitySignIn::User(user) => user,
+            other => panic!("{other:?}"),
+        };
+        let begin = async |token: &str| -> UserId {
+            let session = NewSession { token, browser: "", known_browser: token, expires_at: at(1_000) };
+            let identity = Identity { issuer: ISSUER, subject: "1", email: "a@x" };
+            user(db.sessions().sign_in_as(&identity, true, &session, at(1)).await.unwrap())
+        };
+        let (one, two, three) = tokio::join!(begin("1"), begin("2"), begin("3"));
+        assert!(one == two && two == three);
+        assert_eq!(db.users().list().await.unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,142 @@
+//! Stores whom an identity provider signs in to the console: its issuer and subject, for each user.
+
+use bellbird_domain::{Plan, UserId};
+use jiff::Timestamp;
+
+use crate::db::{Row, Tx, params, statements};
+use crate::error::Result;
+use crate::locks::lock_user;
+use crate::users::{sessions, user};
+use crate::{NewSession, NewUser, Sessions, StorageError};
+
+statements! {
+    FIND = "SELECT user_id FROM identities WHERE issuer = $1 AND subject = $2";
+
+    FIND_SUBJECT = "SELECT subject FROM identities WHERE user_id = $1 AND issuer = $2";
+
+    INSERT = "INSERT INTO identities (user_id, issuer, subject, created_at) VALUES ($1, $2, $3, $4)";
+
+    LIST = "SELECT issuer, subject, created_at FROM identities WHERE user_id = $1 ORDER BY issuer";
+
+    DELETE = "DELETE FROM identities WHERE user_id = $1";
+}
+
+/// Who signs in, proven by an identity provider.
+#[derive(Debug, Clone, Copy)]
+pub struct Identity<'a> {
+    pub issuer: &'a str,
+    /// The provider's id of the user, which never changes.
+    pub subject: &'a str,
+    /// Verified.
+    pub email: &'a str,
+}
+
+/// The account of an identity provider with which a user signs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdentityRecord {
+    pub issuer: String,
+    pub subject: String,
+    /// When the user first signed in with it.
+    pub created_at: Timestamp,
+}
+
+/// How a sign-in with an identity ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdentitySignIn {
+    /// The session has begun.
+    User(UserId),
+    /// No user has the e-mail address.
+    UnknownUser,
+    /// The user of the e-mail address signs in with another identity of this provider.
+    OtherIdentity,
+}
+
+impl Sessions<'_> {
+    /// Begins a session for the user of an identity. The e-mail address finds the user only the first time.
+    /// `creates_user` adds a user, with the plan `professional`, if none has the address.
+    pub async fn sign_in_as(
+        self,
+        identity: &Identity<'_>,
+        creates_user: bool,
+        session: &NewSession<'_>,
+        now: Timestamp,
+    ) -> Result<IdentitySignIn> {
+        match self.try_sign_in_as(identity, creates_user, session, now).await {
+            // Another first sign-in has committed meanwhile, which the second attempt finds.
+            Err(StorageError::Conflict(_)) => self.try_sign_in_as(identity, creates_user, session, now).await,
+            ended => ended,
+        }
+    }
+
+    pub async fn list_identities(self, user: UserId) -> Result<Vec<IdentityRecord>> {
+        let identity = |row: &Row<'_>| {
+            let (issuer, subject) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
+            Ok(IdentityRecord { issuer, subject, created_at: row.time(2)? })
+        };
+        self.0.db.all(LIST, params![user], identity).await
+    }
+
+    /// Deletes the identities of a user, so that the next one with the e-mail address is theirs. Returns how many.
+    pub async fn forget_identities(self, user: UserId) -> Result<u64> {
+        self.0.db.run(DELETE, params![user]).await
+    }
+
+    async fn try_sign_in_as(
+        self,
+        identity: &Identity<'_>,
+        creates_user: bool,
+        session: &NewSession<'_>,
+        now: Timestamp,
+    ) -> Result<IdentitySignIn> {
+        let mut tx = self.0.db.begin().await?;
+        let Some((user, is_new)) = find_user(&mut tx, identity, creates_user, now).await? else {
+            return Ok(IdentitySignIn::UnknownUser);
+        };
+        match lock_user(&mut tx, user).await {
+            Err(StorageError::NotFound(_)) => return Ok(IdentitySignIn::UnknownUser),
+            locked => locked?,
+        }
+        if is_new {
+            let Identity { issuer, subject, .. } = *identity;
+            match tx.one(FIND_SUBJECT, params![user, issuer], |row| Ok(row.text(0)?.to_owned())).await? {
+                None => {
+                    let added = tx.run(INSERT, params![user, issuer, subject, now]).await;
+                    added.map_err(|error| error.or_conflict("this identity"))?;
+                }
+                // Another sign-in has added it meanwhile.
+                Some(other) if other == subject => {}
+                Some(_) => return Ok(IdentitySignIn::OtherIdentity),
+            }
+        }
+        sessions::insert(&mut tx, user, session, now).await?;
+        tx.commit().await?;
+        Ok(IdentitySignIn::User(user))
+    }
+}
+
+/// The user, and whether the identity is new.
+async fn find_user(
+    tx: &mut Tx,
+    identity: &Identity<'_>,
+    creates_user: bool,
+    now: Timestamp,
+) -> Result<Option<(UserId, bool)>> {
+    let Identity { issuer, subject, email } = *identity;
+    let known = tx.one(FIND, params![issuer, subject], |row: &Row<'_>| row.id(0)).await?;
+    if let Some(user) = known {
+        return Ok(Some((user, false)));
+    }
+    // Such as the Kelvin sign, whose lower case is a k: it makes another address, and not that of a user here.
+    let folds_to_ascii = |c: char| !c.is_ascii() && c.to_lowercase().any(|lower| lower.is_ascii());
+    if email.chars().any(folds_to_ascii) {
+        return Ok(None);
+    }
+    if let Some(user) = user::find_by_email(tx, email).await? {
+        return Ok(Some((user.id, true)));
+    }
+    if !creates_user {
+        return Ok(None);
+    }
+    let new = NewUser { email, plan: Plan::Professional, timezone: None, reference: None };
+    Ok(Some((user::insert(tx, &new, now).await?.id, true)))
+}
