@@ -1,4 +1,5 @@
-//! The style sheet, the script that copies, and the logo. A file's name contains the start of its hash, so browsers may cache it for a year.
+//! The style sheet, the script that copies, and the logo. A file's name contains the start of its hash, so browsers may
+//! cache it for a year.
 
 use std::sync::LazyLock;
 

@@ -18,8 +18,8 @@ use crate::state::Console;
 /// Links of one user that work at the same time, so that nobody can fill another's mailbox.
 const LINKS_MAX: i64 = 5;
 
-/// `POST /sign-in`, with the field `email`: sends a link, if this is the address of a user. The response does not say, and
-/// takes no longer.
+/// `POST /sign-in`, with the field `email`: sends a link, if this is the address of a user. The response does not say,
+/// and takes no longer.
 pub(crate) async fn send_link(State(console): State<Console>, form: GuestForm) -> Response {
     let (Some(mailer), Some(email)) = (&console.inner.site.mailer, form.field("email")) else {
         return error_page::invalid_form(&console);

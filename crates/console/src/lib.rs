@@ -1,8 +1,8 @@
 //! The console listener: the pages of a user who is signed in, the pages for linking in a browser, and the endpoint for
 //! provider events.
 //!
-//! The pages use one script, which copies, and nothing from other servers but the logos of institutions on the pages for
-//! linking. Of these, the token in a link URL is the only authentication, and a cookie binds a consent session to the
+//! The pages use one script, which copies, and nothing from other servers but the logos of institutions on the pages
+//! for linking. Of these, the token in a link URL is the only authentication, and a cookie binds a consent session to the
 //! browser that started it. All others need a session.
 
 mod amounts;

@@ -10,7 +10,7 @@ use bellbird_limits::client_address::Network;
 use bellbird_limits::{Expiring, InFlight, RateLimiter};
 use bellbird_reads::balances::Balances;
 use bellbird_reads::{CallContext, ConnectionContext, ReadError, Reads};
-use bellbird_storage::Storage;
+use bellbird_storage::{Storage, StorageError};
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -127,6 +127,14 @@ impl Access {
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.inner.clock
+    }
+
+    /// Writes how often keys were used since the last call. If the database cannot be used, these counts are lost.
+    ///
+    /// # Errors
+    /// If the database cannot be used.
+    pub async fn write_key_reads(&self) -> Result<(), StorageError> {
+        self.inner.key_reads.write(&self.inner.storage, self.inner.clock.now()).await
     }
 
     /// Origins whose pages may call from a browser.

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bellbird_domain::{Caller, KeyId, UserId};
-use bellbird_storage::{KeyReadCount, StorageError};
+use bellbird_storage::{KeyReadCount, Storage, StorageError};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::front::access::Access;
 use crate::front::route::Route;
 
 /// Counts in one transaction.
@@ -31,15 +31,10 @@ impl KeyReads {
             None => routes.push((Arc::clone(route), 1)),
         }
     }
-}
 
-impl Access {
-    /// Writes how often keys were used since the last call. If the database cannot be used, these counts are lost.
-    ///
-    /// # Errors
-    /// If the database cannot be used.
-    pub async fn write_key_reads(&self) -> Result<(), StorageError> {
-        let taken = std::mem::take(&mut *self.inner.key_reads.counts.lock());
+    /// Writes the counts since the last call. If the database cannot be used, they are lost.
+    pub(crate) async fn write(&self, storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
+        let taken = std::mem::take(&mut *self.counts.lock());
         let mut counts = Vec::new();
         for (&(user_id, key_id), routes) in &taken {
             for (route, requests) in routes {
@@ -48,7 +43,7 @@ impl Access {
         }
         counts.sort();
         for batch in counts.chunks(BATCH_SIZE) {
-            self.storage().key_reads().add(batch, self.clock().now()).await?;
+            storage.key_reads().add(batch, now).await?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Stores which e-mails were sent. Whether one is due follows from what it is about, so that a restart forgets none, and
-//! what is over before it is sent is not mentioned.
+//! Stores which e-mails were sent. Whether one is due follows from what it is about, so that a restart forgets none,
+//! and what is over before it is sent is not mentioned.
 
 use bellbird_domain::{EmailKind, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -15,8 +15,8 @@ const BROWSERS_FOR: SignedDuration = SignedDuration::from_hours(400 * 24);
 /// Rows in one read.
 const BATCH_SIZE: i64 = 100;
 
-/// Everything that e-mails tell of: `$1` is now, and `$2` a day before. Endpoints that somebody disabled on purpose are not
-/// among them.
+/// Everything that e-mails tell of: `$1` is now, and `$2` a day before. Endpoints that somebody disabled on purpose are
+/// not among them.
 macro_rules! reasons {
     () => {
         "(SELECT user_id, 'connection' AS kind, id || '/reconnect' AS subject, institution_name AS name,

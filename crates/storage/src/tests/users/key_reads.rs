@@ -1,13 +1,19 @@
 use bellbird_domain::{KeyId, UserId};
+use jiff::Timestamp;
 
 use crate::KeyReadCount;
 use crate::tests::support::{TestDb, at, both, key};
 
 const DAY: i64 = 86_400;
 
+/// A time after the midnight that follows `at(0)`.
+fn after_midnight(seconds: i64) -> Timestamp {
+    at(DAY - at(0).as_second().rem_euclid(DAY) + seconds)
+}
+
 async fn add(db: &TestDb, user_id: UserId, key_id: KeyId, requests: u64, now: i64) {
     let count = |route| KeyReadCount { user_id, key_id, route, requests };
-    db.key_reads().add(&[count("/v1/accounts"), count("/v1/trades")], at(now)).await.unwrap();
+    db.key_reads().add(&[count("/v1/accounts"), count("/v1/trades")], after_midnight(now)).await.unwrap();
 }
 
 both! {
@@ -21,14 +27,14 @@ both! {
         add(db, other, id, 7, 0).await;
         add(db, user, KeyId::new(), 7, 0).await;
         let counted = async |now: i64| {
-            let counts = db.key_reads().list(user, at(now)).await.unwrap();
+            let counts = db.key_reads().list(user, after_midnight(now)).await.unwrap();
             assert!(counts.iter().all(|count| count.key_id == id));
             counts.into_iter().map(|count| (count.route, count.requests)).collect::<Vec<_>>()
         };
         let both = |requests| vec![("/v1/accounts".to_owned(), requests), ("/v1/trades".to_owned(), requests)];
         assert_eq!(counted(2 * DAY).await, both(6));
         assert_eq!(counted(30 * DAY).await, both(4), "the first day is over");
-        db.key_reads().delete_outdated(at(30 * DAY)).await.unwrap();
+        db.key_reads().delete_outdated(after_midnight(30 * DAY)).await.unwrap();
         assert_eq!(counted(2 * DAY).await, both(4));
         db.users().delete(user).await.unwrap();
         assert_eq!(counted(2 * DAY).await, []);
