@@ -41,6 +41,7 @@ mod state;
 mod test_support;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -99,6 +100,8 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .route("/trades.csv", get(rows::investments::download_csv))
         .route("/programs", get(programs_page::show).post(programs_page::change))
         .route("/keys", get(keys_page::show).post(keys_page::change))
+        .route("/webhooks", get(webhooks::show).post(webhooks::change))
+        .route("/webhooks/endpoints/{id}", get(webhooks::log::show).post(webhooks::log::change))
         .route("/settings", get(settings_page::show).post(settings_page::change))
         .route("/settings/data.json", get(own_data::download))
         .route("/settings/leave", get(leave::show).post(leave::leave))

@@ -2,6 +2,7 @@
 
 use bellbird_domain::UserId;
 use bellbird_limits::client_address::Network;
+use bellbird_webhooks::Webhooks;
 
 use crate::emails::{EmailSettings, Mailer};
 
@@ -25,6 +26,7 @@ pub struct Site {
     pub console_url: String,
     /// None: no e-mails.
     pub mailer: Option<Mailer>,
+    pub webhooks: Webhooks,
     /// Only in `bellbird demo`.
     pub demo: Option<Demo>,
 }

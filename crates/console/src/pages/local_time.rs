@@ -25,6 +25,11 @@ impl LocalTime {
         format!("{} {}", at.to_zoned(self.zone.clone()).strftime("%H:%M"), self.name)
     }
 
+    /// Such as `20 November 2026, 20:54 Sydney time`.
+    pub(crate) fn at(&self, at: Timestamp) -> String {
+        format!("{}, {}", self.day(at), self.time(at))
+    }
+
     /// Such as `20 November 2026`.
     pub(crate) fn day(&self, at: Timestamp) -> String {
         at.to_zoned(self.zone.clone()).strftime("%-d %B %Y").to_string()
