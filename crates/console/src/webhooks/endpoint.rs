@@ -59,7 +59,7 @@ impl EndpointFields {
     }
 
     /// Each kind of event, with what it says and whether it is chosen.
-    fn options(&self) -> impl Iterator<Item = (EventType, &'static str, bool)> {
+    pub(super) fn options(&self) -> impl Iterator<Item = (EventType, &'static str, bool)> {
         EventType::SUBSCRIBABLE.iter().map(|event| (*event, description(*event), self.events.contains(event)))
     }
 }
