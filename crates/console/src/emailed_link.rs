@@ -25,8 +25,7 @@ pub(crate) async fn send_link(State(console): State<Console>, form: GuestForm) -
         return error_page::invalid_form(&console);
     };
     let Ok(permit) = Arc::clone(mailer.links()).try_acquire_owned() else {
-        let notice =
-            Notice::new(Tone::Attention, "Too many people sign in at this moment").with("Try again in a minute.");
+        let notice = Notice::new(Tone::Attention, "Too many people sign in at this moment").with("Try again in a minute.");
         return page_response(StatusCode::SERVICE_UNAVAILABLE, &notice.page(&console.inner.frame));
     };
     let browser = console.inner.cookie.value_or_new(&form.headers);
@@ -44,9 +43,9 @@ pub(crate) async fn send_link(State(console): State<Console>, form: GuestForm) -
     let notice = Notice::new(Tone::Good, "Look into your mailbox")
         .with("If a user has this address, a link is on its way. Open it in this browser within ten minutes.");
     let mut response = page_response(StatusCode::OK, &notice.page(&console.inner.frame));
-    response
-        .headers_mut()
-        .extend(console.inner.cookie.header(browser.expose_secret()).map(|cookie| (SET_COOKIE, cookie)));
+    response.headers_mut().extend(
+        console.inner.cookie.header(browser.expose_secret()).map(|cookie| (SET_COOKIE, cookie)),
+    );
     response
 }
 

@@ -91,8 +91,8 @@ pub struct DueEmail {
 impl Emails<'_> {
     /// Up to 100 e-mails that are due, in the order of their keys, after `last`.
     pub async fn list_due(self, last: Option<&EmailKey>, now: Timestamp) -> Result<Vec<DueEmail>> {
-        let (user, kind, subject) = last
-            .map_or((UserId::from(uuid::Uuid::nil()), "", ""), |key| (key.user_id, key.kind.as_str(), &key.subject));
+        let (user, kind, subject) =
+            last.map_or((UserId::from(uuid::Uuid::nil()), "", ""), |key| (key.user_id, key.kind.as_str(), &key.subject));
         let values = params![now, now.minus(SIGN_INS_FOR), user, kind, subject, BATCH_SIZE];
         let due = |row: &Row<'_>| {
             let key = EmailKey {
