@@ -1,8 +1,5 @@
 //! Deliveries of webhook events: list, show, send again.
 
-use std::fmt;
-use std::str::FromStr;
-
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
@@ -11,7 +8,7 @@ use bellbird_api::front::{
     JsonBody, Operation, Operator, Path, PathId, PathIds, Problem, Resource as _, RouteMethod, StrictQuery,
 };
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
-use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, OperatorAction};
+use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, OperatorAction};
 use bellbird_webhooks::endpoint::{NotRecovered, NotRedelivered, why_not_recovered, why_not_redelivered};
 use http::StatusCode;
 use jiff::Timestamp;
@@ -66,26 +63,6 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
     ]
 }
 
-/// Where a page of deliveries ends: when the event was created, and its id.
-#[derive(Debug, Clone, Copy)]
-struct Position(Timestamp, EventId);
-
-impl fmt::Display for Position {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}.{}", self.0.as_microsecond(), self.1)
-    }
-}
-
-impl FromStr for Position {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (at, event) = text.split_once('.').ok_or(())?;
-        let at = at.parse().ok().and_then(|at| Timestamp::from_microsecond(at).ok()).ok_or(())?;
-        Ok(Self(at, event.parse().map_err(|_| ())?))
-    }
-}
-
 #[derive(Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
@@ -95,7 +72,7 @@ struct DeliveriesQuery {
     limit: Option<PageLimit>,
     /// The `nextCursor` of the page before.
     #[param(value_type = Option<String>)]
-    cursor: Option<Cursor<Position>>,
+    cursor: Option<Cursor<DeliveryPosition>>,
     /// Only those of this user's events, at an endpoint for all users.
     #[param(value_type = Option<String>, format = "uuid")]
     user_id: Option<Id<UserId>>,
@@ -299,7 +276,7 @@ async fn list_deliveries(
 ) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
     let size = page_size(query.limit);
-    let before = query.cursor.map(|Cursor(Position(at, event))| (at, event));
+    let before = query.cursor.map(|Cursor(DeliveryPosition(at, event))| (at, event));
     let user = match query.user_id {
         // What is not an id is nobody's.
         Some(Id(None)) => return Err(Problem::NotFound("User")),
@@ -309,7 +286,7 @@ async fn list_deliveries(
     let state = query.state.map(|state| state.0);
     let deliveries = admin.storage().deliveries();
     let mut data = deliveries.list_before(before, (user, id), state, size + 1).await?;
-    let next_cursor = cut(&mut data, size, |delivery| Position(delivery.created_at, delivery.event_id).to_string());
+    let next_cursor = cut(&mut data, size, |delivery| delivery.position().to_string());
     Ok(json_bytes(to_json(&DeliveryList { data, next_cursor })?))
 }
 

@@ -99,8 +99,8 @@ impl Service {
     /// If a backup has replaced the database meanwhile.
     pub async fn serve(self, demo: Option<Demo>) -> anyhow::Result<()> {
         let Self { urls, parts, stop_timeout, settings, start, listeners, presence, background, lock } = self;
-        let Parts { storage, connections, api, interop, admin, mailer, .. } = parts;
-        let site = Site { api_url: urls.public_api, console_url: urls.public_console, mailer, demo };
+        let Parts { storage, connections, webhooks, api, interop, admin, mailer, .. } = parts;
+        let site = Site { api_url: urls.public_api, console_url: urls.public_console, mailer, webhooks, demo };
         let options = ServeOptions {
             stop_timeout,
             trusted_proxies: settings.access.trusted_proxies.clone(),

@@ -2,8 +2,8 @@
 //! provider events.
 //!
 //! The pages use one script, which copies, and nothing from other servers but the logos of institutions on the pages
-//! for linking. Of these, the token in a link URL is the only authentication, and a cookie binds a consent session to the
-//! browser that started it. All others need a session.
+//! for linking. Of these, the token in a link URL is the only authentication, and a cookie binds a consent session to
+//! the browser that started it. All others need a session.
 
 mod amounts;
 mod api_client;
@@ -44,6 +44,7 @@ mod state;
 mod test_support;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -105,6 +106,8 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         .route("/trades.csv", get(rows::investments::download_csv))
         .route("/programs", get(programs_page::show).post(programs_page::change))
         .route("/keys", get(keys_page::show).post(keys_page::change))
+        .route("/webhooks", get(webhooks::show).post(webhooks::change))
+        .route("/webhooks/endpoints/{id}", get(webhooks::log::show).post(webhooks::log::change))
         .route("/settings", get(settings_page::show).post(settings_page::change))
         .route("/settings/data.json", get(own_data::download))
         .route("/settings/leave", get(leave::show).post(leave::leave))

@@ -2,6 +2,7 @@
 
 use bellbird_domain::UserId;
 use bellbird_limits::client_address::Network;
+use bellbird_webhooks::Webhooks;
 use secrecy::SecretString;
 
 use crate::emails::{EmailSettings, Mailer};
@@ -39,6 +40,7 @@ pub struct Site {
     pub console_url: String,
     /// None: no e-mails.
     pub mailer: Option<Mailer>,
+    pub webhooks: Webhooks,
     /// Only in `bellbird demo`.
     pub demo: Option<Demo>,
 }

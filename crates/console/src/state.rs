@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bellbird_api::front::Access;
 use bellbird_connections::{Connections, provider_names};
-use bellbird_domain::{Clock, KeyId};
+use bellbird_domain::{Clock, KeyId, UserId};
 use bellbird_limits::{Expiring, RateLimiter};
 use bellbird_storage::Storage;
 use http::HeaderMap;
@@ -26,6 +26,8 @@ pub(crate) const PROVIDER_EVENTS_CONCURRENT_MAX: usize = 64;
 /// As long as balances.
 const MONEY_TTL: Duration = Duration::from_secs(300);
 const MONEY_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Of one user, because each is a request to another service, and is stored.
+const PINGS_PER_MINUTE: u32 = 10;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -50,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) known_browser_cookie: Cookie,
     /// Sums of money in and out, by session.
     pub(crate) money_cache: Expiring<KeyId, CachedMoney>,
+    /// Of test events to webhook endpoints.
+    pub(crate) ping_limit: Option<RateLimiter<UserId>>,
     /// By provider. Unknown names share the permits of the empty name.
     event_permits: HashMap<&'static str, EventPermits>,
 }
@@ -96,6 +100,7 @@ impl Console {
             identity_provider,
             known_browser_cookie,
             money_cache,
+            ping_limit: RateLimiter::per_minute(PINGS_PER_MINUTE),
             event_permits,
         };
         Self { inner: Arc::new(inner) }

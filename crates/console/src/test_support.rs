@@ -10,6 +10,10 @@ use bellbird_domain::Clock;
 use bellbird_domain::{Plan, UserId};
 use bellbird_reads::{Limits, Reads};
 use bellbird_storage::{NewLink, NewUser, Sealer, Storage};
+use bellbird_webhooks::delivery::schedule::Schedule;
+use bellbird_webhooks::event::buffer::WebhookEventBuffer;
+use bellbird_webhooks::target::Rules;
+use bellbird_webhooks::{Settings, Webhooks};
 use bytes::Bytes;
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -53,11 +57,6 @@ fn access(storage: Storage, connections: Connections) -> Access {
     Access::new(storage, reads, connections, clock, settings)
 }
 
-pub(crate) fn site() -> Site {
-    let (api, console) = ("http://127.0.0.1:8080", "https://example.com/console/");
-    Site { api_url: api.to_owned(), console_url: console.to_owned(), mailer: None, demo: None }
-}
-
 impl TestConsole {
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -82,6 +81,20 @@ impl TestConsole {
         self.access = access(self.access.storage().clone(), connections);
     }
 
+    pub(crate) fn site(&self) -> Site {
+        let (api, console) = ("http://127.0.0.1:8080", "https://example.com/console/");
+        let (storage, clock) = (self.access.storage().clone(), self.access.clock().clone());
+        let settings = Settings {
+            rules: Rules::default(),
+            timeout: Duration::from_secs(1),
+            schedule: Schedule::default(),
+            chunk_rows: 1,
+        };
+        let buffer = WebhookEventBuffer::default();
+        let webhooks = Webhooks::new(storage, Default::default(), clock, buffer, settings).unwrap();
+        Site { api_url: api.to_owned(), console_url: console.to_owned(), mailer: None, webhooks, demo: None }
+    }
+
     pub(crate) fn router(&self, site: Site) -> Router {
         crate::router(self.access.clone(), Router::new(), settings(), site)
     }
@@ -93,6 +106,7 @@ pub(crate) fn pending_body() -> Body {
 }
 
 pub(crate) async fn console() -> Console {
-    let TestConsole { access, .. } = TestConsole::new().await;
-    Console::new(access, ApiClient::new(Router::new()), settings(), site(), 1)
+    let console = TestConsole::new().await;
+    let site = console.site();
+    Console::new(console.access, ApiClient::new(Router::new()), settings(), site, 1)
 }

@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 
 use crate::settings::{Demo, Site};
 use crate::state::PROVIDER_EVENTS_CONCURRENT_MAX;
-use crate::test_support::{TestConsole, pending_body, site};
+use crate::test_support::{TestConsole, pending_body};
 
 const CHOICE_LINK: &str = "/link/choice-token";
 const PROVIDER_LINK: &str = "/link/provider-token";
@@ -25,7 +25,7 @@ struct TestResponse {
 
 impl TestConsole {
     async fn send(&self, request: Request<Body>) -> TestResponse {
-        let response = self.router(site()).oneshot(request).await.unwrap();
+        let response = self.router(self.site()).oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap();
         TestResponse { status: parts.status, headers: parts.headers, text: String::from_utf8(body.to_vec()).unwrap() }
@@ -129,7 +129,7 @@ async fn only_the_demo_makes_link_urls_for_its_own_page() {
     console.set_console_url("http://127.0.0.1:8081");
     let user = console.user;
     let post = async |path: &str, demo: Option<Demo>, headers: &[(&str, &str)]| {
-        let site = Site { demo, ..site() };
+        let site = Site { demo, ..console.site() };
         let mut request = request("POST", path, headers, "");
         request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
         console.router(site).oneshot(request).await.unwrap().status().as_u16()
@@ -148,7 +148,7 @@ async fn only_the_demo_makes_link_urls_for_its_own_page() {
         }
         assert_eq!(post(path, demo(), &own).await, accepted, "{path}");
     }
-    let site = Site { demo: demo(), ..site() };
+    let site = Site { demo: demo(), ..console.site() };
     let expired = console.router(site).oneshot(request("GET", "/link/none", &[], "")).await;
     let body = to_bytes(expired.unwrap().into_body(), usize::MAX).await.unwrap();
     assert!(String::from_utf8(body.to_vec()).unwrap().contains("action=\"/console/demo/link\""));
@@ -229,7 +229,7 @@ async fn unknown_callback_changes_nothing() {
 #[tokio::test]
 async fn unknown_links_are_limited_by_address() {
     let console = TestConsole::new().await;
-    let router = console.router(site());
+    let router = console.router(console.site());
     let get = async |path: &str, peer: &str| {
         let mut request = request("GET", path, &[], "");
         request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer.parse().unwrap(), 1)));
@@ -265,7 +265,7 @@ async fn provider_events_are_rejected_as_json() {
 #[tokio::test]
 async fn concurrent_provider_events_are_bounded() {
     let console = TestConsole::new().await;
-    let router = console.router(site());
+    let router = console.router(console.site());
     let post = |body| router.clone().oneshot(request("POST", "/webhooks/somebank", &[], body));
     let mut waiting: Vec<_> = (0..PROVIDER_EVENTS_CONCURRENT_MAX).map(|_| Box::pin(post(pending_body()))).collect();
     let mut context = Context::from_waker(Waker::noop());

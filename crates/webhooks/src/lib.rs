@@ -53,6 +53,12 @@ struct Inner {
     rebuilds: Rebuilds,
 }
 
+impl std::fmt::Debug for Webhooks {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Webhooks").finish_non_exhaustive()
+    }
+}
+
 impl Webhooks {
     /// `event_buffer` must be the one that the syncs of this process fill. Fails with a sentence for the operator if
     /// TLS or name resolution cannot be set up.

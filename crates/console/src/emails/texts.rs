@@ -4,7 +4,7 @@ use askama::Template;
 use bellbird_domain::EmailKind;
 use bellbird_storage::DueEmail;
 
-use crate::pages::LocalTime;
+use crate::pages::{LocalTime, why_disabled};
 
 /// An e-mail without its addresses.
 pub(crate) struct Text {
@@ -66,7 +66,7 @@ impl Text {
             EmailKind::Endpoint => {
                 let url: http::Uri = email.name.parse().unwrap_or_default();
                 let host = url.host().unwrap_or("an unknown host");
-                Self::of(&EndpointEmail { console_url, host, reason: reason(&email.detail) })
+                Self::of(&EndpointEmail { console_url, host, reason: why_disabled(Some(&email.detail)) })
             }
             EmailKind::SignIn => {
                 let at = email.at.unwrap_or_default();
@@ -80,17 +80,6 @@ impl Text {
 impl SignInEmail<'_> {
     pub(crate) fn text(&self) -> Result<Text, askama::Error> {
         Text::of(self)
-    }
-}
-
-/// Why an endpoint was disabled, and what to do.
-fn reason(word: &str) -> &'static str {
-    match word {
-        "failing" => "It has failed for days. Repair it, then enable it.",
-        "gone" => "It answered 410 Gone, which asks for no more events. Enable it if that was a mistake.",
-        "address not allowed" => "Its address is one to which this service sends nothing. Give it another address.",
-        "secret broken" => "Its secret cannot be read any more. Give it a new one, then enable it.",
-        _ => "Enable it when it is ready.",
     }
 }
 

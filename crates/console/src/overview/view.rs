@@ -8,8 +8,8 @@ use jiff::civil::Date;
 use jiff::{SignedDuration, ToSpan as _};
 
 use crate::amounts::with_commas;
-use crate::pages::SignedInFrame;
 use crate::pages::names::institution_name;
+use crate::pages::{SignedInFrame, why_disabled};
 use crate::session::Session;
 
 /// Days before the end of a consent from which the page asks to renew it.
@@ -39,7 +39,7 @@ pub(super) struct Head<'a> {
 pub(super) struct Attention {
     /// What the page of connections mends.
     pub(super) connections: Vec<String>,
-    /// What only the operator mends.
+    /// What the page of webhooks mends.
     pub(super) endpoints: Vec<String>,
 }
 
@@ -65,8 +65,8 @@ impl Attention {
         }
         let disabled = endpoints.iter().filter(|endpoint| endpoint.status == EndpointStatus::Disabled);
         let sentence = |endpoint: &Endpoint| {
-            let why = endpoint.disabled_reason.as_deref().unwrap_or("it was disabled");
-            format!("A webhook endpoint gets no events: {why}. The operator of this service can enable it.")
+            let why = why_disabled(endpoint.disabled_reason.as_deref());
+            format!("Your webhook endpoint {} gets no events. {why}", endpoint.url)
         };
         Self { connections: needed, endpoints: disabled.map(sentence).collect() }
     }

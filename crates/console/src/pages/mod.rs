@@ -2,6 +2,7 @@
 //! shortened.
 
 mod choice;
+mod disabled_endpoint;
 #[cfg(test)]
 mod fixtures;
 mod frame;
@@ -15,6 +16,7 @@ mod sign_in;
 mod signed_in;
 
 pub(crate) use choice::{Choice, status_text};
+pub(crate) use disabled_endpoint::why_disabled;
 pub(crate) use frame::Frame;
 pub(crate) use home::Home;
 pub(crate) use institution::ImageOrigins;

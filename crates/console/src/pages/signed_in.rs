@@ -12,6 +12,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     ("/connections", "Connections"),
     ("/programs", "Programs"),
     ("/keys", "API keys"),
+    ("/webhooks", "Webhooks"),
     ("/settings", "Settings"),
 ];
 

@@ -1,6 +1,9 @@
 //! Lists deliveries and attempts for the user, and counts them for the operator. Neither request nor response bodies
 //! are stored.
 
+use std::fmt;
+use std::str::FromStr;
+
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -95,6 +98,32 @@ pub struct DeliveryRecord {
     pub last_duration_ms: Option<u32>,
     /// When it was delivered, or failed and was no longer retried.
     pub ended_at: Option<Timestamp>,
+}
+
+/// Where a page of deliveries ends: when the event was created, and its id.
+#[derive(Debug, Clone, Copy)]
+pub struct DeliveryPosition(pub Timestamp, pub EventId);
+
+impl fmt::Display for DeliveryPosition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.0.as_microsecond(), self.1)
+    }
+}
+
+impl FromStr for DeliveryPosition {
+    type Err = ();
+
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
+        let (at, event) = text.split_once('.').ok_or(())?;
+        let at = at.parse().ok().and_then(|at| Timestamp::from_microsecond(at).ok()).ok_or(())?;
+        Ok(Self(at, event.parse().map_err(|_| ())?))
+    }
+}
+
+impl DeliveryRecord {
+    pub fn position(&self) -> DeliveryPosition {
+        DeliveryPosition(self.created_at, self.event_id)
+    }
 }
 
 /// Serialized as commands print it with `--json`.

@@ -48,6 +48,7 @@ async fn from_the_sign_in_link_through_every_page() {
         ("/programs", "Programs"),
         ("/connections", "Connections"),
         ("/keys", "API keys"),
+        ("/webhooks", "Webhooks"),
         ("/settings", "Settings"),
     ] {
         browser.click(&format!("nav a[href='{path}']"));
@@ -79,6 +80,15 @@ async fn from_the_sign_in_link_through_every_page() {
     assert_eq!(browser.evaluate("location.hash"), "", "the key is in its input only");
     browser.open(&format!("{}/keys", app.console_url));
     browser.assert_accessible("console-keys-revoked");
+    let hook = app.hook(&app.olivia.user).await;
+    app.sync(&app.olivia.connections[0]).await;
+    app.webhooks.run_due_deliveries().await;
+    browser.click("nav a[href='/webhooks']");
+    browser.assert_accessible("console-webhooks-one");
+    browser.click("button[name=ping]");
+    browser.assert_accessible("console-webhooks-pinged");
+    browser.click(&format!("a[href='/webhooks/endpoints/{}']", hook.endpoint.id));
+    browser.assert_accessible("console-webhooks-log");
     browser.click("nav a[href='/settings']");
     browser.write("#timezone", "Mars");
     browser.click("form.line button");

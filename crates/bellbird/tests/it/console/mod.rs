@@ -5,6 +5,7 @@ mod identity_provider;
 mod operator;
 mod pages;
 mod sign_in;
+mod webhooks;
 
 use bellbird_console::create_sign_in_link;
 use bellbird_domain::{Clock, UserId};

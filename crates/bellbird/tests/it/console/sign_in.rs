@@ -8,7 +8,7 @@ use super::{Page, get, post, with_session};
 use crate::support::browser;
 use crate::support::harness::{App, Setup, on_both_databases};
 
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
     "/overview",
     "/transactions",
     "/transactions.csv",
@@ -18,6 +18,7 @@ const PAGES: [&str; 12] = [
     "/programs",
     "/connections",
     "/keys",
+    "/webhooks",
     "/settings",
     "/settings/leave",
     "/settings/data.json",

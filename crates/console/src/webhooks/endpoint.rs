@@ -1,0 +1,85 @@
+//! An endpoint of the user, and the fields of the forms that say where it is and what it receives.
+
+use bellbird_domain::{EndpointId, EventType};
+use bellbird_storage::{Endpoint, StorageError};
+use bellbird_webhooks::endpoint::{DEFAULT_EVENTS, EndpointUrl, EndpointUrlError, in_order};
+use bellbird_webhooks::target::Rules;
+
+use crate::session::{OwnForm, Session};
+use crate::state::Console;
+
+/// Another user's endpoint looks like a missing one, and so does one of the installation.
+pub(super) async fn find_own(
+    console: &Console,
+    session: &Session,
+    id: EndpointId,
+) -> Result<Option<Endpoint>, StorageError> {
+    let found = console.storage().endpoints().find_any(id).await?;
+    Ok(found.filter(|endpoint| endpoint.user_id == session.user()))
+}
+
+/// What a form shows, or what it has submitted.
+pub(super) struct EndpointFields {
+    pub(super) url: String,
+    pub(super) events: Vec<EventType>,
+    pub(super) problem: Option<String>,
+}
+
+impl EndpointFields {
+    /// Those of an endpoint that is not made yet.
+    pub(super) fn of_new() -> Self {
+        Self { url: String::new(), events: DEFAULT_EVENTS.to_vec(), problem: None }
+    }
+
+    pub(super) fn of(endpoint: &Endpoint) -> Self {
+        Self { url: endpoint.url.clone(), events: endpoint.event_types.clone(), problem: None }
+    }
+
+    /// None: the form is another one.
+    pub(super) fn submitted(form: &OwnForm) -> Option<Self> {
+        let url = form.field("url")?.trim().to_owned();
+        let events = form.fields().iter().filter(|(name, _)| name == "event");
+        let events: Vec<EventType> = events.filter_map(|(_, event)| event.parse().ok()).collect();
+        Some(Self { url, events: in_order(&events), problem: None })
+    }
+
+    /// The URL in its normal form, or what is wrong.
+    pub(super) async fn check(&self, rules: Rules) -> Result<String, String> {
+        if self.events.is_empty() {
+            return Err("Choose at least one kind of event.".to_owned());
+        }
+        match EndpointUrl::check(&self.url, rules).await {
+            Ok(checked) => Ok(checked.url),
+            Err(EndpointUrlError::Resolver(error)) => {
+                tracing::error!(%error, "could not set up name resolution");
+                Err("The URL could not be checked. Try again in a moment.".to_owned())
+            }
+            Err(error) => Err(sentence(&error.to_string())),
+        }
+    }
+
+    /// Each kind of event, with what it says and whether it is chosen.
+    pub(super) fn options(&self) -> impl Iterator<Item = (EventType, &'static str, bool)> {
+        EventType::SUBSCRIBABLE.iter().map(|event| (*event, description(*event), self.events.contains(event)))
+    }
+}
+
+/// The text of an error as a sentence.
+pub(super) fn sentence(error: &str) -> String {
+    let mut chars = error.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str())
+}
+
+/// When an event is sent.
+fn description(event: EventType) -> &'static str {
+    match event {
+        EventType::TransactionsSynced => "A sync found new or changed transactions.",
+        EventType::TradesSynced => "A sync found new or changed trades.",
+        EventType::ConnectionCreated => "A connection was linked.",
+        EventType::ConnectionUpdated => "The status of a connection changed.",
+        EventType::ConnectionExpiring => "A consent ends soon.",
+        EventType::ConnectionRemoved => "A connection is being removed.",
+        EventType::Ping => "A test.",
+    }
+}

@@ -1,0 +1,247 @@
+//! `/webhooks`: the user's webhook endpoints. A secret is shown once, on the response to the form that makes it.
+
+mod endpoint;
+pub(crate) mod log;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, TimestampExt as _};
+use bellbird_storage::{Endpoint, NewEndpoint, StorageError};
+use bellbird_webhooks::delivery::sign::new_secret;
+use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, OLD_SECRET_LIFE};
+use bellbird_webhooks::{PingError, PingOutcome};
+use http::{HeaderMap, StatusCode};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use self::endpoint::{EndpointFields, find_own, sentence};
+use crate::error_page;
+use crate::pages::{LocalTime, SignedInFrame, page_response, why_disabled};
+use crate::session::{OwnForm, Session};
+use crate::state::Console;
+
+/// Disabled reason of an endpoint that its user disabled here.
+const BY_USER: &str = "by user";
+
+#[derive(Template)]
+#[template(path = "webhooks.html")]
+struct WebhooksPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    rows: Vec<EndpointRow>,
+    done: Option<&'a Done>,
+    fields: &'a EndpointFields,
+}
+
+struct EndpointRow {
+    id: EndpointId,
+    url: String,
+    events: Vec<&'static str>,
+    /// Why it is disabled, and what to do.
+    disabled: Option<&'static str>,
+    failing_since: Option<String>,
+    /// None: never.
+    delivered: Option<String>,
+}
+
+/// What a form has done.
+enum Done {
+    /// A secret, shown now and never again.
+    Secret {
+        url: String,
+        secret: SecretString,
+        kind: SecretKind,
+    },
+    Pinged {
+        url: String,
+        text: String,
+        is_delivered: bool,
+    },
+    NotPinged {
+        text: String,
+        status: StatusCode,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SecretKind {
+    OfNewEndpoint,
+    /// The old one works for a day.
+    Rotated,
+    /// The old one cannot be read, so it signs nothing.
+    Replaced,
+}
+
+/// What the buttons of an endpoint do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Ping,
+    Rotate,
+    Enable,
+    Disable,
+    Delete,
+}
+
+impl Done {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Secret { .. } | Self::Pinged { .. } => StatusCode::OK,
+            Self::NotPinged { status, .. } => *status,
+        }
+    }
+}
+
+/// `GET /webhooks`
+pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+    page(&console, &session, None, &EndpointFields::of_new()).await
+}
+
+async fn page(console: &Console, session: &Session, done: Option<&Done>, fields: &EndpointFields) -> Response {
+    let endpoints = match console.storage().endpoints().list(session.user()).await {
+        Ok(endpoints) => endpoints,
+        Err(error) => return error_page::storage_error(console, &error),
+    };
+    let zone = session.zone();
+    let rows = endpoints.into_iter().map(|endpoint| row(endpoint, &zone)).collect();
+    let frame = session.frame(console, "/webhooks");
+    let status = if fields.problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    let status = done.map_or(status, Done::status);
+    page_response(status, &WebhooksPage { frame: &frame, rows, done, fields })
+}
+
+fn row(endpoint: Endpoint, zone: &LocalTime) -> EndpointRow {
+    let is_disabled = endpoint.status == EndpointStatus::Disabled;
+    EndpointRow {
+        id: endpoint.id,
+        url: endpoint.url,
+        events: endpoint.event_types.iter().map(|event| event.as_str()).collect(),
+        disabled: is_disabled.then(|| why_disabled(endpoint.disabled_reason.as_deref())),
+        failing_since: endpoint.failing_since.map(|at| zone.at(at)),
+        delivered: endpoint.delivered_at.map(|at| zone.at(at)),
+    }
+}
+
+/// `POST /webhooks`, with the fields of a new endpoint, or with one field: what to do, and the endpoint's id.
+pub(crate) async fn change(State(console): State<Console>, headers: HeaderMap, form: OwnForm) -> Response {
+    if let Some(fields) = EndpointFields::submitted(&form) {
+        return create(&console, &form.session, fields).await;
+    }
+    let Some((action, id)) = chosen(&form) else { return error_page::invalid_form(&console) };
+    match act(&console, &form.session, action, id).await {
+        Ok(Some(response)) => response,
+        // Also if the endpoint was deleted meanwhile.
+        Ok(None) => error_page::not_found(&console, &headers),
+        Err(error) => error_page::storage_error(&console, &error),
+    }
+}
+
+fn chosen(form: &OwnForm) -> Option<(Action, EndpointId)> {
+    let [(name, id)] = form.fields() else { return None };
+    let action = match name.as_str() {
+        "ping" => Action::Ping,
+        "rotate" => Action::Rotate,
+        "enable" => Action::Enable,
+        "disable" => Action::Disable,
+        "delete" => Action::Delete,
+        _ => return None,
+    };
+    Some((action, id.parse().ok()?))
+}
+
+async fn create(console: &Console, session: &Session, mut fields: EndpointFields) -> Response {
+    let url = match fields.check(console.inner.site.webhooks.rules()).await {
+        Ok(url) => url,
+        Err(problem) => {
+            fields.problem = Some(problem);
+            return page(console, session, None, &fields).await;
+        }
+    };
+    let secret = new_secret();
+    let new = NewEndpoint {
+        user_id: session.user(),
+        url: &url,
+        event_types: &fields.events,
+        api_version: ApiVersion::DEFAULT,
+        secret: &secret,
+    };
+    match console.storage().endpoints().insert(&new, ENDPOINTS_MAX, session.now).await {
+        Ok(_) => {
+            let done = Done::Secret { url, secret, kind: SecretKind::OfNewEndpoint };
+            page(console, session, Some(&done), &EndpointFields::of_new()).await
+        }
+        Err(StorageError::Conflict(_)) => {
+            let limit = format!("You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first.");
+            fields.problem = Some(limit);
+            page(console, session, None, &fields).await
+        }
+        Err(error) => error_page::storage_error(console, &error),
+    }
+}
+
+/// None: the user has no such endpoint.
+async fn act(
+    console: &Console,
+    session: &Session,
+    action: Action,
+    id: EndpointId,
+) -> Result<Option<Response>, StorageError> {
+    let Some(endpoint) = find_own(console, session, id).await? else { return Ok(None) };
+    let (user, endpoints) = (session.user(), console.storage().endpoints());
+    let (is_found, shown_next) = match action {
+        Action::Ping | Action::Rotate => {
+            let done = match action {
+                Action::Ping => ping(console, session, &endpoint).await?,
+                _ => rotate(console, session, &endpoint).await?,
+            };
+            let Some(done) = done else { return Ok(None) };
+            return Ok(Some(page(console, session, Some(&done), &EndpointFields::of_new()).await));
+        }
+        // What was missed meanwhile can be sent again there.
+        Action::Enable => (endpoints.enable(user, id).await?, console.path(&log::path(id))),
+        Action::Disable if endpoint.status == EndpointStatus::Disabled => (true, console.path("/webhooks")),
+        Action::Disable => {
+            let disabled = endpoints.disable(user, id, BY_USER, session.now).await?;
+            (disabled.is_some(), console.path("/webhooks"))
+        }
+        Action::Delete => (endpoints.delete(user, id).await?, console.path("/webhooks")),
+    };
+    Ok(is_found.then(|| Redirect::to(&shown_next).into_response()))
+}
+
+async fn rotate(console: &Console, session: &Session, endpoint: &Endpoint) -> Result<Option<Done>, StorageError> {
+    let (secret, old_until) = (new_secret(), session.now.plus(OLD_SECRET_LIFE));
+    let rotated = console.storage().endpoints().rotate_secret(session.user(), endpoint.id, &secret, old_until).await?;
+    let is_broken = endpoint.disabled_reason.as_deref() == Some("secret broken");
+    let kind = if is_broken { SecretKind::Replaced } else { SecretKind::Rotated };
+    Ok(rotated.then(|| Done::Secret { url: endpoint.url.clone(), secret, kind }))
+}
+
+async fn ping(console: &Console, session: &Session, endpoint: &Endpoint) -> Result<Option<Done>, StorageError> {
+    let is_allowed = |limit: &_| bellbird_limits::RateLimiter::take(limit, session.user(), session.now).allowed;
+    if !console.inner.ping_limit.as_ref().is_none_or(is_allowed) {
+        let text = "You have sent many test events. Wait a minute before the next one.".to_owned();
+        return Ok(Some(Done::NotPinged { text, status: StatusCode::TOO_MANY_REQUESTS }));
+    }
+    let text = match console.inner.site.webhooks.ping(endpoint).await {
+        Ok(outcome) => {
+            let (text, is_delivered) = (outcome_text(&outcome), outcome.exchange.is_success());
+            return Ok(Some(Done::Pinged { url: endpoint.url.clone(), text, is_delivered }));
+        }
+        Err(PingError::NotFound) => return Ok(None),
+        Err(PingError::Storage(error)) => return Err(error),
+        Err(PingError::Secret) => "Its secret cannot be read any more. Give it a new one.".to_owned(),
+        Err(PingError::Target(error)) => sentence(&error.to_string()),
+    };
+    Ok(Some(Done::NotPinged { text, status: StatusCode::CONFLICT }))
+}
+
+fn outcome_text(outcome: &PingOutcome) -> String {
+    let (exchange, ms) = (outcome.exchange, outcome.exchange.duration.as_millis());
+    match (exchange.status, exchange.error) {
+        (Some(status), _) if exchange.is_success() => format!("It answered {status} after {ms} ms."),
+        (Some(status), _) => {
+            format!("It answered {status} after {ms} ms. An event is delivered when the answer is from 200 to 299.")
+        }
+        (None, Some(error)) => format!("It did not answer: {error}, after {ms} ms."),
+        (None, None) => format!("It did not answer within {ms} ms."),
+    }
+}
