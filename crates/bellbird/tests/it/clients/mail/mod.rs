@@ -10,6 +10,7 @@ use serde_json::Value;
 use self::server::MailServer;
 use crate::console::{Page, get, post};
 use crate::support::browser;
+use crate::support::chromium::Browser;
 use crate::support::harness::{App, Setup};
 
 /// The link in an e-mail.
@@ -161,4 +162,24 @@ async fn nothing_is_sent_without_the_tls_that_is_asked_for() {
     app.send_emails().await;
     assert_eq!(mail.arrived(), Vec::<Value>::new());
     assert_eq!(app.storage.emails().list_due(None, app.clock.now()).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn browser_asks_for_a_link_and_opens_it() {
+    let mail = MailServer::start();
+    let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    browser.open(&format!("{}/sign-in", app.console_url));
+    browser.assert_accessible("console-sign-in-by-email");
+    browser.write("#email", "ben@example.com");
+    browser.click("button.strong");
+    browser.assert_accessible("console-sign-in-sent");
+    browser.open(&link(&mail.take(1).await[0]));
+    assert!(browser.url().ends_with("/overview"), "no question: this browser has asked: {}", browser.url());
+    browser.click("nav a[href='/settings']");
+    browser.assert_accessible("console-settings-emails");
+    browser.click("input[name=sign_in]");
+    browser.click("button[name=emails]");
+    assert_eq!(browser.evaluate("document.querySelectorAll('input:checked').length"), 2);
 }
