@@ -179,7 +179,7 @@ async fn browser_asks_for_a_link_and_opens_it() {
     assert!(browser.url().ends_with("/overview"), "no question: this browser has asked: {}", browser.url());
     browser.click("nav a[href='/settings']");
     browser.assert_accessible("console-settings-emails");
-    browser.click("input[name=sign_in]");
+    browser.press("input[name=sign_in]");
     browser.click("button[name=emails]");
     assert_eq!(browser.evaluate("document.querySelectorAll('input:checked').length"), 2);
 }
