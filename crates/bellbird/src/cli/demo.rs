@@ -22,7 +22,7 @@ use super::output::{self, JsonFlag};
 use super::sandbox::{DataArgs, sandbox_settings};
 use super::simplefin;
 use super::webhook::add::{self as webhook, checked_url};
-use crate::config::Settings;
+use crate::config::{Settings, terminal};
 use crate::service::{self, Service, Start};
 use crate::telemetry;
 use crate::wiring::{self, Urls};
@@ -34,8 +34,9 @@ const SAVER: &str = "saver@bellbird.example";
 /// Try Bellbird with simulated providers and made-up users.
 ///
 /// Needs no settings, no database server and no provider account. There are three users, one for each plan. The
-/// database is a temporary file that is deleted at the end, unless database.url is set. The console's start page makes
-/// new link URLs. With --webhook, it prints the secret of the endpoint, and the first events follow at once.
+/// database is a temporary file that is deleted at the end, unless database.url is set. The console opens in a browser,
+/// if there is one, and its start page makes new link URLs. With --webhook, it prints the secret of the endpoint, and
+/// the first events follow at once.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird demo
@@ -134,6 +135,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let paths = if args.format.json { Vec::new() } else { paths_to_try(&storage, &people[0].user).await? };
     output::print(args.format, &view, |view| text(view, &paths, folder.is_some(), is_local))?;
     service.start_background();
+    if is_local && !args.format.json && terminal::has_browser() {
+        // Without one, the address is on the terminal.
+        let _ = open::that_detached(&service.urls.console_url);
+    }
     if webhook.is_some() {
         let (connections, user) = (connections.clone(), people[0].user.id);
         let syncing = async move { sync_all(&storage, &connections, user).await };

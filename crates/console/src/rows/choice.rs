@@ -13,6 +13,9 @@ use crate::pages::names::{institution_name, sanitized};
 use crate::session::Session;
 use crate::state::Console;
 
+/// Of the text of a search. What is longer is cut off.
+const SEARCH_CHARS_MAX: usize = 100;
+
 /// The query of a page. What is wrong in it is the API's to say.
 #[derive(Deserialize, Default)]
 pub(crate) struct ChoiceQuery {
@@ -24,6 +27,8 @@ pub(crate) struct ChoiceQuery {
     to: String,
     #[serde(default)]
     offset: String,
+    #[serde(default)]
+    search: String,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for ChoiceQuery {
@@ -41,6 +46,8 @@ pub(crate) struct Choice {
     pub(super) from: String,
     pub(super) to: String,
     offset: u64,
+    /// What the user looks for. Empty: every row is shown.
+    pub(super) search: String,
     /// None: the user has no account of this category.
     chosen: Option<(ConnectionId, AccountId)>,
 }
@@ -87,7 +94,8 @@ impl Choice {
             .map(|(connection, accounts)| (institution_name(connection), accounts.iter().map(option).collect()))
             .collect();
         let offset = query.offset.parse().unwrap_or_default();
-        Ok(Self { institutions, from: query.from, to: query.to, offset, chosen })
+        let search = query.search.trim().chars().take(SEARCH_CHARS_MAX).collect();
+        Ok(Self { institutions, from: query.from, to: query.to, offset, search, chosen })
     }
 
     /// The query of the API for the account, and for the days if it has some. None: there is no account.
@@ -105,7 +113,12 @@ impl Choice {
 
     /// As [`Self::of_account`], for the window.
     pub(super) fn window(&self) -> Option<String> {
-        Some(format!("{}&limit={WINDOW_ROWS}&offset={}", self.of_account(true)?, self.offset))
+        self.window_of(WINDOW_ROWS, self.offset)
+    }
+
+    /// As [`Self::window`], for other rows.
+    pub(super) fn window_of(&self, limit: u64, offset: u64) -> Option<String> {
+        Some(format!("{}&limit={limit}&offset={offset}", self.of_account(true)?))
     }
 
     /// The query of this page at another offset.

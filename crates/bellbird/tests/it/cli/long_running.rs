@@ -425,3 +425,32 @@ async fn first_sync_reads_as_far_back_as_set() {
     }
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
+
+/// With a terminal, which `script` provides, and a browser, which writes down what it is to open.
+#[tokio::test]
+async fn demo_opens_the_console_in_a_browser() {
+    let workdir = Workdir::new();
+    let opened = workdir.path().join("opened");
+    let browser = workdir.path().join("xdg-open");
+    std::fs::write(&browser, format!("#!/bin/sh\necho \"$1\" >> {}\n", opened.display())).unwrap();
+    std::fs::set_permissions(&browser, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let demo = format!("{} demo {ANY_PORTS}", env!("CARGO_BIN_EXE_bellbird"));
+    let mut child = std::process::Command::new("script")
+        .args(["--quiet", "--return", "--command", &demo, "/dev/null"])
+        .current_dir(workdir.path())
+        .env("DISPLAY", ":0")
+        .env("PATH", format!("{}:{}", workdir.path().display(), std::env::var("PATH").unwrap()))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually(async || opened.exists()).await;
+    let url = std::fs::read_to_string(&opened).unwrap();
+    let page = reqwest::get(url.trim()).await.unwrap();
+    assert_eq!(page.status(), 200, "{url}");
+    // As Ctrl-C on the terminal.
+    child.stdin.take().unwrap().write_all(&[3]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains(url.trim()) && shown.contains("The demo has ended."), "{shown}");
+}

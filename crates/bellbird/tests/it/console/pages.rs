@@ -400,3 +400,36 @@ async fn keys_say_what_they_were_used_for() {
     assert!(text.contains("4 requests in 30 days") && text.contains("/v1/me 2"), "{text}");
     assert!(text.contains("/v1/accounts 1") && !text.contains("limit=1") && !text.contains("/v1/none"), "{text}");
 }
+
+#[tokio::test]
+async fn search_finds_the_rows_of_the_api_that_have_the_text() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let page = browser.get("/transactions?from=2026-01-01").await;
+    let connection = &app.ben.connections[0];
+    let account = &app.accounts_of(connection).await[0];
+    let path =
+        format!("/v1/transactions?connectionId={}&accountId={}&from=2026-01-01&limit=500", connection.id, account.id);
+    let rows = app.get_as(&app.ben.key, &path).await.data().clone();
+    assert!(page.text.contains("name=\"search\"") && !rows.is_empty());
+    let amount = rows[0]["amount"].as_str().unwrap();
+    let word = rows[0]["description"].as_str().unwrap().split(' ').next().unwrap().to_uppercase();
+    for wanted in [amount, &word] {
+        let url = format!("/transactions?account={}&from=2026-01-01&search={wanted}", account.id);
+        let found = browser.get(&url).await;
+        let has = |row: &&Value| {
+            let text = |name: &str| row[name].as_str().unwrap_or_default().to_uppercase();
+            ["description", "merchantName", "amount"].iter().any(|name| text(name).contains(wanted))
+        };
+        let expected = rows.iter().filter(has).count();
+        assert!(
+            expected > 0 && expected <= found.text.matches("<th scope=\"row\">").count(),
+            "{wanted}: {}",
+            found.text
+        );
+        assert!(found.text.contains(" found, in "), "{}", found.text);
+    }
+    let none = browser.get("/transactions?search=%3Cb%3Eno%20such%20row").await;
+    assert!(none.text.contains("No transaction of") && none.text.contains("0 found"), "{}", none.text);
+    assert!(!none.text.contains("<b>no"), "{}", none.text);
+}
