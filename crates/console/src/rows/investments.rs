@@ -9,8 +9,9 @@ use serde::Deserialize;
 
 use super::choice::{Choice, ChoiceQuery};
 use super::download;
-use super::transactions::Window;
+use super::search::{Searched, Window, search};
 use crate::amounts::with_commas;
+use crate::api_client::ApiError;
 use crate::error_page;
 use crate::pages::names::sanitized;
 use crate::pages::{SignedInFrame, page_response};
@@ -118,6 +119,18 @@ impl From<Trade> for TradeRow {
     }
 }
 
+impl Searched for HoldingRow {
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        [self.symbol.as_str(), &self.value].into_iter().chain(self.name.as_deref())
+    }
+}
+
+impl Searched for TradeRow {
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        [self.symbol.as_str(), &self.kind, &self.amount].into_iter().chain(self.description.as_deref())
+    }
+}
+
 impl InvestmentsPage<'_> {
     /// The path of the file with the whole range.
     fn file(&self) -> String {
@@ -138,7 +151,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
         holdings: Ok(Vec::new()),
         trades: Ok(Vec::new()),
         position: String::new(),
-        newer: choice.newer(),
+        newer: choice.newer().filter(|_| choice.search.is_empty()),
         older: None,
         holdings_url: String::new(),
         trades_url: String::new(),
@@ -148,22 +161,24 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
         let root = console.inner.site.api_url.trim_end_matches('/');
         (page.holdings_url, page.trades_url) = (format!("{root}{holdings}"), format!("{root}{trades}"));
         let api = &console.inner.api;
-        let (holdings, trades) = tokio::join!(
-            api.get::<Holdings>(&session.caller, &holdings),
-            api.get::<Window<Trade>>(&session.caller, &trades)
-        );
-        page.holdings = match holdings {
-            Ok(holdings) => Ok(holdings.data.into_iter().map(HoldingRow::from).collect()),
-            Err(error) => Err(error.message),
-        };
-        page.trades = match trades {
-            Ok(window) => {
-                page.position = choice.position(window.data.len(), window.pagination.total());
-                page.older = choice.older(window.pagination.has_more);
-                Ok(window.data.into_iter().map(TradeRow::from).collect())
+        let (holdings, trades) = tokio::join!(api.get::<Holdings>(&session.caller, &holdings), async {
+            if choice.search.is_empty() {
+                let window = api.get::<Window<Trade>>(&session.caller, &trades).await?;
+                let position = choice.position(window.data.len(), window.pagination.total());
+                let older = choice.older(window.pagination.has_more);
+                return Ok((window.data.into_iter().map(TradeRow::from).collect(), position, older));
             }
-            Err(error) => Err(error.message),
-        };
+            let (rows, position) = search::<Trade, TradeRow>(&console, &session, &choice, "/v1/trades").await?;
+            Ok((rows, position, None))
+        });
+        let wanted = choice.search.to_lowercase();
+        page.holdings = holdings
+            .map_err(|error: ApiError| error.message)
+            .map(|holdings| holdings.data.into_iter().map(HoldingRow::from).filter(|row| row.has(&wanted)).collect());
+        page.trades = trades.map_err(|error: ApiError| error.message).map(|(rows, position, older)| {
+            (page.position, page.older) = (position, older);
+            rows
+        });
     }
     page_response(StatusCode::OK, &page)
 }

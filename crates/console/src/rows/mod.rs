@@ -3,6 +3,7 @@
 
 pub(crate) mod choice;
 pub(crate) mod investments;
+mod search;
 pub(crate) mod transactions;
 
 use axum::body::Body;

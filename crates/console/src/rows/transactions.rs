@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use super::choice::{Choice, ChoiceQuery};
 use super::download;
+use super::search::{Searched, Window, search};
 use crate::amounts::with_commas;
-use crate::api_client::ApiError;
 use crate::error_page;
 use crate::pages::names::sanitized;
 use crate::pages::{SignedInFrame, page_response};
@@ -42,33 +42,6 @@ struct Row {
     is_negative: bool,
 }
 
-/// Rows of one read of a search: as many as the API gives.
-const SEARCH_WINDOW: u64 = 500;
-/// Rows that a search reads at most.
-const SEARCHED_MAX: u64 = 5_000;
-/// Rows that a search shows at most.
-const FOUND_MAX: usize = 200;
-
-#[derive(Deserialize)]
-pub(super) struct Window<T> {
-    pub(super) data: Vec<T>,
-    pub(super) pagination: Pagination,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Pagination {
-    /// Negative: nobody has counted the rows.
-    total: i64,
-    pub(super) has_more: bool,
-}
-
-impl Pagination {
-    pub(super) fn total(&self) -> Option<u64> {
-        u64::try_from(self.total).ok()
-    }
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Transaction {
@@ -97,13 +70,9 @@ impl From<Transaction> for Row {
     }
 }
 
-impl Row {
-    /// `wanted` is in lower case.
-    fn has(&self, wanted: &str) -> bool {
-        let texts = [self.description.as_str(), self.merchant.as_deref().unwrap_or_default(), self.category];
-        texts.iter().any(|text| text.to_lowercase().contains(wanted))
-            || self.amount.contains(wanted)
-            || self.amount.replace(',', "").contains(wanted)
+impl Searched for Row {
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        [self.description.as_str(), self.category, &self.amount].into_iter().chain(self.merchant.as_deref())
     }
 }
 
@@ -135,7 +104,7 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
         let path = format!("/v1/transactions?{window}");
         page.api_url = format!("{}{path}", console.inner.site.api_url.trim_end_matches('/'));
         if !choice.search.is_empty() {
-            match search(&console, &session, &choice).await {
+            match search::<Transaction, Row>(&console, &session, &choice, "/v1/transactions").await {
                 Ok((rows, position)) => (page.rows, page.position, page.newer) = (rows, position, None),
                 Err(error) => page.error = Some(error.message),
             }
@@ -151,36 +120,6 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
         }
     }
     page_response(StatusCode::OK, &page)
-}
-
-/// The rows of the range that have the text, newest first, and how many they are.
-async fn search(console: &Console, session: &Session, choice: &Choice) -> Result<(Vec<Row>, String), ApiError> {
-    let wanted = choice.search.to_lowercase();
-    let (mut rows, mut found, mut searched, mut has_more) = (Vec::new(), 0_u64, 0, true);
-    while has_more && searched < SEARCHED_MAX {
-        let Some(window) = choice.window_of(SEARCH_WINDOW, searched) else { break };
-        let path = format!("/v1/transactions?{window}");
-        let read = console.inner.api.get::<Window<Transaction>>(&session.caller, &path).await?;
-        searched += read.data.len() as u64;
-        has_more = read.pagination.has_more && !read.data.is_empty();
-        for row in read.data.into_iter().map(Row::from).filter(|row| row.has(&wanted)) {
-            found += 1;
-            if rows.len() < FOUND_MAX {
-                rows.push(row);
-            }
-        }
-    }
-    let shown = if found > FOUND_MAX as u64 {
-        format!("The newest {FOUND_MAX} of {found} found")
-    } else {
-        format!("{found} found")
-    };
-    let of = if has_more {
-        format!("in the newest {searched} rows: choose other days for the rest")
-    } else {
-        format!("in {searched} rows")
-    };
-    Ok((rows, format!("{shown}, {of}")))
 }
 
 /// `GET /transactions.csv`

@@ -437,3 +437,25 @@ async fn search_finds_the_rows_of_the_api_that_have_the_text() {
     );
     assert!(!none.text.contains("<b>no"), "{}", none.text);
 }
+
+#[tokio::test]
+async fn search_finds_holdings_and_trades() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("snaptrade").await;
+    let browser = app.sign_in(person.user.id).await;
+    let rows = |page: &str| page.matches("<th scope=\"row\">").count();
+    let mut tried = 0;
+    for account in &app.get_as(&person.key, "/v1/accounts?limit=100").await.data() {
+        let path = format!("/investments?account={}", account["id"].as_str().unwrap());
+        let all = browser.get(&path).await;
+        let Some(first) = all.text.split("<th scope=\"row\"><bdi>").nth(1) else { continue };
+        let symbol = first.split('<').next().unwrap();
+        let found = browser.get(&format!("{path}&search={}", symbol.to_lowercase())).await;
+        let mut shown = found.text.split("<th scope=\"row\">").skip(1);
+        assert!(rows(&found.text) > 0 && shown.all(|row| row.contains(symbol)), "{symbol}: {}", found.text);
+        assert!(found.text.contains(" found, in "), "{}", found.text);
+        assert_eq!(rows(&browser.get(&format!("{path}&search=no-such-row")).await.text), 0);
+        tried += 1;
+    }
+    assert!(tried > 0, "an account has holdings");
+}
