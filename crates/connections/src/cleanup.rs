@@ -30,6 +30,7 @@ async fn clean_up(state: &State, claim: &ClaimedJob) -> Result<(), ConnectionsEr
     state.storage.operator_audit().delete_outdated_requests(now).await?;
     state.storage.operator_audit().delete_outdated(now).await?;
     state.storage.key_reads().delete_outdated(now).await?;
+    state.storage.sessions().forget_browsers(now).await?;
     cleanup::delete_outdated(&state.storage, now).await?;
     state.finish_job(claim, now.saturating_add(INTERVAL).ok()).await
 }

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_connections::{ConnectionsError, Removal};
 use bellbird_storage::StorageError;
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
 use http::StatusCode;
 
 use crate::error_page;
@@ -13,6 +13,9 @@ use crate::pages::{Notice, SignedInFrame, Tone, page_response};
 use crate::session::{OwnForm, Session};
 use crate::sign_in::sign_out_of;
 use crate::state::Console;
+
+/// Providers are asked to withdraw this many consents of a user at the same time.
+const REMOVALS_AT_ONCE: usize = 4;
 
 #[derive(Template)]
 #[template(path = "leave.html")]
@@ -62,9 +65,11 @@ pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Resp
 async fn delete(console: &Console, session: &Session) -> Result<bool, ConnectionsError> {
     let (storage, user) = (console.storage(), session.user());
     let connections = storage.connections().list_after(None, Some(user), u32::MAX).await?;
-    let removals = connections.iter().map(|connection| console.inner.connections.removals().remove(connection.id));
+    let mut removals = futures_util::stream::iter(connections)
+        .map(|connection| console.inner.connections.removals().remove(connection.id))
+        .buffer_unordered(REMOVALS_AT_ONCE);
     let mut is_removed = true;
-    for removed in join_all(removals).await {
+    while let Some(removed) = removals.next().await {
         is_removed &= match removed {
             Ok(removal) => removal == Removal::Done,
             Err(ConnectionsError::NotFound) => true,

@@ -84,10 +84,9 @@ async fn sign_in(
     let Ok(email) = parse_email(&proven.email) else {
         return unknown_user(console, provider, &sanitized(&proven.email));
     };
-    let (issuer, creates_user) = (provider.issuer(), provider.creates_users());
-    let identity = Identity { issuer, subject: &proven.subject, email: &email };
+    let identity = Identity { issuer: provider.issuer(), subject: &proven.subject, email: &email };
     let session = BrowserSession::new(console, headers, now);
-    let signed_in = console.storage().sessions().sign_in_as(&identity, creates_user, &session.row(), now).await;
+    let signed_in = console.storage().sessions().sign_in_as(&identity, provider.new_plan(), &session.row(), now).await;
     match signed_in {
         Ok(IdentitySignIn::User(_)) => session.begun(console, headers, now).await,
         Ok(IdentitySignIn::UnknownUser) => unknown_user(console, provider, &email),

@@ -1,6 +1,6 @@
 //! The settings of the console, and what it takes when it starts.
 
-use bellbird_domain::UserId;
+use bellbird_domain::{Plan, UserId};
 use bellbird_limits::client_address::Network;
 use bellbird_webhooks::Webhooks;
 use secrecy::SecretString;
@@ -28,8 +28,8 @@ pub struct OidcSettings {
     pub issuer: String,
     pub client_id: String,
     pub client_secret: SecretString,
-    /// Whether a verified e-mail address without a user gets one.
-    pub create_users: bool,
+    /// The plan of users who are added because no user has their verified e-mail address. None: nobody is added.
+    pub create_users: Option<Plan>,
 }
 
 /// What is known once the service has its addresses.

@@ -257,13 +257,13 @@ fn read_oidc(from: &mut Values) -> Option<OidcSettings> {
     let issuer = from.issuer("oidc.issuer");
     let client_id = from.name("oidc.client_id", 255);
     let client_secret = from.secret("oidc.client_secret");
-    let create_users = from.switch("oidc.create_users", false);
+    let create_users = from.plan("oidc.create_users");
     match (issuer, client_id, client_secret) {
         (Some(issuer), Some(client_id), Some(client_secret)) => {
             Some(OidcSettings { issuer, client_id, client_secret, create_users })
         }
         (issuer, client_id, client_secret) => {
-            let is_set = issuer.is_some() || client_id.is_some() || client_secret.is_some() || create_users;
+            let is_set = issuer.is_some() || client_id.is_some() || client_secret.is_some() || create_users.is_some();
             if is_set && from.errors.len() == errors {
                 let text = "oidc: issuer, client_id and client_secret belong together: set all three, or none";
                 from.errors.push(text.to_owned());

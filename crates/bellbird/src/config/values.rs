@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bellbird_console::EmailSettings;
+use bellbird_domain::Plan;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Form, provider_url};
 use clap::ValueEnum;
@@ -83,6 +84,16 @@ impl Values {
         let all = all.map(|value| value.get_name().to_owned()).collect::<Vec<_>>().join(", ");
         let accepted = all.rsplit_once(", ").map_or(all.clone(), |(rest, last)| format!("{rest} or {last}"));
         self.read(name, Show::Value, &accepted, |raw| T::from_str(raw.text()?, false).ok()).unwrap_or(default)
+    }
+
+    /// An empty value leaves the setting unset.
+    pub(super) fn plan(&mut self, name: &str) -> Option<Plan> {
+        let accepted = format!("a plan: {}", Plan::ALL.iter().map(|plan| plan.as_str()).collect::<Vec<_>>().join(", "));
+        let parse = |raw: &Raw| match raw.text()? {
+            "" => Some(None),
+            text => text.parse().ok().map(Some),
+        };
+        self.read(name, Show::Value, &accepted, parse).flatten()
     }
 
     /// By default a port on loopback.

@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellbird_domain::Plan;
 use bellbird_providers::http::pool::{self, GaiResolver, Limits, Pool, tls_config};
 use bellbird_providers::settings::provider_url;
 use bytes::Bytes;
@@ -140,7 +141,8 @@ impl IdentityProvider {
         &self.settings.issuer
     }
 
-    pub(crate) fn creates_users(&self) -> bool {
+    /// The plan of users that signing in adds. None: it adds none.
+    pub(crate) fn new_plan(&self) -> Option<Plan> {
         self.settings.create_users
     }
 

@@ -1,13 +1,11 @@
 //! `/operator/deliveries/{id}`: the deliveries to one endpoint. Its forms send an event again, and enable the endpoint.
 
 use askama::Template;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
-use bellbird_storage::{DeliveryRecord, Endpoint, OperatorAction, StorageError};
-use http::{HeaderMap, StatusCode, Uri};
-use jiff::Timestamp;
-use serde::Deserialize;
+use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint, OperatorAction, StorageError};
+use http::{HeaderMap, StatusCode};
 
 use super::deliveries::{EndpointRow, email_of};
 use super::{Operator, OperatorForm, PAGE_ROWS, PathText, cut, parsed};
@@ -16,6 +14,7 @@ use crate::pages::names::sanitized;
 use crate::pages::{LocalTime, SignedInFrame, page_response};
 use crate::session::Session;
 use crate::state::Console;
+use crate::webhooks::log::{LogQuery, state_text};
 
 const NOT_SENT_AGAIN: &str = "This event cannot be sent again now: its endpoint is disabled, it waits for an earlier \
     event, or its connection is being removed.";
@@ -27,8 +26,8 @@ struct EndpointPage<'a> {
     endpoint: EndpointRow,
     state: Option<DeliveryState>,
     rows: Vec<DeliveryRow>,
-    /// Where the next page begins, if there are older deliveries.
-    next: Option<String>,
+    /// The query of the next page, if there are older deliveries.
+    older: Option<String>,
     problem: Option<&'static str>,
 }
 
@@ -44,23 +43,15 @@ struct DeliveryRow {
     next_attempt: Option<String>,
 }
 
-#[derive(Deserialize, Default)]
-struct EndpointQuery {
-    state: Option<String>,
-    /// The time in microseconds and the id of an event, as [`position`] writes them.
-    before: Option<String>,
-}
-
 /// `GET /operator/deliveries/{id}`
 pub(super) async fn show(
     State(console): State<Console>,
     headers: HeaderMap,
     Operator(session): Operator,
     id: PathText,
-    uri: Uri,
+    query: LogQuery,
 ) -> Response {
     let Some(id) = parsed(id) else { return error_page::not_found(&console, &headers) };
-    let query = Query::<EndpointQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
     page(&console, &headers, &session, id, &query, None).await
 }
 
@@ -69,7 +60,7 @@ async fn page(
     headers: &HeaderMap,
     session: &Session,
     id: EndpointId,
-    query: &EndpointQuery,
+    query: &LogQuery,
     problem: Option<&'static str>,
 ) -> Response {
     let endpoint = match console.storage().endpoints().find_any(id).await {
@@ -91,28 +82,19 @@ async fn load<'a>(
     console: &Console,
     frame: &'a SignedInFrame<'a>,
     endpoint: &Endpoint,
-    query: &EndpointQuery,
+    query: &LogQuery,
     zone: &LocalTime,
 ) -> Result<EndpointPage<'a>, StorageError> {
     let storage = console.storage();
-    let state = query.state.as_deref().and_then(|state| state.parse().ok());
-    let before = query.before.as_deref().and_then(parse_position);
+    let before = query.before.map(|DeliveryPosition(at, event)| (at, event));
     let of = (endpoint.user_id, endpoint.id);
-    let mut found = storage.deliveries().list_before(before, of, state, PAGE_ROWS + 1).await?;
-    let next = if cut(&mut found) { found.last().map(position) } else { None };
+    let mut found = storage.deliveries().list_before(before, of, query.state, PAGE_ROWS + 1).await?;
+    let has_older = cut(&mut found);
+    let older = found.last().filter(|_| has_older).map(|last| query.at(Some(last.position())));
     let email = email_of(storage, endpoint.user_id).await?;
     let endpoint = EndpointRow::new(endpoint, email, zone);
     let rows = found.into_iter().map(|delivery| row(delivery, zone)).collect();
-    Ok(EndpointPage { frame, endpoint, state, rows, next, problem: None })
-}
-
-fn position(delivery: &DeliveryRecord) -> String {
-    format!("{}.{}", delivery.created_at.as_microsecond(), delivery.event_id)
-}
-
-fn parse_position(text: &str) -> Option<(Timestamp, EventId)> {
-    let (at, event) = text.split_once('.')?;
-    Some((Timestamp::from_microsecond(at.parse().ok()?).ok()?, event.parse().ok()?))
+    Ok(EndpointPage { frame, endpoint, state: query.state, rows, older, problem: None })
 }
 
 fn row(delivery: DeliveryRecord, zone: &LocalTime) -> DeliveryRow {
@@ -121,12 +103,7 @@ fn row(delivery: DeliveryRecord, zone: &LocalTime) -> DeliveryRow {
         user_id: delivery.user_id,
         event: delivery.event_type.as_str(),
         created: zone.at(delivery.created_at),
-        state: match delivery.state {
-            DeliveryState::Pending => "pending",
-            DeliveryState::Waiting => "waits for an earlier event",
-            DeliveryState::Delivered => "delivered",
-            DeliveryState::Failed => "failed",
-        },
+        state: state_text(delivery.state),
         is_failed: delivery.state == DeliveryState::Failed,
         attempts: delivery.attempts,
         error: delivery.last_error.as_deref().map(sanitized),
@@ -159,7 +136,7 @@ pub(super) async fn change(
     };
     match changed {
         Ok(true) => Redirect::to(&console.path(&format!("/operator/deliveries/{id}"))).into_response(),
-        Ok(false) => page(&console, &headers, session, id, &EndpointQuery::default(), Some(NOT_SENT_AGAIN)).await,
+        Ok(false) => page(&console, &headers, session, id, &LogQuery::default(), Some(NOT_SENT_AGAIN)).await,
         Err(error) => error_page::storage_error(&console, &error),
     }
 }

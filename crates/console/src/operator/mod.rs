@@ -40,7 +40,7 @@ pub(crate) fn routes() -> Router<Console> {
         .route("/operator/audit", any(not_found).get(audit::show))
 }
 
-/// Another method is not told apart from another path, because that would show which paths there are.
+/// Another method gets the same page as another path, because a difference would show which paths there are.
 async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {
     error_page::not_found(&console, &headers)
 }

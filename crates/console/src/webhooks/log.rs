@@ -92,9 +92,10 @@ struct RawQuery {
 }
 
 /// Which deliveries a page shows.
+#[derive(Default)]
 pub(crate) struct LogQuery {
-    state: Option<DeliveryState>,
-    before: Option<DeliveryPosition>,
+    pub(crate) state: Option<DeliveryState>,
+    pub(crate) before: Option<DeliveryPosition>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for LogQuery {
@@ -109,7 +110,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LogQuery {
 
 impl LogQuery {
     /// The query of the page that begins there.
-    fn at(&self, before: Option<DeliveryPosition>) -> String {
+    pub(crate) fn at(&self, before: Option<DeliveryPosition>) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         if let Some(state) = self.state {
             query.append_pair("state", state.as_str());
@@ -225,7 +226,7 @@ fn attempt_row(attempt: &AttemptRecord, zone: &LocalTime) -> AttemptRow {
     AttemptRow { at: zone.at(attempt.at), outcome: format!("{answer} after {} ms{error}", attempt.duration_ms) }
 }
 
-fn state_text(state: DeliveryState) -> &'static str {
+pub(crate) fn state_text(state: DeliveryState) -> &'static str {
     match state {
         DeliveryState::Pending => "is being sent",
         DeliveryState::Waiting => "waits for an earlier event",

@@ -10,8 +10,6 @@ use crate::error::Result;
 
 /// An e-mail about a sign-in is worth nothing later.
 const SIGN_INS_FOR: SignedDuration = SignedDuration::from_hours(24);
-/// As long as browsers keep a cookie at most.
-const BROWSERS_FOR: SignedDuration = SignedDuration::from_hours(400 * 24);
 /// Rows in one read.
 const BATCH_SIZE: i64 = 100;
 
@@ -57,8 +55,6 @@ statements! {
         "DELETE FROM sent_emails WHERE NOT EXISTS (SELECT 1 FROM ", reasons!(), " AS r
             WHERE r.user_id = sent_emails.user_id AND r.kind = sent_emails.kind AND r.subject = sent_emails.subject)"
     );
-
-    FORGET_BROWSERS = "DELETE FROM known_browsers WHERE signed_in_at <= $1";
 
     FIND_OFF = "SELECT emails_off FROM users WHERE id = $1";
 
@@ -121,7 +117,6 @@ impl Emails<'_> {
     /// Forgets what was said of anything that is over, so that an e-mail tells of it when it comes again.
     pub async fn forget_outdated(self, now: Timestamp) -> Result<()> {
         self.0.db.run(FORGET, params![now, now.minus(SIGN_INS_FOR)]).await?;
-        self.0.db.run(FORGET_BROWSERS, params![now.minus(BROWSERS_FOR)]).await?;
         Ok(())
     }
 

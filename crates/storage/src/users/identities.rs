@@ -53,17 +53,17 @@ pub enum IdentitySignIn {
 
 impl Sessions<'_> {
     /// Begins a session for the user of an identity. The e-mail address finds the user only the first time.
-    /// `creates_user` adds a user, with the plan `professional`, if none has the address.
+    /// If no user has the address and there is a `new_plan`, adds one.
     pub async fn sign_in_as(
         self,
         identity: &Identity<'_>,
-        creates_user: bool,
+        new_plan: Option<Plan>,
         session: &NewSession<'_>,
         now: Timestamp,
     ) -> Result<IdentitySignIn> {
-        match self.try_sign_in_as(identity, creates_user, session, now).await {
+        match self.try_sign_in_as(identity, new_plan, session, now).await {
             // Another first sign-in has committed meanwhile, which the second attempt finds.
-            Err(StorageError::Conflict(_)) => self.try_sign_in_as(identity, creates_user, session, now).await,
+            Err(StorageError::Conflict(_)) => self.try_sign_in_as(identity, new_plan, session, now).await,
             ended => ended,
         }
     }
@@ -84,12 +84,12 @@ impl Sessions<'_> {
     async fn try_sign_in_as(
         self,
         identity: &Identity<'_>,
-        creates_user: bool,
+        new_plan: Option<Plan>,
         session: &NewSession<'_>,
         now: Timestamp,
     ) -> Result<IdentitySignIn> {
         let mut tx = self.0.db.begin().await?;
-        let Some((user, is_new)) = find_user(&mut tx, identity, creates_user, now).await? else {
+        let Some((user, is_new)) = find_user(&mut tx, identity, new_plan, now).await? else {
             return Ok(IdentitySignIn::UnknownUser);
         };
         match lock_user(&mut tx, user).await {
@@ -118,7 +118,7 @@ impl Sessions<'_> {
 async fn find_user(
     tx: &mut Tx,
     identity: &Identity<'_>,
-    creates_user: bool,
+    new_plan: Option<Plan>,
     now: Timestamp,
 ) -> Result<Option<(UserId, bool)>> {
     let Identity { issuer, subject, email } = *identity;
@@ -134,9 +134,7 @@ async fn find_user(
     if let Some(user) = user::find_by_email(tx, email).await? {
         return Ok(Some((user.id, true)));
     }
-    if !creates_user {
-        return Ok(None);
-    }
-    let new = NewUser { email, plan: Plan::Professional, timezone: None, reference: None };
+    let Some(plan) = new_plan else { return Ok(None) };
+    let new = NewUser { email, plan, timezone: None, reference: None };
     Ok(Some((user::insert(tx, &new, now).await?.id, true)))
 }

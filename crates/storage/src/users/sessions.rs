@@ -1,7 +1,7 @@
 //! Stores who is signed in to the console, and the links with which users sign in. Of cookies and tokens, which have
 //! 256 random bits, only the SHA-256 is kept.
 
-use bellbird_domain::{Caller, KeyId, UserId};
+use bellbird_domain::{Caller, KeyId, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
@@ -12,6 +12,7 @@ use crate::locks::lock_user;
 use crate::users::user::parse_timezone;
 use crate::{Sessions, StorageError};
 
+const BROWSERS_FOR: SignedDuration = SignedDuration::from_hours(400 * 24);
 /// One write a minute for each session, not one for each page.
 const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 
@@ -33,6 +34,8 @@ statements! {
         VALUES ($1, $2, $3, $4, $5, $5, $6, $7)";
 
     USE_BROWSER = "UPDATE known_browsers SET signed_in_at = $3 WHERE user_id = $1 AND cookie_hash = $2";
+
+    FORGET_BROWSERS = "DELETE FROM known_browsers WHERE signed_in_at <= $1";
 
     INSERT_BROWSER = "INSERT INTO known_browsers (user_id, cookie_hash, signed_in_at) VALUES ($1, $2, $3)";
 
@@ -159,6 +162,12 @@ impl Sessions<'_> {
             self.0.db.run(TOUCH, params![caller.user_id, caller.key_id, now]).await?;
         }
         Ok(found)
+    }
+
+    /// Deletes browsers in which nobody has signed in for 400 days, which is as long as they keep the cookie.
+    pub async fn forget_browsers(self, now: Timestamp) -> Result<()> {
+        self.0.db.run(FORGET_BROWSERS, params![now.minus(BROWSERS_FOR)]).await?;
+        Ok(())
     }
 
     /// The sessions of a user that work, the one used last first.

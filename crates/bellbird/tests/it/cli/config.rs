@@ -202,7 +202,7 @@ fn identity_provider_is_set_whole_or_not_at_all() {
         let settings = load(&format!("issuer = \"{issuer}\"\n{rest}")).unwrap();
         assert!(!format!("{settings:?}").contains("98765"));
         let oidc = settings.pages.oidc.unwrap();
-        assert_eq!((oidc.issuer.as_str(), oidc.client_id.as_str(), oidc.create_users), (issuer, "bellbird", false));
+        assert_eq!((oidc.issuer.as_str(), oidc.client_id.as_str(), oidc.create_users), (issuer, "bellbird", None));
     }
     let path = secret_file("from-a-file\n");
     let in_file = format!("issuer = \"https://login.example\"\nclient_id = \"b\"\nclient_secret_file = \"{path}\"");
@@ -211,11 +211,14 @@ fn identity_provider_is_set_whole_or_not_at_all() {
         let error = load(&format!("issuer = \"{issuer}\"\n{rest}")).unwrap_err().to_string();
         assert!(error.starts_with("oidc.issuer is ") && error.lines().count() == 1, "{error}");
     }
-    for lines in [rest, "issuer = \"https://login.example\"\n", "create_users = true\n"] {
+    for lines in [rest, "issuer = \"https://login.example\"\n", "create_users = \"saver\"\n"] {
         let error = load(lines).unwrap_err().to_string();
         assert_eq!(error, "oidc: issuer, client_id and client_secret belong together: set all three, or none");
     }
-    assert!(load("create_users = false\n").unwrap().pages.oidc.is_none());
+    assert!(load("create_users = \"\"\n").unwrap().pages.oidc.is_none());
+    let error =
+        load(&format!("issuer = \"https://login.example\"\n{rest}create_users = \"gold\"\n")).unwrap_err().to_string();
+    assert!(error.starts_with("oidc.create_users is `gold`") && error.contains("a plan: "), "{error}");
 }
 
 #[test]
@@ -533,6 +536,7 @@ fn the_example_file_has_the_defaults() {
             "oidc.issuer",
             "oidc.client_id",
             "oidc.client_secret",
+            "oidc.create_users",
             "admin.listen",
             "admin.return_origins",
             "secrets.key"

@@ -80,7 +80,7 @@ both! {
         assert_eq!(due(db, DAY + 4).await.len(), 0, "too late to be of use");
         assert_eq!(send(db, DAY + 3).await.len(), 2, "each user has browsers of their own");
         // The browser is forgotten after 400 days.
-        db.emails().forget_outdated(at(400 * DAY + 2)).await.unwrap();
+        db.sessions().forget_browsers(at(400 * DAY + 2)).await.unwrap();
         sign_in(db, user, "laptop", 400 * DAY + 3).await;
         assert_eq!(send(db, 400 * DAY + 4).await.len(), 1);
     }

@@ -5,12 +5,12 @@ use crate::{Identity, IdentitySignIn, NewSession, UserChange};
 
 const ISSUER: &str = "https://login.example";
 
-async fn sign_in_at(db: &TestDb, issuer: &str, subject: &str, email: &str, creates_user: bool) -> IdentitySignIn {
+async fn sign_in_at(db: &TestDb, issuer: &str, subject: &str, email: &str, new_plan: Option<Plan>) -> IdentitySignIn {
     let token = format!("{issuer} {subject} {email}");
     let session =
         NewSession { token: &token, browser: "Firefox on Linux", known_browser: "known", expires_at: at(1_000) };
     let identity = Identity { issuer, subject, email };
-    let ended = db.sessions().sign_in_as(&identity, creates_user, &session, at(1)).await.unwrap();
+    let ended = db.sessions().sign_in_as(&identity, new_plan, &session, at(1)).await.unwrap();
     let found = db.sessions().find(&token, at(2)).await.unwrap().map(|found| found.caller.user_id);
     assert_eq!(found.map_or(ended, IdentitySignIn::User), ended, "a session begins for this user, or none");
     if let Some(user) = found {
@@ -20,7 +20,7 @@ async fn sign_in_at(db: &TestDb, issuer: &str, subject: &str, email: &str, creat
 }
 
 async fn sign_in(db: &TestDb, subject: &str, email: &str) -> IdentitySignIn {
-    sign_in_at(db, ISSUER, subject, email, false).await
+    sign_in_at(db, ISSUER, subject, email, None).await
 }
 
 both! {
@@ -37,7 +37,7 @@ both! {
         let listed = db.sessions().list_identities(a).await.unwrap();
         assert_eq!((listed.len(), listed[0].issuer.as_str(), listed[0].subject.as_str()), (1, ISSUER, "1"));
         // Another provider says nothing about the subjects of this one.
-        assert_eq!(sign_in_at(db, "https://other.example", "2", "c@x", false).await, IdentitySignIn::User(a));
+        assert_eq!(sign_in_at(db, "https://other.example", "2", "c@x", None).await, IdentitySignIn::User(a));
     }
 
     async fn lookalike_of_an_address_is_another_address(db) {
@@ -70,11 +70,12 @@ both! {
     }
 
     async fn unknown_address_becomes_a_user_on_request(db) {
-        let IdentitySignIn::User(user) = sign_in_at(db, ISSUER, "1", "New@x", true).await else { panic!("no user") };
+        let saver = Some(Plan::Saver);
+        let IdentitySignIn::User(user) = sign_in_at(db, ISSUER, "1", "New@x", saver).await else { panic!("no user") };
         let found = db.users().find(user).await.unwrap().unwrap();
-        assert_eq!((found.email.as_str(), found.plan), ("New@x", Plan::Professional));
-        assert_eq!(sign_in_at(db, ISSUER, "1", "other@x", true).await, IdentitySignIn::User(user));
-        assert_eq!(sign_in_at(db, ISSUER, "2", "new@X", true).await, IdentitySignIn::OtherIdentity);
+        assert_eq!((found.email.as_str(), found.plan), ("New@x", Plan::Saver));
+        assert_eq!(sign_in_at(db, ISSUER, "1", "other@x", saver).await, IdentitySignIn::User(user));
+        assert_eq!(sign_in_at(db, ISSUER, "2", "new@X", saver).await, IdentitySignIn::OtherIdentity);
         assert_eq!(db.users().list().await.unwrap().len(), 1);
     }
 
@@ -86,7 +87,7 @@ both! {
         let begin = async |token: &str| -> UserId {
             let session = NewSession { token, browser: "", known_browser: token, expires_at: at(1_000) };
             let identity = Identity { issuer: ISSUER, subject: "1", email: "a@x" };
-            user(db.sessions().sign_in_as(&identity, true, &session, at(1)).await.unwrap())
+            user(db.sessions().sign_in_as(&identity, Some(Plan::Developer), &session, at(1)).await.unwrap())
         };
         let (one, two, three) = tokio::join!(begin("1"), begin("2"), begin("3"));
         assert!(one == two && two == three);

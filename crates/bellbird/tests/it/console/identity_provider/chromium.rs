@@ -8,7 +8,7 @@ use crate::support::chromium::Browser;
 #[tokio::test(flavor = "multi_thread")]
 async fn from_the_button_to_the_overview_and_out() {
     let provider = IdentityProvider::start();
-    let app = provider.app(false).await;
+    let app = provider.app(None).await;
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     let sign_in = format!("{}/sign-in", app.console_url);

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use bellbird_console::OidcSettings;
+use bellbird_domain::Plan;
 use serde_json::{Value, json};
 
 use crate::support::browser;
@@ -49,11 +50,11 @@ impl IdentityProvider {
             issuer: self.issuer.clone(),
             client_id: "bellbird".to_owned(),
             client_secret: "a secret of the test: 100%".to_owned().into(),
-            create_users: false,
+            create_users: None,
         }
     }
 
-    async fn app(&self, create_users: bool) -> App {
+    async fn app(&self, create_users: Option<Plan>) -> App {
         self.app_with(OidcSettings { create_users, ..self.settings() }).await
     }
 

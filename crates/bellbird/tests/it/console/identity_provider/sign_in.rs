@@ -38,7 +38,7 @@ async fn email_of(app: &App, page: &Page) -> String {
 #[tokio::test]
 async fn verified_identity_signs_in_whatever_signs_it() {
     let provider = IdentityProvider::start();
-    let app = provider.app(false).await;
+    let app = provider.app(None).await;
     let shown = get(&format!("{}/sign-in", app.console_url), None).await;
     assert!(shown.text.contains("Sign in with\n<bdi>localhost</bdi>"), "{}", shown.text);
     for (alg, is_in_token) in [("RS256", true), ("PS256", false), ("ES256", false), ("EdDSA", true)] {
@@ -66,7 +66,7 @@ async fn verified_identity_signs_in_whatever_signs_it() {
 #[tokio::test]
 async fn unverified_or_unknown_address_signs_nobody_in() {
     let provider = IdentityProvider::start();
-    let app = provider.app(false).await;
+    let app = provider.app(None).await;
     for account in [
         json!({"sub": "o", "email": "olivia@example.com", "email_verified": false}),
         json!({"sub": "o", "email": "olivia@example.com", "email_verified": "true"}),
@@ -97,7 +97,7 @@ async fn unverified_or_unknown_address_signs_nobody_in() {
 #[tokio::test]
 async fn unknown_address_becomes_a_user_if_the_operator_says_so() {
     let provider = IdentityProvider::start();
-    let app = provider.app(true).await;
+    let app = provider.app(Some(Plan::Developer)).await;
     provider.control(json!({"account": {"sub": "n", "email": "new@example.com", "email_verified": false}})).await;
     Visitor::default().sign_in(&app).await.assert_rejected(403, "address is not verified", "unverified");
     for _ in 0..2 {
@@ -107,7 +107,7 @@ async fn unknown_address_becomes_a_user_if_the_operator_says_so() {
         assert_eq!(email_of(&app, &signed_in).await, "New@example.com");
     }
     let users = app.storage.users().list().await.unwrap();
-    assert_eq!((users.len(), users[1].plan), (3, Plan::Professional));
+    assert_eq!((users.len(), users[1].plan), (3, Plan::Developer));
     provider.choose("b", "ben@example.com").await;
     assert_eq!(email_of(&app, &Visitor::default().sign_in(&app).await).await, "ben@example.com");
 }
@@ -115,7 +115,7 @@ async fn unknown_address_becomes_a_user_if_the_operator_says_so() {
 #[tokio::test]
 async fn callback_works_once_in_the_browser_that_has_left() {
     let provider = IdentityProvider::start();
-    let app = provider.app(false).await;
+    let app = provider.app(None).await;
     provider.choose("o", "olivia@example.com").await;
     let (mut visitor, mut other) = (Visitor::default(), Visitor::default());
     let words = "This sign-in does not work any more";
@@ -152,7 +152,7 @@ async fn callback_works_once_in_the_browser_that_has_left() {
 #[tokio::test]
 async fn address_is_trusted_once_and_the_subject_from_then_on() {
     let provider = IdentityProvider::start();
-    let app = provider.app(false).await;
+    let app = provider.app(None).await;
     let (now, issuer) = (app.clock.now(), &provider.issuer);
     let new = NewUser { email: "new@example.com", plan: Plan::Developer, timezone: None, reference: None };
     let user = app.storage.users().insert(&new, now).await.unwrap();
@@ -182,7 +182,7 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
 #[tokio::test]
 async fn token_that_proves_nothing_signs_nobody_in() {
     let provider = IdentityProvider::start();
-    let app = provider.app(false).await;
+    let app = provider.app(None).await;
     provider.control(json!({"claimsInIdToken": true})).await;
     provider.choose("o", "olivia@example.com").await;
     for tamper in [
@@ -209,7 +209,7 @@ async fn token_that_proves_nothing_signs_nobody_in() {
 #[tokio::test]
 async fn new_keys_of_the_provider_are_read() {
     let provider = IdentityProvider::start();
-    let app = provider.app(false).await;
+    let app = provider.app(None).await;
     for _ in 0..3 {
         provider.choose("o", "olivia@example.com").await;
         Visitor::default().sign_in(&app).await.assert_signed_in();
@@ -220,7 +220,7 @@ async fn new_keys_of_the_provider_are_read() {
 #[tokio::test]
 async fn provider_that_is_away_is_said_and_links_still_work() {
     let provider = IdentityProvider::start();
-    let app = provider.app(false).await;
+    let app = provider.app(None).await;
     let (mut visitor, oidc) = (Visitor::default(), provider.settings());
     let url = visitor.callback_url(&app).await;
     drop(provider);
@@ -241,7 +241,7 @@ async fn provider_that_is_away_is_said_and_links_still_work() {
 #[tokio::test]
 async fn only_the_own_page_leads_to_the_provider() {
     let provider = IdentityProvider::start();
-    let app = provider.app(false).await;
+    let app = provider.app(None).await;
     for site in ["cross-site", "same-site", "none"] {
         let request = browser::post(&format!("{}/sign-in/oidc", app.console_url), "");
         let page = Page::of(request.header("sec-fetch-site", site).send().await.unwrap()).await;
