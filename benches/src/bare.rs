@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use axum::Router;
 use axum::routing::get;
-use bellbird::serve::{ServeOptions, listen, serve};
+use bellbird_api::serve::{ServeOptions, listen, serve};
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;

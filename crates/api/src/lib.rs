@@ -1,7 +1,9 @@
-//! The API listener: what its interfaces share, the JSON API below `/v1`, and its documentation.
+//! The API listener: what its interfaces share, the JSON API below `/v1`, its documentation, and the loop that accepts
+//! connections for every listener.
 
 pub mod docs;
 pub mod front;
+pub mod serve;
 pub mod v1;
 
 use docs::Document;

@@ -10,7 +10,6 @@ pub mod failure;
 pub mod instances;
 pub mod openapi;
 pub mod ops;
-pub mod serve;
 pub mod service;
 pub mod telemetry;
 pub mod wiring;

@@ -18,9 +18,9 @@ use uuid::Uuid;
 
 use crate::config::{Address, Settings};
 use crate::instances::Presence;
-use crate::serve::{self, Listener, ServeOptions};
 use crate::wiring::{self, Parts, Urls, Wiring};
 use crate::{background, ops};
+use bellbird_api::serve::{self, Listener, ServeOptions};
 
 /// Time to send a response after the request's own deadline, when the service stops.
 const STOP_MARGIN: Duration = Duration::from_secs(5);

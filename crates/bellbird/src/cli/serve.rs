@@ -8,10 +8,10 @@ use super::output::{self, JsonFlag};
 use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding};
-use crate::serve::raise_open_files_limit;
 use crate::service::{self, Service, Start};
 use crate::telemetry;
 use crate::wiring::{self, Urls};
+use bellbird_api::serve::raise_open_files_limit;
 
 /// Run the service.
 ///

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::{Checks, Verdict};
 use crate::config::Settings;
-use crate::serve;
+use bellbird_api::serve;
 
 /// Limit for a listener of this machine to respond.
 const TIMEOUT: Duration = Duration::from_secs(1);

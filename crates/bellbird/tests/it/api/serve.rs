@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::http::HeaderMap;
 use axum::routing::get;
-use bellbird::serve::{ServeOptions, listen, serve};
+use bellbird_api::serve::{ServeOptions, listen, serve};
 use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -290,7 +290,7 @@ async fn get_from(server: &Server, address: [u8; 4]) -> String {
 
 #[tokio::test]
 async fn one_address_leaves_connections_to_others() {
-    bellbird::serve::raise_open_files_limit();
+    bellbird_api::serve::raise_open_files_limit();
     let server = start(ServeOptions { idle_min: Duration::MAX, ..ServeOptions::default() }).await;
     let mut held = Vec::new();
     for _ in 0..1_100 {

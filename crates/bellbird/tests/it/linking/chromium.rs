@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Html;
-use bellbird::serve::{self, ServeOptions};
+use bellbird_api::serve::{self, ServeOptions};
 use bellbird_connections::{LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::ConnectionStatus;
 use reqwest::Method;

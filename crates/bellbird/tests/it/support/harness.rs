@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use axum::Router;
 use bellbird::config::{Settings, Sources};
-use bellbird::serve::{self, ServeOptions};
 use bellbird::service::{Service, Start};
 use bellbird::wiring::{self, Parts, Urls, Wiring};
+use bellbird_api::serve::{self, ServeOptions};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
 use bellbird_domain::{Connection, Plan, User, UserId};

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use bellbird::serve::{self, ServeOptions};
+use bellbird_api::serve::{self, ServeOptions};
 use bellbird_connections::SyncReport;
 use bellbird_domain::{ApiVersion, Connection, DeliveryState, EndpointStatus, EventType, User, UserId};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, NewEndpoint};

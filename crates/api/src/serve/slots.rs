@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::front::ResponseTimeout;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
-use bellbird_api::front::ResponseTimeout;
 use bellbird_limits::client_address::{Network, rate_limit_key};
 use http_body::{Body as _, Frame};
 use parking_lot::Mutex;
