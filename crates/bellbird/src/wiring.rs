@@ -11,6 +11,7 @@ use bellbird_connections::Connections;
 use bellbird_console::Mailer;
 use bellbird_domain::{ApiKey, Clock, ConnectionId, UserId};
 use bellbird_interop::Interop;
+use bellbird_limits::LimitStore;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
@@ -200,6 +201,13 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
     Ok(registry)
 }
 
+/// Where instances share limits; `None` if valkey.url is not set. Fails if that is no such URL.
+pub fn limit_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<LimitStore>> {
+    let Some(url) = &settings.limit_store else { return Ok(None) };
+    let store = LimitStore::open(url.expose_secret(), &storage.secrets().name_key());
+    store.map(Some).map_err(|text| anyhow!("valkey.url cannot be used: {text}"))
+}
+
 /// Message for settings in which no provider has credentials.
 #[must_use]
 pub fn no_provider_hint() -> String {
@@ -295,8 +303,8 @@ impl Parts {
     pub fn new(wiring: &Wiring<'_>, urls: &Urls) -> anyhow::Result<Self> {
         let Wiring { settings, storage, clock, .. } = wiring;
         let (reads, connections) = (wiring.reads(), wiring.connections(Some(&urls.public_console)));
-        let access = settings.access.clone();
-        let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access);
+        let (access, store) = (settings.access.clone(), limit_store(settings, storage)?);
+        let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access, store);
         let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
         let webhooks = wiring.webhooks()?;
         let admin_url = urls.admin_url.as_deref().unwrap_or(&urls.public_api);

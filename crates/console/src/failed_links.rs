@@ -23,13 +23,13 @@ pub(crate) async fn limit(State(console): State<Console>, request: Request, next
         return next.run(request).await;
     }
     let address = rate_limit_key(client_address(peer, request.headers(), &console.inner.settings.trusted_proxies));
-    let decision = limit.peek(&address, console.inner.clock.now());
+    let decision = limit.peek(&address, console.inner.clock.now()).await;
     if !decision.allowed {
         return error_page::too_many_requests(&console, gcra::whole_seconds(decision.wait_us));
     }
     let response = next.run(request).await;
     if asks_for_link || is_failure(response.status()) {
-        limit.take(address, console.inner.clock.now());
+        limit.take(address, console.inner.clock.now()).await;
     }
     response
 }

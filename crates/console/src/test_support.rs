@@ -54,7 +54,7 @@ fn access(storage: Storage, connections: Connections) -> Access {
         trusted_proxies: Vec::new(),
         cors_origins: Vec::new(),
     };
-    Access::new(storage, reads, connections, clock, settings)
+    Access::new(storage, reads, connections, clock, settings, None)
 }
 
 impl TestConsole {

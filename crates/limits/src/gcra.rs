@@ -25,6 +25,11 @@ impl Limit {
         (self.period_us + calls - 1) / calls
     }
 
+    /// The refill times of one call and of an empty bucket.
+    pub(crate) fn refill_us(self) -> (i64, i64) {
+        (self.interval_us(), self.full_us().0)
+    }
+
     /// The refill time of an empty bucket, and of one whose credit is used up.
     fn full_us(self) -> (i64, i64) {
         let burst = self.interval_us() * i64::from(self.calls.max(1));

@@ -1,4 +1,4 @@
-//! Limits the number of concurrent requests of each API key.
+//! Limits the number of concurrent requests of each API key, at one instance or at all that share a store.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::store::{Lease, LimitStore};
+
 /// Hands out permits, up to a maximum for each key.
 pub struct InFlight<K> {
     max: u32,
+    store: Option<LimitStore>,
     counts: Arc<Mutex<HashMap<K, u32>>>,
 }
 
@@ -16,19 +19,41 @@ pub struct InFlight<K> {
 pub struct Permit<K: Hash + Eq> {
     key: Option<K>,
     counts: Arc<Mutex<HashMap<K, u32>>>,
+    /// Of all instances together. Given back when it is dropped.
+    _lease: Option<Lease>,
 }
 
 impl<K: Hash + Eq + Clone> InFlight<K> {
     /// `max` is the limit for each key; 0 means no limit.
     #[must_use]
     pub fn new(max: u32) -> Self {
-        Self { max, counts: Arc::default() }
+        Self { max, store: None, counts: Arc::default() }
     }
 
-    /// Returns `None` if the key already holds `max` permits.
+    /// Shares the permits with other instances. Without a store, nothing changes.
+    #[must_use]
+    pub fn shared(self, store: Option<&LimitStore>) -> Self {
+        Self { store: store.cloned(), ..self }
+    }
+
+    pub(crate) fn store(&self) -> Option<&LimitStore> {
+        self.store.as_ref()
+    }
+
+    pub(crate) fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// The permit of a lease, which counts here too, for when the store is away.
+    pub(crate) fn with_lease(&self, key: K, lease: Lease) -> Permit<K> {
+        *self.counts.lock().entry(key.clone()).or_insert(0) += 1;
+        Permit { key: Some(key), counts: Arc::clone(&self.counts), _lease: Some(lease) }
+    }
+
+    /// Returns `None` if the key already holds `max` permits of this instance.
     pub fn try_acquire(&self, key: K) -> Option<Permit<K>> {
         if self.max == 0 {
-            return Some(Permit { key: None, counts: Arc::clone(&self.counts) });
+            return Some(Permit { key: None, counts: Arc::clone(&self.counts), _lease: None });
         }
         let mut counts = self.counts.lock();
         let count = counts.entry(key.clone()).or_insert(0);
@@ -37,7 +62,7 @@ impl<K: Hash + Eq + Clone> InFlight<K> {
         }
         *count += 1;
         drop(counts);
-        Some(Permit { key: Some(key), counts: Arc::clone(&self.counts) })
+        Some(Permit { key: Some(key), counts: Arc::clone(&self.counts), _lease: None })
     }
 }
 

@@ -1,6 +1,7 @@
-//! Rate limits, with one in-memory bucket for each key.
+//! Rate limits, with one bucket for each key: in memory, and in the store that instances share, if there is one.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::hash::{Hash, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,6 +11,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, UnitWeighter};
 
 use crate::gcra::{self, Decision, Limit};
+use crate::store::{Bucket, LimitStore};
 
 /// Maximum number of buckets. Beyond it the least used are evicted, which gives their callers a full bucket.
 const BUCKETS_MAX: usize = 100_000;
@@ -45,13 +47,22 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Buckets<K> {
 pub struct RateLimiter<K> {
     limit: Limit,
     buckets: Buckets<K>,
+    /// Where all instances count, with the name of this limit there.
+    shared: Option<(LimitStore, &'static str)>,
 }
 
-impl<K: Hash + Eq + Clone + Send + Sync + 'static> RateLimiter<K> {
+impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
     /// Returns `None` if `calls_per_minute` is 0, which means no limit.
     #[must_use]
     pub fn per_minute(calls_per_minute: u32) -> Option<Self> {
-        (calls_per_minute > 0).then(|| Self { limit: Limit::per_minute(calls_per_minute), buckets: Buckets::default() })
+        let limit = Limit::per_minute(calls_per_minute);
+        (calls_per_minute > 0).then(|| Self { limit, buckets: Buckets::default(), shared: None })
+    }
+
+    /// Shares the limit with other instances, under a name of its own. Without a store, nothing changes.
+    #[must_use]
+    pub fn shared(self, store: Option<&LimitStore>, name: &'static str) -> Self {
+        Self { shared: store.cloned().map(|store| (store, name)), ..self }
     }
 
     /// Calls in a full bucket.
@@ -60,14 +71,71 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> RateLimiter<K> {
         self.limit.calls
     }
 
-    pub fn take(&self, key: K, now: Timestamp) -> Decision {
-        self.buckets.update(key, |kept| gcra::take(self.limit, kept, now.as_microsecond()))
+    pub async fn take(&self, key: K, now: Timestamp) -> Decision {
+        if let Some((store, _)) = &self.shared {
+            if let Some(refused) = self.known_refusal(&key, now) {
+                return refused;
+            }
+            if let Some(decision) = self.ask(store, &key, true, now).await {
+                return decision;
+            }
+        }
+        self.take_alone(key, now)
     }
 
     /// Returns the decision for a call without taking it.
-    pub fn peek(&self, key: &K, now: Timestamp) -> Decision {
-        let kept = self.buckets.0.get(key).map_or(0, |bucket| bucket.load(Ordering::Relaxed));
-        gcra::peek(self.limit, kept, now.as_microsecond())
+    pub async fn peek(&self, key: &K, now: Timestamp) -> Decision {
+        if let Some((store, _)) = &self.shared
+            && let Some(decision) = self.ask(store, key, false, now).await
+        {
+            return decision;
+        }
+        self.peek_alone(key, now)
+    }
+
+    async fn ask(&self, store: &LimitStore, key: &K, takes: bool, now: Timestamp) -> Option<Decision> {
+        let admitted = store.admit(&key.to_string(), Some(self.bucket(key, takes)), 0, now).await?;
+        let decision = admitted.decision?;
+        self.learn(key, decision);
+        Some(decision)
+    }
+
+    pub(crate) fn store(&self) -> Option<&LimitStore> {
+        self.shared.as_ref().map(|(store, _)| store)
+    }
+
+    pub(crate) fn bucket(&self, key: &K, takes: bool) -> Bucket<'_> {
+        let kind = self.shared.as_ref().map_or("", |(_, name)| name);
+        Bucket { limit: self.limit, kind, full_at_us: self.known(key), takes }
+    }
+
+    /// Keeps what the store decided, for the next calls and for when the store is away.
+    pub(crate) fn learn(&self, key: &K, decision: Decision) {
+        self.buckets.update(key.clone(), |kept| Decision { full_at_us: decision.full_at_us.max(kept), ..decision });
+    }
+
+    /// A refusal that needs no store: what is known of a bucket never is more than what has been taken.
+    pub(crate) fn known_refusal(&self, key: &K, now: Timestamp) -> Option<Decision> {
+        Some(self.peek_alone(key, now)).filter(|decision| !decision.allowed)
+    }
+
+    /// As [`Self::take`], from what this instance knows.
+    pub(crate) fn take_alone(&self, key: K, now: Timestamp) -> Decision {
+        self.buckets.update(key, |kept| gcra::take(self.limit, kept, self.time_us(now)))
+    }
+
+    /// As [`Self::peek`], from what this instance knows.
+    pub(crate) fn peek_alone(&self, key: &K, now: Timestamp) -> Decision {
+        gcra::peek(self.limit, self.known(key), self.time_us(now))
+    }
+
+    fn known(&self, key: &K) -> i64 {
+        self.buckets.0.get(key).map_or(0, |bucket| bucket.load(Ordering::Relaxed))
+    }
+
+    /// By the clock of the store, if there is one, which made the times that are kept.
+    fn time_us(&self, now: Timestamp) -> i64 {
+        self.shared.as_ref().map_or(now.as_microsecond(), |(store, _)| store.server_us(now))
     }
 }
 
@@ -75,16 +143,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> RateLimiter<K> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn keys_do_not_share_a_bucket() {
+    #[tokio::test]
+    async fn keys_do_not_share_a_bucket() {
         let limiter = RateLimiter::per_minute(2).unwrap();
         let now = Timestamp::from_second(1_000).unwrap();
-        assert!(limiter.take("a", now).allowed);
-        assert_eq!(limiter.peek(&"a", now).remaining, 1);
-        assert!(limiter.take("a", now).allowed);
-        assert!(!limiter.take("a", now).allowed);
-        assert!(limiter.take("b", now).allowed);
-        assert!(limiter.take("a", now + jiff::SignedDuration::from_secs(30)).allowed);
+        assert!(limiter.take("a", now).await.allowed);
+        assert_eq!(limiter.peek(&"a", now).await.remaining, 1);
+        assert!(limiter.take("a", now).await.allowed);
+        assert!(!limiter.take("a", now).await.allowed);
+        assert!(limiter.take("b", now).await.allowed);
+        assert!(limiter.take("a", now + jiff::SignedDuration::from_secs(30)).await.allowed);
         assert!(RateLimiter::<u8>::per_minute(0).is_none());
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bellbird_connections::Connections;
 use bellbird_domain::{Account, Balance, Caller, Clock, ConnectionStatus, KeyId, OperatorKeyId};
 use bellbird_limits::client_address::Network;
-use bellbird_limits::{Expiring, InFlight, RateLimiter};
+use bellbird_limits::{Expiring, InFlight, LimitStore, RateLimiter};
 use bellbird_reads::balances::Balances;
 use bellbird_reads::{CallContext, ConnectionContext, ReadError, Reads};
 use bellbird_storage::{Storage, StorageError};
@@ -60,6 +60,7 @@ pub(crate) struct Inner {
     pub(crate) connections: Connections,
     pub(crate) clock: Clock,
     pub(crate) settings: AccessSettings,
+    limit_store: Option<LimitStore>,
     quotas: Quotas,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
     /// SHA-256 of the keys that worked recently. Their requests are not limited by failures of others at their address.
@@ -74,6 +75,7 @@ pub(crate) struct Inner {
 }
 
 impl Access {
+    /// Instances that share a `limit_store` share the limits. Without one, each counts for itself.
     #[must_use]
     pub fn new(
         storage: Storage,
@@ -81,30 +83,35 @@ impl Access {
         connections: Connections,
         clock: Clock,
         settings: AccessSettings,
+        limit_store: Option<LimitStore>,
     ) -> Self {
-        let live = QuotaClass::per_minute(settings.live_per_minute).with_permit();
-        let metadata = QuotaClass::per_minute(settings.metadata_per_minute);
+        let store = limit_store.as_ref();
+        let live = QuotaClass::per_minute("live", settings.live_per_minute, store).with_permit();
+        let metadata = QuotaClass::per_minute("metadata", settings.metadata_per_minute, store);
+        let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
+        let operator_limit = RateLimiter::per_minute(settings.operator_per_minute);
         let inner = Inner {
             quotas: Quotas {
                 every_plan: metadata.clone().for_every_plan(),
                 brokerage_metadata: metadata.clone().for_professionals(),
                 metadata,
-                balances: QuotaClass::per_minute(settings.balances_per_minute),
+                balances: QuotaClass::per_minute("balances", settings.balances_per_minute, store),
                 brokerage: live.clone().for_professionals(),
                 live,
             },
-            failed_auth_limit: RateLimiter::per_minute(settings.failed_auth_per_minute),
+            failed_auth_limit: failed_auth_limit.map(|limit| limit.shared(store, "failed_auth")),
             known_keys: Expiring::new(KNOWN_KEY_TTL, KNOWN_KEYS_MAX, |_, ()| 1),
             unknown_key_lookups: Semaphore::new(UNKNOWN_KEY_LOOKUPS_MAX),
-            live_in_flight: InFlight::new(settings.live_in_flight),
+            live_in_flight: InFlight::new(settings.live_in_flight).shared(store),
             last_used_writes: InFlight::new(1),
-            operator_limit: RateLimiter::per_minute(settings.operator_per_minute),
+            operator_limit: operator_limit.map(|limit| limit.shared(store, "operator")),
             key_reads: KeyReads::default(),
             storage,
             reads,
             connections,
             clock,
             settings,
+            limit_store,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -127,6 +134,12 @@ impl Access {
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.inner.clock
+    }
+
+    /// Where instances share limits.
+    #[must_use]
+    pub fn limit_store(&self) -> Option<&LimitStore> {
+        self.inner.limit_store.as_ref()
     }
 
     /// Writes how often keys were used since the last call. If the database cannot be used, these counts are lost.
@@ -156,8 +169,8 @@ impl Access {
     }
 
     /// Takes quota, permit and plan of a class, for an interface that learns from the body what a request reads.
-    pub fn admit(&self, quota: &QuotaClass, caller: &Caller, now: Timestamp) -> Result<LivePermit, Problem> {
-        quota.admit(caller, &self.inner.live_in_flight, now).1
+    pub async fn admit(&self, quota: &QuotaClass, caller: &Caller, now: Timestamp) -> Result<LivePermit, Problem> {
+        quota.admit(caller, &self.inner.live_in_flight, now).await.1
     }
 
     /// Checks again, between two pages of a long response, what was checked at its start: key, plan and, if one is

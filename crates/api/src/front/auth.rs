@@ -42,7 +42,7 @@ impl Access {
         if let Some(SignedInCaller(caller)) = request.extensions.get() {
             return Ok(caller.clone());
         }
-        let Some(key) = read_key(&request.headers) else { return Err(self.reject(request, now)) };
+        let Some(key) = read_key(&request.headers) else { return Err(self.reject(request, now).await) };
         let lookup = self.inner.storage.keys().find_caller(&key, now);
         let found = self.look_up(request, digest_of(key.expose()), lookup, now).await?;
         if is_write_due(found.last_used_at, now) {
@@ -60,7 +60,7 @@ impl Access {
         now: Timestamp,
     ) -> Result<OperatorKeyId, Problem> {
         let key = authorization(&request.headers, "bearer").and_then(|text| OperatorKey::parse(text).ok());
-        let Some(key) = key else { return Err(self.reject(request, now)) };
+        let Some(key) = key else { return Err(self.reject(request, now).await) };
         let lookup = self.inner.storage.operator_keys().find_valid(&key, now);
         let found = self.look_up(request, digest_of(key.expose()), lookup, now).await?;
         if is_write_due(found.last_used_at, now) {
@@ -88,7 +88,7 @@ impl Access {
         drop(permit);
         let Some(found) = found else {
             self.inner.known_keys.remove(&key_digest);
-            return Err(self.reject(request, now));
+            return Err(self.reject(request, now).await);
         };
         if !is_known {
             self.inner.known_keys.insert(key_digest, (), now);
@@ -98,28 +98,28 @@ impl Access {
 
     /// Waits for a permit to look up a key that has not worked recently.
     async fn admit_unknown_key(&self, request: &Parts, now: Timestamp) -> Result<SemaphorePermit<'_>, Problem> {
-        self.check_failures(request, now)?;
+        self.check_failures(request, now).await?;
         let permit = self.inner.unknown_key_lookups.acquire().await.map_err(|_| Problem::Internal)?;
         // Other requests from this address may have failed meanwhile.
-        self.check_failures(request, now)?;
+        self.check_failures(request, now).await?;
         Ok(permit)
     }
 
     /// Fails with [`Problem::TooManyRequests`] if the client's address has failed too often.
-    pub fn check_failures(&self, request: &Parts, now: Timestamp) -> Result<(), Problem> {
+    pub async fn check_failures(&self, request: &Parts, now: Timestamp) -> Result<(), Problem> {
         let (Some(limit), Some(address)) = (&self.inner.failed_auth_limit, self.limited_address(request)) else {
             return Ok(());
         };
-        let decision = limit.peek(&address, now);
+        let decision = limit.peek(&address, now).await;
         if decision.allowed { Ok(()) } else { Err(Problem::TooManyRequests(gcra::whole_seconds(decision.wait_us))) }
     }
 
     /// Counts a failed attempt of the client's address. Returns its error.
-    pub fn reject(&self, request: &Parts, now: Timestamp) -> Problem {
+    pub async fn reject(&self, request: &Parts, now: Timestamp) -> Problem {
         let (Some(limit), Some(address)) = (&self.inner.failed_auth_limit, self.limited_address(request)) else {
             return Problem::Unauthorized;
         };
-        let decision = limit.take(address, now);
+        let decision = limit.take(address, now).await;
         if decision.allowed {
             Problem::Unauthorized
         } else {

@@ -52,9 +52,9 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
     access.inner.key_reads.count(&caller, &endpoint.route);
     let (decision, mut response) = match call {
         // 404 and 405 consume the metadata quota but are never replaced by 429.
-        Err(response) => (quota.take(caller.key_id, now), response),
+        Err(response) => (quota.take(caller.key_id, now).await, response),
         Ok(call) => {
-            let (decision, admitted) = quota.admit(&caller, &access.inner.live_in_flight, now);
+            let (decision, admitted) = quota.admit(&caller, &access.inner.live_in_flight, now).await;
             let response = match admitted {
                 Ok(permit) => {
                     let route = Arc::clone(&endpoint.route);
@@ -82,7 +82,10 @@ async fn guard_for_operators(access: Access, endpoint: &Endpoint, request: Reque
     };
     log::set_key(key_id.uuid());
     let limit = access.inner.operator_limit.as_ref();
-    let decision = limit.map(|limit| limit.take(key_id, now));
+    let decision = match limit {
+        Some(limit) => Some(limit.take(key_id, now).await),
+        None => None,
+    };
     let mut response = match &endpoint.handler {
         EndpointHandler::ForOperators(call) if endpoint.route.accepts(&head.method) => match decision {
             Some(rejected) if !rejected.allowed => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bellbird_domain::{Caller, KeyId, Plan};
 use bellbird_limits::gcra::{self, Decision};
-use bellbird_limits::{InFlight, Permit, RateLimiter};
+use bellbird_limits::{Admission, InFlight, LimitStore, Permit, RateLimiter, admit};
 use jiff::Timestamp;
 
 use crate::front::problem::Problem;
@@ -40,10 +40,11 @@ pub struct Quotas {
 }
 
 impl QuotaClass {
-    /// A class with a rate limit of its own for each key; 0 means no limit.
+    /// A class with a rate limit of its own for each key; 0 means no limit. Instances that share the store share the
+    /// limit, under its name.
     #[must_use]
-    pub fn per_minute(calls: u32) -> Self {
-        let limit = RateLimiter::per_minute(calls).map(Arc::new);
+    pub fn per_minute(name: &'static str, calls: u32, store: Option<&LimitStore>) -> Self {
+        let limit = RateLimiter::per_minute(calls).map(|limit| Arc::new(limit.shared(store, name)));
         Self { limit, needs_permit: false, needs_access: true, needs_professional: false }
     }
 
@@ -72,32 +73,27 @@ impl QuotaClass {
     }
 
     /// Takes one call, whether or not it is allowed.
-    pub(crate) fn take(&self, key: KeyId, now: Timestamp) -> Option<Decision> {
-        self.limit.as_ref().map(|limit| limit.take(key, now))
+    pub(crate) async fn take(&self, key: KeyId, now: Timestamp) -> Option<Decision> {
+        match &self.limit {
+            Some(limit) => Some(limit.take(key, now).await),
+            None => None,
+        }
     }
 
     /// Checks permit, limit and plan, in this order.
-    ///
-    /// The permit comes before the rate limit, because a request without a permit must not consume quota.
-    pub(crate) fn admit(
+    pub(crate) async fn admit(
         &self,
         caller: &Caller,
         permits: &InFlight<KeyId>,
         now: Timestamp,
     ) -> (Option<Decision>, Result<LivePermit, Problem>) {
-        let permit = match self.needs_permit.then(|| permits.try_acquire(caller.key_id)) {
-            // All permits of this key are in use.
-            Some(None) => {
-                let decision = self.limit.as_ref().map(|limit| limit.peek(&caller.key_id, now));
-                return (decision, Err(Problem::TooManyAtOnce));
-            }
-            Some(Some(permit)) => Some(Arc::new(permit)),
-            None => None,
-        };
-        let decision = self.take(caller.key_id, now);
+        let permits = self.needs_permit.then_some(permits);
+        let Admission { decision, has_permit, permit } =
+            admit(self.limit.as_deref(), permits, caller.key_id, now).await;
         let admitted = match decision {
+            _ if !has_permit => Err(Problem::TooManyAtOnce),
             Some(rejected) if !rejected.allowed => Err(Problem::TooManyRequests(gcra::whole_seconds(rejected.wait_us))),
-            _ => self.check_plan(caller.plan).map(|()| permit),
+            _ => self.check_plan(caller.plan).map(|()| permit.map(Arc::new)),
         };
         (decision, admitted)
     }
@@ -120,51 +116,56 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
+    fn per_minute(calls: u32) -> QuotaClass {
+        QuotaClass::per_minute("test", calls, None)
+    }
+
     fn caller(plan: Plan) -> Caller {
         Caller { key_id: KeyId::new(), user_id: UserId::new(), plan, timezone: TimeZone::UTC, revision: 1 }
     }
 
-    #[test]
-    fn plan_decides_which_classes_are_admitted() {
+    #[tokio::test]
+    async fn plan_decides_which_classes_are_admitted() {
         let permits = InFlight::new(4);
-        let metadata = QuotaClass::per_minute(0);
+        let metadata = per_minute(0);
         let live = metadata.clone().with_permit();
         let brokerage = live.clone().for_professionals();
-        let admitted =
-            |class: &QuotaClass, plan| class.admit(&caller(plan), &permits, NOW).1.map(|permit| permit.is_some());
-        assert_eq!(admitted(&metadata.clone().for_every_plan(), Plan::Saver), Ok(false));
+        let admitted = async |class: &QuotaClass, plan| {
+            class.admit(&caller(plan), &permits, NOW).await.1.map(|permit| permit.is_some())
+        };
+        assert_eq!(admitted(&metadata.clone().for_every_plan(), Plan::Saver).await, Ok(false));
         for (class, has_permit) in [(&metadata, false), (&live, true), (&brokerage, true)] {
-            assert_eq!(admitted(class, Plan::Saver), Err(Problem::PlanRequired));
-            assert_eq!(admitted(class, Plan::Professional), Ok(has_permit));
+            assert_eq!(admitted(class, Plan::Saver).await, Err(Problem::PlanRequired));
+            assert_eq!(admitted(class, Plan::Professional).await, Ok(has_permit));
         }
-        assert_eq!(admitted(&metadata, Plan::Developer), Ok(false));
-        assert_eq!(admitted(&live, Plan::Developer), Ok(true));
-        assert_eq!(admitted(&brokerage, Plan::Developer), Err(Problem::ProfessionalRequired));
+        assert_eq!(admitted(&metadata, Plan::Developer).await, Ok(false));
+        assert_eq!(admitted(&live, Plan::Developer).await, Ok(true));
+        assert_eq!(admitted(&brokerage, Plan::Developer).await, Err(Problem::ProfessionalRequired));
     }
 
-    #[test]
-    fn limit_is_checked_before_the_plan() {
-        let (permits, class) = (InFlight::new(4), QuotaClass::per_minute(2));
+    #[tokio::test]
+    async fn limit_is_checked_before_the_plan() {
+        let (permits, class) = (InFlight::new(4), per_minute(2));
         let saver = caller(Plan::Saver);
-        let problem = || class.admit(&saver, &permits, NOW).1.err();
-        assert_eq!(problem(), Some(Problem::PlanRequired));
-        assert_eq!(problem(), Some(Problem::PlanRequired));
-        assert_eq!(problem(), Some(Problem::TooManyRequests(30)));
+        let problem = async || class.admit(&saver, &permits, NOW).await.1.err();
+        assert_eq!(problem().await, Some(Problem::PlanRequired));
+        assert_eq!(problem().await, Some(Problem::PlanRequired));
+        assert_eq!(problem().await, Some(Problem::TooManyRequests(30)));
     }
 
-    #[test]
-    fn request_without_permit_consumes_no_quota() {
-        let (permits, metadata) = (InFlight::new(1), QuotaClass::per_minute(10));
+    #[tokio::test]
+    async fn request_without_permit_consumes_no_quota() {
+        let (permits, metadata) = (InFlight::new(1), per_minute(10));
         let live = metadata.clone().with_permit();
         let caller = caller(Plan::Developer);
-        let admit = |class: &QuotaClass| class.admit(&caller, &permits, NOW);
-        let (_, held) = admit(&live);
-        let (decision, rejected) = admit(&live);
+        let admit = async |class: &QuotaClass| class.admit(&caller, &permits, NOW).await;
+        let (_, held) = admit(&live).await;
+        let (decision, rejected) = admit(&live).await;
         assert_eq!(rejected.err(), Some(Problem::TooManyAtOnce));
         assert_eq!(decision.map(|decision| decision.remaining), Some(9));
-        assert!(admit(&metadata).1.is_ok_and(|permit| permit.is_none()), "only live requests need a permit");
+        assert!(admit(&metadata).await.1.is_ok_and(|permit| permit.is_none()), "only live requests need a permit");
         drop(held);
-        let (decision, admitted) = admit(&live);
+        let (decision, admitted) = admit(&live).await;
         assert!(admitted.is_ok_and(|permit| permit.is_some()));
         assert_eq!(decision.map(|decision| decision.remaining), Some(7));
     }

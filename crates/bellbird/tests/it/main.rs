@@ -11,6 +11,7 @@ mod console;
 mod contract;
 mod crash;
 mod export;
+mod instances;
 mod linking;
 mod mcp;
 mod privacy;

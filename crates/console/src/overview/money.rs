@@ -55,7 +55,7 @@ impl Sums {
 
 async fn read(console: &Console, caller: &Caller, now: Timestamp) -> Result<Money, Problem> {
     let access = &console.inner.access;
-    let permit = access.admit(&access.quotas().live, caller, now)?;
+    let permit = access.admit(&access.quotas().live, caller, now).await?;
     let selection = Selection { category: Some(ConnectionCategory::Banking), ..Selection::default() };
     let selected = access.reads().select(caller, selection).await.map_err(|error| match error {
         SelectError::Connection(error) | SelectError::Account(error) => {

@@ -216,8 +216,9 @@ async fn rotate(console: &Console, session: &Session, endpoint: &Endpoint) -> Re
 }
 
 async fn ping(console: &Console, session: &Session, endpoint: &Endpoint) -> Result<Option<Done>, StorageError> {
-    let is_allowed = |limit: &_| bellbird_limits::RateLimiter::take(limit, session.user(), session.now).allowed;
-    if !console.inner.ping_limit.as_ref().is_none_or(is_allowed) {
+    if let Some(limit) = &console.inner.ping_limit
+        && !limit.take(session.user(), session.now).await.allowed
+    {
         let text = "You have sent many test events. Wait a minute before the next one.".to_owned();
         return Ok(Some(Done::NotPinged { text, status: StatusCode::TOO_MANY_REQUESTS }));
     }

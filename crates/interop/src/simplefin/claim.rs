@@ -18,12 +18,12 @@ pub(super) async fn claim(State(server): State<SimpleFin>, request: Request) -> 
     let (head, _) = request.into_parts();
     let access = &server.interop.access;
     let now = access.clock().now();
-    access.check_failures(&head, now)?;
+    access.check_failures(&head, now).await?;
     let token = head.uri.path().rsplit('/').next().unwrap_or_default();
-    let Ok(token) = SetupToken::parse(token) else { return Err(access.reject(&head, now)) };
+    let Ok(token) = SetupToken::parse(token) else { return Err(access.reject(&head, now).await) };
     // Anyone can make up a token with a right checksum.
     let permit = server.inner.claims.acquire().await.map_err(|_| Problem::Internal)?;
-    access.check_failures(&head, now)?;
+    access.check_failures(&head, now).await?;
     let key = ApiKey::from_random(random_base62());
     let claim = access.storage().setup_tokens().claim(&token, &key, now).await?;
     drop(permit);
@@ -34,9 +34,9 @@ pub(super) async fn claim(State(server): State<SimpleFin>, request: Request) -> 
         }
         SetupTokenClaim::Repeated { user_id, key_id } => {
             tracing::warn!(%user_id, %key_id, "second claim of a setup token rejected");
-            Err(access.reject(&head, now))
+            Err(access.reject(&head, now).await)
         }
-        SetupTokenClaim::Unknown => Err(access.reject(&head, now)),
+        SetupTokenClaim::Unknown => Err(access.reject(&head, now).await),
     }
 }
 

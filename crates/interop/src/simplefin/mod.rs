@@ -56,9 +56,11 @@ struct Inner {
 }
 
 pub(crate) fn mount(interop: Interop) -> Mount {
+    let calls = interop.settings.simplefin_per_minute;
+    let quota = QuotaClass::per_minute("simplefin", calls, interop.access.limit_store());
     let inner = Inner {
         root_url: format!("{}{ROOT_PATH}", interop.public_url),
-        quota: QuotaClass::per_minute(interop.settings.simplefin_per_minute).with_permit(),
+        quota: quota.with_permit(),
         claims: Semaphore::new(CLAIMS_MAX),
         json_room: Arc::new(Semaphore::new(JSON_BYTES_MAX)),
     };

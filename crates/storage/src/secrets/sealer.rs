@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -46,6 +47,16 @@ struct Key {
     id: String,
     /// The only copy of the key. The library wipes it on drop.
     aead: RandomizedNonceKey,
+    names: Zeroizing<[u8; 32]>,
+}
+
+impl Key {
+    fn new(id: &str, bytes: &[u8]) -> Option<Self> {
+        let mut names = Zeroizing::new([0; 32]);
+        let derived = hmac::sign(&hmac::Key::new(HMAC_SHA256, bytes), b"bellbird names outside the database");
+        names.copy_from_slice(derived.as_ref());
+        Some(Self { id: id.to_owned(), aead: RandomizedNonceKey::new(&AES_256_GCM, bytes).ok()?, names })
+    }
 }
 
 impl Sealer {
@@ -72,13 +83,18 @@ impl Sealer {
     /// A sealer with one random key, for the demo and for tests, where no sealed value outlives the process.
     pub fn random() -> Self {
         let key = random_bytes::<KEY_BYTES>();
-        let aead = RandomizedNonceKey::new(&AES_256_GCM, &*key).expect("32 bytes are a key");
-        Self(Arc::new([Key { id: "random".to_owned(), aead }]))
+        Self(Arc::new([Key::new("random", &*key).expect("32 bytes are a key")]))
     }
 
     /// The ids of all keys. The first one seals.
     pub fn key_ids(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|key| key.id.as_str())
+    }
+
+    /// A key for names that say nothing to who sees them outside of the database. Derived from the first master key, so
+    /// all instances with the same one make the same names. Zeros without a key.
+    pub fn name_key(&self) -> [u8; 32] {
+        self.0.first().map_or([0; 32], |key| *key.names)
     }
 
     /// Seals a secret with the first key and a random nonce, so two seals of one secret differ.
@@ -178,8 +194,7 @@ fn parse_entry(entry: &str, number: usize) -> Result<Key, SealError> {
     if length != KEY_BYTES {
         return Err(SealError::BadKey(number));
     }
-    let aead = RandomizedNonceKey::new(&AES_256_GCM, &bytes[..KEY_BYTES]).map_err(|_| SealError::BadKey(number))?;
-    Ok(Key { id: id.to_owned(), aead })
+    Key::new(id, &bytes[..KEY_BYTES]).ok_or(SealError::BadKey(number))
 }
 
 fn is_key_id(id: &str) -> bool {

@@ -213,6 +213,11 @@ impl<'s> Secrets<'s> {
         Ok(())
     }
 
+    /// See [`crate::Sealer::name_key`].
+    pub fn name_key(self) -> [u8; 32] {
+        self.0.sealer.name_key()
+    }
+
     /// The id of the key that seals.
     pub fn sealing_key_id(self) -> &'s str {
         self.0.sealer.key_ids().next().unwrap_or_default()

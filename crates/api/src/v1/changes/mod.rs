@@ -156,7 +156,7 @@ impl Changes {
         let mut sync = self.sync_state().await?;
         if progress.page.is_none() {
             if !self.is_fresh(&sync) {
-                permit = Some(self.admit()?);
+                permit = Some(self.admit().await?);
                 self.freshen(&call).await?;
                 sync = self.sync_state().await?;
             }
@@ -167,7 +167,7 @@ impl Changes {
         if has_news {
             let _permit = match permit {
                 Some(permit) => permit,
-                None => self.admit()?,
+                None => self.admit().await?,
             };
             let read = self.read(&call, &sync, &mut progress, &mut page).await;
             log::add_provider_calls(call.calls());
@@ -210,10 +210,10 @@ impl Changes {
             || inner.recently_synced.get(&self.context.connection.id, self.now).is_some()
     }
 
-    fn admit(&self) -> Result<LivePermit, Problem> {
+    async fn admit(&self) -> Result<LivePermit, Problem> {
         let quotas = self.state.access.quotas();
         let quota = if self.rows == Rows::Trades { &quotas.brokerage } else { &quotas.live };
-        self.state.access.admit(quota, &self.caller, self.now)
+        self.state.access.admit(quota, &self.caller, self.now).await
     }
 
     /// Syncs the connection, once for all requests that wait. A sync that takes longer than the request goes on.

@@ -309,7 +309,7 @@ fn error_names_setting_value_expectation_and_source() {
     {
         let message = format!(
             "unknown section `{section}` in FILE, line 1: the sections are database, api, console, oidc, admin, \
-             ops, secrets, {providers}, reads, cache, limits, sync, webhooks, log"
+             ops, secrets, {providers}, reads, cache, limits, valkey, sync, webhooks, log"
         );
         assert_eq!(error_of(&from_file(file)), message, "{file}");
     }
@@ -368,7 +368,10 @@ fn secrets_are_read_from_files() {
             let mut settings = Settings::load(&sources).unwrap();
             let value = match PROVIDERS.iter().find(|provider| provider.name.as_str() == section) {
                 Some(provider) => settings.providers.section(provider).get(key).map(str::to_owned),
-                None => settings.master_keys.as_ref().map(|key| key.expose_secret().to_owned()),
+                None => {
+                    let secret = if section == "valkey" { &settings.limit_store } else { &settings.master_keys };
+                    secret.as_ref().map(|secret| secret.expose_secret().to_owned())
+                }
             };
             assert_eq!(value.as_deref(), Some("from-a-file"), "{name}");
             assert_eq!(settings.origin(name).unwrap().to_string(), format!("the file {path}"));
@@ -539,7 +542,8 @@ fn the_example_file_has_the_defaults() {
             "oidc.create_users",
             "admin.listen",
             "admin.return_origins",
-            "secrets.key"
+            "secrets.key",
+            "valkey.url"
         ]
     );
 }

@@ -73,7 +73,7 @@ pub(super) async fn list_accounts(call: &ToolCall<'_>, arguments: Map<String, Va
     if offset > 0 && resumed.position.revision != revision {
         return Err(CHANGED.to_owned());
     }
-    let permit = if include_balances { call.admit(|quotas| &quotas.balances)? } else { None };
+    let permit = if include_balances { call.admit(|quotas| &quotas.balances).await? } else { None };
     let (stored, user_id) = (call.interop.access.storage(), call.caller.user_id);
     let (accounts, total) = stored.accounts().list(user_id, ACCOUNTS_MAX, offset).await.map_err(storage)?;
     let connections: Vec<Connection> = stored.connections().list(user_id).await.map_err(storage)?;

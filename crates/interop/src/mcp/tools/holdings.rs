@@ -58,7 +58,7 @@ pub(super) async fn list_holdings(call: &ToolCall<'_>, arguments: Map<String, Va
     let given: HoldingsArguments = arguments::read(&resumed.arguments)?;
     let limit = given.limit.unwrap_or_default().0;
     let before = &resumed.position;
-    let permit = call.admit(|quotas| &quotas.brokerage)?;
+    let permit = call.admit(|quotas| &quotas.brokerage).await?;
     let (selected, mut missing) =
         call.select(given.account_ids, ConnectionCategory::Brokerage, &resumed.position.left_out).await?;
     let mut reads = Vec::with_capacity(selected.len());

@@ -113,9 +113,9 @@ impl<'a> ToolCall<'a> {
     }
 
     /// Takes limit, plan and permit of what a tool reads. Hold the permit while it reads.
-    fn admit(&self, quota: fn(&Quotas) -> &QuotaClass) -> Result<LivePermit, String> {
+    async fn admit(&self, quota: fn(&Quotas) -> &QuotaClass) -> Result<LivePermit, String> {
         let access = &self.interop.access;
-        access.admit(quota(access.quotas()), self.caller, self.now).map_err(|problem| advice(&problem))
+        access.admit(quota(access.quotas()), self.caller, self.now).await.map_err(|problem| advice(&problem))
     }
 
     /// The accounts that a call is about, by connection. Other users' ids are like unknown ones. What an earlier result

@@ -42,7 +42,7 @@ pub(super) async fn list_new_transactions(
     let limit = given.limit.unwrap_or_default().0;
     let detail = given.detail.map_or(Detail::Brief, |detail| detail.0);
     let after = resumed.position.position()?;
-    let permit = call.admit(|quotas| &quotas.live)?;
+    let permit = call.admit(|quotas| &quotas.live).await?;
     let (selected, mut missing) =
         call.select(given.account_ids, ConnectionCategory::Banking, resumed.position.left_out()).await?;
     let (mut ranges, mut seen) = (Vec::new(), HashMap::new());

@@ -75,7 +75,7 @@ pub(super) async fn summarize(call: &ToolCall<'_>, arguments: Map<String, Value>
     let span = date_filter(given.from, given.to)?;
     let filter = transaction_filter(given.text, given.category, given.direction, given.min_amount, given.max_amount);
     let group_by = given.group_by.map(|group_by| group_by.0);
-    let permit = call.admit(|quotas| &quotas.live)?;
+    let permit = call.admit(|quotas| &quotas.live).await?;
     let (selected, mut missing) =
         call.select(given.account_ids, ConnectionCategory::Banking, &LeftOut::default()).await?;
     let lists: Vec<SelectedAccounts> = selected.iter().flat_map(SelectedAccounts::lists).collect();

@@ -51,7 +51,7 @@ pub(super) async fn list_trades(call: &ToolCall<'_>, arguments: Map<String, Valu
     let span = date_filter(given.from, given.to)?;
     let limit = given.limit.unwrap_or_default().0;
     let after = resumed.position.position()?;
-    let permit = call.admit(|quotas| &quotas.brokerage)?;
+    let permit = call.admit(|quotas| &quotas.brokerage).await?;
     let (selected, mut missing) =
         call.select(given.account_ids, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
     let mut ranges = Vec::new();

@@ -70,7 +70,7 @@ pub(super) async fn list_transactions(call: &ToolCall<'_>, arguments: Map<String
     let limit = given.limit.unwrap_or_default().0;
     let detail = given.detail.map_or(Detail::Brief, |detail| detail.0);
     let after = resumed.position.position()?;
-    let permit = call.admit(|quotas| &quotas.live)?;
+    let permit = call.admit(|quotas| &quotas.live).await?;
     let (selected, mut missing) =
         call.select(given.account_ids, ConnectionCategory::Banking, resumed.position.left_out()).await?;
     let is_filtered = FILTERS.iter().any(|name| resumed.arguments.contains_key(*name));

@@ -1,0 +1,3 @@
+//! Several instances of the program over one PostgreSQL and one Valkey.
+
+mod postgres_and_valkey;

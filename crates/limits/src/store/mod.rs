@@ -1,0 +1,188 @@
+//! Limits that all instances share, in a Valkey or Redis server.
+//!
+//! The server holds nothing that may not be lost at any moment: buckets of rate limits, and permits with a lease. What
+//! an instance knows of a bucket goes along with each call, so a server that was emptied is corrected by its callers.
+//! While the server is away, each instance counts for itself, from what it knows.
+
+mod leases;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::Duration;
+
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
+use jiff::Timestamp;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::io::tcp::TcpSettings;
+use redis::{IntoConnectionInfo as _, RedisResult, Script};
+
+use crate::gcra::{self, Decision, Limit};
+pub use leases::Lease;
+use leases::{LEASE, Leases};
+
+/// What a request waits for the server, which responds within a millisecond. One that is late is as good as away.
+const CALL_TIMEOUT: Duration = Duration::from_millis(200);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The connection is closed if sent data stays unacknowledged for this long.
+const TCP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Calls that fail one after the other until the server counts as away. Then only a probe calls it.
+const FAILURES_MAX: u32 = 3;
+/// The first part of all names in the server. It changes with the meaning of what is there.
+const NAMES: &str = "bellbird1";
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct LimitStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    connection: ConnectionManager,
+    admit: Script,
+    name_key: hmac::Key,
+    /// The server's time less ours, in microseconds, as of the last response.
+    ahead_us: AtomicI64,
+    /// How many calls have failed since the last success.
+    failures: AtomicU32,
+    leases: Leases,
+}
+
+/// A bucket of a rate limit.
+pub(crate) struct Bucket<'a> {
+    pub(crate) limit: Limit,
+    pub(crate) kind: &'a str,
+    /// What this instance knows of it.
+    pub(crate) full_at_us: i64,
+    pub(crate) takes: bool,
+}
+
+/// What the server decided.
+pub(crate) struct Admitted {
+    pub(crate) has_permit: bool,
+    /// None if no bucket was asked for.
+    pub(crate) decision: Option<Decision>,
+    /// None if no permit was asked for, or none was given.
+    pub(crate) lease: Option<Lease>,
+}
+
+impl LimitStore {
+    /// Connects when it is first used, so a service starts without the server. Must be called within a runtime.
+    ///
+    /// The server sees names made with `name_key`, which do not tell whose a limit is.
+    ///
+    /// # Errors
+    /// If the URL cannot be used. The text does not hold it, because it may have a password.
+    pub fn open(url: &str, name_key: &[u8; 32]) -> Result<Self, String> {
+        let invalid =
+            |_| "expected redis://HOST:PORT or rediss://HOST:PORT, with user and password if needed".to_owned();
+        let info = url.into_connection_info().map_err(invalid)?;
+        let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(TCP_TIMEOUT);
+        let client = redis::Client::open(info.set_tcp_settings(tcp)).map_err(invalid)?;
+        let config = ConnectionManagerConfig::new()
+            .set_number_of_retries(1)
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(None);
+        let inner = Arc::new(Inner {
+            connection: ConnectionManager::new_lazy_with_config(client, config).map_err(invalid)?,
+            admit: Script::new(include_str!("admit.lua")),
+            name_key: hmac::Key::new(HMAC_SHA256, name_key),
+            ahead_us: AtomicI64::new(0),
+            failures: AtomicU32::new(0),
+            leases: Leases::default(),
+        });
+        metrics::gauge!("bellbird_limit_store_available").set(1);
+        tokio::spawn(leases::keep(Arc::downgrade(&inner), inner.leases.wake()));
+        Ok(Self { inner })
+    }
+
+    /// Whether the server responds now.
+    pub async fn ping(&self) -> bool {
+        self.inner.ping().await
+    }
+
+    /// Asks for a call out of a bucket, a permit, or both. None if the server is away: the caller then decides itself.
+    pub(crate) async fn admit(
+        &self,
+        key: &str,
+        bucket: Option<Bucket<'_>>,
+        permits_max: u32,
+        now: Timestamp,
+    ) -> Option<Admitted> {
+        let (limit, kind) = bucket.as_ref().map_or((None, ""), |bucket| (Some(bucket.limit), bucket.kind));
+        let (interval_us, burst_us) = limit.map_or((0, 0), Limit::refill_us);
+        let tag = self.inner.tag(key);
+        let permits: Arc<str> = format!("{NAMES}:{{{tag}}}:permits").into();
+        // Registered first: if this future is dropped while it waits, the permit is given back.
+        let lease = (permits_max > 0).then(|| Lease::new(&self.inner, &permits));
+        let mut call = self.inner.admit.prepare_invoke();
+        call.key(format!("{NAMES}:{{{tag}}}:{kind}")).key(&*permits).arg(interval_us).arg(burst_us);
+        call.arg(bucket.as_ref().map_or(0, |bucket| bucket.full_at_us));
+        call.arg(u8::from(bucket.as_ref().is_none_or(|bucket| bucket.takes)));
+        call.arg(permits_max).arg(lease.as_ref().map_or(String::new(), Lease::id)).arg(LEASE.as_micros() as u64);
+        let mut connection = self.inner.connection.clone();
+        let reply = self.inner.call(call.invoke_async::<(u8, u8, i64, i64)>(&mut connection)).await?;
+        let (has_permit, allowed, full_at_us, server_us) = reply;
+        self.inner.ahead_us.store(server_us.saturating_sub(now.as_microsecond()), Ordering::Relaxed);
+        let allowed = allowed == 1;
+        let decision = limit.map(|limit| Decision { allowed, full_at_us, ..gcra::peek(limit, full_at_us, server_us) });
+        let has_permit = has_permit == 1;
+        let lease = match lease {
+            Some(lease) if has_permit && allowed => Some(lease),
+            refused => {
+                refused.into_iter().for_each(Lease::was_refused);
+                None
+            }
+        };
+        Some(Admitted { has_permit, decision, lease })
+    }
+
+    /// Our time as the server's clock shows it.
+    pub(crate) fn server_us(&self, now: Timestamp) -> i64 {
+        now.as_microsecond().saturating_add(self.inner.ahead_us.load(Ordering::Relaxed))
+    }
+}
+
+impl Inner {
+    /// What stands for a key in the server. Names with the same one lie on one node of a cluster.
+    fn tag(&self, key: &str) -> String {
+        let tag = hmac::sign(&self.name_key, key.as_bytes());
+        tag.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn is_away(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= FAILURES_MAX
+    }
+
+    async fn ping(&self) -> bool {
+        let mut connection = self.connection.clone();
+        let pong = async { redis::cmd("PING").query_async::<String>(&mut connection).await };
+        self.attempt(pong, CONNECT_TIMEOUT).await.is_some()
+    }
+
+    /// None if the call fails, and at once while the server is away.
+    async fn call<T>(&self, work: impl Future<Output = RedisResult<T>>) -> Option<T> {
+        if self.is_away() { None } else { self.attempt(work, CALL_TIMEOUT).await }
+    }
+
+    async fn attempt<T>(&self, work: impl Future<Output = RedisResult<T>>, within: Duration) -> Option<T> {
+        let reason = match tokio::time::timeout(within, work).await {
+            Ok(Ok(reply)) => {
+                if self.failures.swap(0, Ordering::Relaxed) >= FAILURES_MAX {
+                    metrics::gauge!("bellbird_limit_store_available").set(1);
+                    tracing::info!("limit store available again");
+                }
+                return Some(reply);
+            }
+            Ok(Err(error)) => error.category().to_owned(),
+            Err(_) => "timed out".to_owned(),
+        };
+        if self.failures.fetch_add(1, Ordering::Relaxed) == FAILURES_MAX - 1 {
+            metrics::gauge!("bellbird_limit_store_available").set(0);
+            tracing::warn!(reason, "limit store unavailable: each instance counts for itself");
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod valkey;

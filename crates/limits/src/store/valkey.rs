@@ -1,0 +1,211 @@
+//! Tests with a real server.
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::LimitStore;
+use crate::{Admission, InFlight, Permit, RateLimiter, admit, gcra};
+
+const NAME_KEY: [u8; 32] = [7; 32];
+
+struct Server {
+    port: u16,
+    child: Child,
+    _stdin: ChildStdin,
+}
+
+impl Server {
+    fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self::start_at(port)
+    }
+
+    fn start_at(port: u16) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-valkey");
+        let mut command = Command::new(script);
+        let mut child = command.arg(port.to_string()).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if child.try_wait().unwrap().is_some() {
+                let mut text = String::new();
+                child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+                panic!("{text}");
+            }
+            std::thread::yield_now();
+        }
+        let stdin = child.stdin.take().unwrap();
+        Self { port, child, _stdin: stdin }
+    }
+
+    fn store(&self) -> LimitStore {
+        LimitStore::open(&format!("redis://127.0.0.1:{}", self.port), &NAME_KEY).unwrap()
+    }
+
+    async fn command(&self, words: &[&str]) -> redis::Value {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut connection).await.unwrap()
+    }
+
+    async fn stop(mut self) -> u16 {
+        let port = self.port;
+        drop(self._stdin);
+        self.child.wait().unwrap();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            tokio::task::yield_now().await;
+        }
+        port
+    }
+}
+
+fn limiter(store: &LimitStore, calls: u32) -> RateLimiter<String> {
+    RateLimiter::per_minute(calls).unwrap().shared(Some(store), "test")
+}
+
+fn now() -> Timestamp {
+    bellbird_domain::Clock::system().now()
+}
+
+#[tokio::test]
+async fn instances_together_take_what_the_limit_allows() {
+    let server = Server::start();
+    let began = now();
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        let store = server.store();
+        tasks.push(tokio::spawn(async move {
+            let limiter = limiter(&store, 60);
+            let mut allowed = 0;
+            for _ in 0..3_400 {
+                allowed += u64::from(limiter.take("a".to_owned(), now()).await.allowed);
+            }
+            allowed
+        }));
+    }
+    let mut allowed = 0;
+    for task in tasks {
+        allowed += task.await.unwrap();
+    }
+    // A full bucket, and a call a second from then on.
+    let refilled = now().duration_since(began).as_secs().unsigned_abs();
+    assert!((60..=60 + refilled + 1).contains(&allowed), "{allowed} of {refilled} s");
+}
+
+#[tokio::test]
+async fn server_decides_as_an_instance_does() {
+    let server = Server::start();
+    let (store, limit) = (server.store(), gcra::Limit::per_minute(7));
+    let limiter = limiter(&store, 7);
+    let mut full_at = 0;
+    for _ in 0..7 {
+        let decision = limiter.take("a".to_owned(), now()).await;
+        let server_us = decision.full_at_us - 60_000_000 / 7;
+        assert!(decision.allowed && decision.full_at_us > full_at && server_us > 0);
+        full_at = decision.full_at_us;
+    }
+    let at = now();
+    let (refused, peeked) = (limiter.take("a".to_owned(), at).await, limiter.peek(&"a".to_owned(), at).await);
+    assert_eq!((refused.allowed, refused.remaining, refused.full_at_us), (false, 0, full_at));
+    assert_eq!((peeked.allowed, peeked.remaining, peeked.full_at_us), (false, 0, full_at));
+    // The clocks of this machine are one, so the wait is the one that this instance would give.
+    let alone = gcra::peek(limit, full_at, at.as_microsecond());
+    assert!((refused.wait_us - alone.wait_us).abs() < 5_000_000, "{refused:?} {alone:?}");
+}
+
+#[tokio::test]
+async fn permits_are_those_of_all_instances() {
+    let server = Server::start();
+    let (one, two) = (server.store(), server.store());
+    let at = |store: &LimitStore| InFlight::<String>::new(2).shared(Some(store));
+    let (here, there) = (at(&one), at(&two));
+    let take = async |permits: &InFlight<String>| -> Option<Permit<String>> {
+        let Admission { has_permit, permit, .. } = admit(None, Some(permits), "a".to_owned(), now()).await;
+        assert_eq!(has_permit, permit.is_some());
+        permit
+    };
+    let (first, second) = (take(&here).await.unwrap(), take(&there).await.unwrap());
+    assert!(take(&here).await.is_none() && take(&there).await.is_none());
+    drop(second);
+    while take(&there).await.is_none() {
+        tokio::task::yield_now().await;
+    }
+    drop(first);
+    // Without a permit, no call is taken.
+    let limit = limiter(&one, 10);
+    let permits = InFlight::<String>::new(1).shared(Some(&one));
+    let held = admit(Some(&limit), Some(&permits), "b".to_owned(), now()).await;
+    assert_eq!(held.decision.unwrap().remaining, 9);
+    let rejected = admit(Some(&limit), Some(&permits), "b".to_owned(), now()).await;
+    assert!(!rejected.has_permit && rejected.decision.unwrap().remaining == 9);
+    // And without a call, no permit is kept.
+    let limit = limiter(&one, 1);
+    let permits = InFlight::<String>::new(4).shared(Some(&one));
+    assert!(admit(Some(&limit), Some(&permits), "c".to_owned(), now()).await.permit.is_some());
+    let other = limiter(&two, 1);
+    let rejected = admit(Some(&other), Some(&permits), "c".to_owned(), now()).await;
+    assert!(rejected.has_permit && rejected.permit.is_none() && !rejected.decision.unwrap().allowed);
+}
+
+#[tokio::test]
+async fn server_that_was_emptied_is_corrected() {
+    let server = Server::start();
+    let (one, two) = (server.store(), server.store());
+    let (here, there) = (limiter(&one, 60), limiter(&two, 60));
+    for _ in 0..50 {
+        assert!(here.take("a".to_owned(), now()).await.allowed);
+    }
+    server.command(&["FLUSHALL"]).await;
+    let remaining = here.take("a".to_owned(), now()).await.remaining;
+    assert!((9..=15).contains(&remaining), "{remaining}");
+    assert!(there.peek(&"a".to_owned(), now()).await.remaining <= remaining + 5);
+}
+
+#[tokio::test]
+async fn instance_counts_for_itself_while_the_server_is_away() {
+    let server = Server::start();
+    let store = server.store();
+    let limiter = limiter(&store, 60);
+    for _ in 0..50 {
+        assert!(limiter.take("a".to_owned(), now()).await.allowed);
+    }
+    let port = server.stop().await;
+    let mut allowed = 0;
+    for _ in 0..100 {
+        allowed += u32::from(limiter.take("a".to_owned(), now()).await.allowed);
+    }
+    assert!((10..=20).contains(&allowed), "{allowed}: it goes on from what it knew");
+    assert!(store.inner.is_away());
+    let permits = InFlight::<String>::new(1).shared(Some(&store));
+    let held = admit(None, Some(&permits), "b".to_owned(), now()).await;
+    assert!(held.permit.is_some() && !admit(None, Some(&permits), "b".to_owned(), now()).await.has_permit);
+    let _again = Server::start_at(port);
+    while store.inner.is_away() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(limiter.take("c".to_owned(), now()).await.allowed);
+}
+
+#[tokio::test]
+async fn names_do_not_tell_whose_they_are() {
+    let server = Server::start();
+    let store = server.store();
+    let (limit, permits) = (limiter(&store, 60), InFlight::<String>::new(4).shared(Some(&store)));
+    let _held = admit(Some(&limit), Some(&permits), "192.0.2.77".to_owned(), now()).await;
+    let names = format!("{:?}", server.command(&["KEYS", "*"]).await);
+    assert!(names.contains(":test") && names.contains(":permits"), "{names}");
+    assert!(!names.contains("192.0.2.77") && names.contains("bellbird1:{"), "{names}");
+}
+
+#[test]
+fn url_that_cannot_be_used_is_not_repeated() {
+    for url in ["", "0", "http://user:secret@host", "redis://user:secret@host:port"] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let error = runtime.block_on(async { LimitStore::open(url, &NAME_KEY).err() }).unwrap();
+        assert!(error.starts_with("expected redis://") && !error.contains("secret"), "{error}");
+    }
+}
