@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
 use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus};
-use bellbird_storage::{JobKey, StorageError, SyncState, job_kinds};
+use bellbird_storage::{AuditRow, JobKey, StorageError, SyncState, job_kinds};
 use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
 use jiff::{SignedDuration, Timestamp};
@@ -22,6 +22,8 @@ use crate::state::Console;
 
 /// At most one sync on request in this time.
 const SYNC_AT_MOST_EVERY: SignedDuration = SignedDuration::from_secs(60);
+/// Changes of a connection that are shown.
+const HISTORY_ROWS: u32 = 10;
 
 #[derive(Template)]
 #[template(path = "connections.html")]
@@ -44,8 +46,15 @@ struct ConnectionRow {
     refreshed: Option<String>,
     consent_end: Option<String>,
     accounts: Vec<AccountRow>,
+    history: Vec<HistoryRow>,
     sync: Sync,
     can_reconnect: bool,
+}
+
+/// What happened to a connection, and when.
+struct HistoryRow {
+    day: String,
+    text: &'static str,
 }
 
 /// The last sync, for its user.
@@ -84,7 +93,10 @@ async fn load(console: &Console, session: &Session) -> Result<(Vec<ConnectionRow
         let state = storage.syncs().find(session.user(), connection.id).await?;
         let sync = sync_of(state.as_ref(), session.now, &zone);
         is_syncing |= matches!(sync, Sync::Running);
-        rows.push(row(console, connection, &accounts, sync, &zone));
+        let history = storage.connections().list_history(session.user(), connection.id, HISTORY_ROWS).await?;
+        let mut row = row(console, connection, &accounts, sync, &zone);
+        row.history = history.iter().map(|change| history_row(change, &zone)).collect();
+        rows.push(row);
     }
     Ok((rows, is_syncing))
 }
@@ -106,8 +118,19 @@ fn row(console: &Console, connection: Connection, accounts: &[Account], sync: Sy
         consent_end: connection.consent_expires_at.filter(|_| is_active).map(|at| zone.day(at)),
         can_reconnect: links.providers().iter().any(|provider| provider.name == connection.provider),
         accounts: account_rows(&linked, usize::MAX).0,
+        history: Vec::new(),
         sync,
     }
+}
+
+fn history_row(change: &AuditRow, zone: &LocalTime) -> HistoryRow {
+    let text = match (change.from, change.to, change.cause.as_str()) {
+        (None, ..) => "Linked",
+        (_, _, "reconnected") => "You renewed your consent",
+        (_, Some(status), _) => status_text(status),
+        (_, None, _) => "Removed",
+    };
+    HistoryRow { day: zone.day(change.at), text }
 }
 
 fn sync_of(state: Option<&SyncState>, now: Timestamp, zone: &LocalTime) -> Sync {

@@ -16,6 +16,9 @@ statements! {
     LIST = "SELECT changed_at, connection_id, user_id, from_status, to_status, cause
         FROM connection_audit WHERE connection_id = $1 ORDER BY changed_at, id";
 
+    LIST_NEWEST = "SELECT changed_at, connection_id, user_id, from_status, to_status, cause
+        FROM connection_audit WHERE user_id = $1 AND connection_id = $2 ORDER BY changed_at DESC, id DESC LIMIT $3";
+
     LIST_ENDS = "SELECT DISTINCT user_id, connection_id FROM connection_audit
         WHERE changed_at >= $1 AND (to_status IS NULL OR to_status = 'deleting')";
 }
@@ -40,6 +43,11 @@ impl Connections<'_> {
     /// Lists the status changes of any user's connection, oldest first, even after its deletion. For the command line.
     pub async fn list_audit(self, connection: ConnectionId) -> Result<Vec<AuditRow>> {
         self.0.db.all(LIST, params![connection], audit_row).await
+    }
+
+    /// Lists the last status changes of a user's connection, newest first.
+    pub async fn list_history(self, user: UserId, connection: ConnectionId, limit: u32) -> Result<Vec<AuditRow>> {
+        self.0.db.all(LIST_NEWEST, params![user, connection, i64::from(limit)], audit_row).await
     }
 
     /// Lists the connections that were hidden or deleted since `since`, each once. It shows an instance what other

@@ -54,6 +54,7 @@ async fn from_the_sign_in_link_through_every_page() {
         browser.click(&format!("nav a[href='{path}']"));
         assert_eq!(browser.evaluate("document.querySelector('h1').textContent"), name);
         assert_light(&mut browser, path);
+        browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
         browser.assert_accessible(&format!("console{}", path.replace('/', "-")));
     }
     browser.click("nav a[href='/programs']");

@@ -219,7 +219,10 @@ async fn overview_says_what_needs_the_user() {
     let page = browser.get("/overview").await;
     let words = format!("{} has to be reconnected.", connection.institution_name);
     assert!(page.text.contains(&words), "{}", page.text);
-    assert!(browser.get("/connections").await.text.contains(">Reconnect<"));
+    let page = browser.get("/connections").await;
+    assert!(page.text.contains(">Reconnect<"));
+    let changed = ["<summary>History</summary>", "<li>Your consent was withdrawn <span"];
+    assert!(changed.iter().all(|words| page.text.contains(words)), "{}", page.text);
 }
 
 /// Each row of a window is the API's, to the digit, and the windows follow each other.

@@ -1,4 +1,4 @@
-use bellbird_domain::{ConnectionId, ConnectionStatus};
+use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 
 use crate::tests::support::{at, both, credentials, new_connection};
 
@@ -27,5 +27,8 @@ both! {
         assert!(rows.iter().all(|row| row.connection_id == id && row.user_id == user.id));
         assert_eq!((rows[0].at, rows[4].at), (at(10), at(20)));
         assert_eq!(db.connections().list_audit(ConnectionId::new()).await.unwrap(), []);
+        let (newest, user) = (rows.last().unwrap(), rows[0].user_id);
+        assert_eq!(db.connections().list_history(user, id, 1).await.unwrap(), [newest.clone()]);
+        assert_eq!(db.connections().list_history(UserId::new(), id, 9).await.unwrap(), [], "of another user");
     }
 }
