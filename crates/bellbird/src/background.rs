@@ -1,7 +1,8 @@
 //! Background work of a running service: jobs, webhook deliveries, e-mails, queue metrics, and evicting removed
 //! connections.
 //!
-//! Every instance runs them; leases in the database keep two instances from working on the same job.
+//! Every instance with the role of a worker runs them; leases in the database keep two instances from working on the
+//! same job.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::instances;
+use crate::roles::{Role, Roles};
 use crate::wiring::Parts;
 
 /// How often removed connections are listed, which costs one indexed read, and caches are purged.
@@ -52,16 +54,24 @@ pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
 pub const INSTANCES: &str = "bellbird_instances";
 
 /// Starts the background work, which runs until `stop`.
-pub fn start(parts: Parts, stop: CancellationToken) -> JoinHandle<()> {
+pub fn start(parts: Parts, roles: &Roles, stop: CancellationToken) -> JoinHandle<()> {
+    let is_worker = roles.has(Role::Worker);
     tokio::spawn(async move {
+        let work = async {
+            if is_worker {
+                tokio::join!(
+                    parts.connections.jobs().run(stop.clone()),
+                    parts.webhooks.deliver(stop.clone()),
+                    record_queue_metrics(&parts, &stop),
+                    send_emails(&parts, &stop),
+                );
+            }
+        };
         let jobs = async {
             tokio::join!(
-                parts.connections.jobs().run(stop.clone()),
-                parts.webhooks.deliver(stop.clone()),
-                record_queue_metrics(&parts, &stop),
+                work,
                 evict_removed(&parts, &stop),
                 purge_regularly(&parts, &stop),
-                send_emails(&parts, &stop),
                 write_key_reads(&parts, &stop),
             )
         };

@@ -10,6 +10,7 @@ pub mod failure;
 pub mod instances;
 pub mod openapi;
 pub mod ops;
+pub mod roles;
 pub mod service;
 pub mod telemetry;
 pub mod wiring;

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::config::{Address, Settings};
 use crate::instances::Presence;
+use crate::roles::{Role, Roles};
 use crate::wiring::{self, Parts, Urls, Wiring};
 use crate::{background, ops};
 use bellbird_api::serve::{self, Listener, ServeOptions};
@@ -33,6 +34,7 @@ pub fn stop_timeout(settings: &Settings) -> Duration {
 
 /// What a start brings beside the settings.
 pub struct Start {
+    pub roles: Roles,
     pub providers: Registry,
     pub sealer: Sealer,
     pub clock: Clock,
@@ -64,9 +66,12 @@ impl Service {
     /// With a message for the operator, also on a restored database whose operator has not decided yet.
     pub async fn open(settings: Settings, start: Start) -> anyhow::Result<Self> {
         let lock = lock(&settings)?;
+        if lock.is_some() && !start.roles.are_all() {
+            bail!("SQLite serves one instance, so that has to do everything: leave out --only, or use PostgreSQL");
+        }
         let id = Uuid::now_v7();
         let storage = wiring::open(&settings, start.sealer.clone()).await?.held_by(id);
-        let listeners = Listeners::open(&settings).await?;
+        let listeners = Listeners::open(&settings, &start.roles).await?;
         migrate(&storage).await?;
         wiring::require_ready(&settings, &storage).await?;
         // The random key of a demo opens nothing that another run has left.
@@ -77,7 +82,8 @@ impl Service {
         let wiring = Wiring::with(&settings, &storage, start.providers.clone(), start.clock.clone());
         let parts = Parts::new(&wiring, &urls)?;
         let presence =
-            Presence::start(id, &storage, &settings, &start.sealer, &start.clock, &urls, &start.stop).await?;
+            Presence::start(id, &storage, &settings, &start.sealer, &start.clock, &urls, &start.roles, &start.stop)
+                .await?;
         let stop_timeout = stop_timeout(&settings);
         Ok(Self { urls, parts, stop_timeout, settings, start, listeners, presence, background: None, lock })
     }
@@ -85,12 +91,13 @@ impl Service {
     /// Whether only programs on this machine can reach the console.
     #[must_use]
     pub fn is_console_local(&self) -> bool {
-        self.listeners.console.address().ip().is_loopback() && self.settings.console.public_url.is_none()
+        self.settings.console.public_url.is_none()
+            && self.listeners.console.as_ref().is_some_and(|listener| listener.address().ip().is_loopback())
     }
 
     /// Starts the background work, which [`Service::serve`] waits for at its end.
     pub fn start_background(&mut self) {
-        self.background = Some(background::start(self.parts.clone(), self.start.stop.clone()));
+        self.background = Some(background::start(self.parts.clone(), &self.start.roles, self.start.stop.clone()));
     }
 
     /// Serves until the stop, completes what runs within its time, and closes the database. The console shows `demo`.
@@ -112,24 +119,20 @@ impl Service {
         let is_shared = settings.admin_listen == Some(settings.api.listen);
         let router = wiring::api_router(&api, &interop, is_shared.then_some(&admin));
         let console = bellbird_console::router(api.access().clone(), router.clone(), settings.pages, site);
-        let console = tokio::spawn(serve::serve(listeners.console, console, options.clone(), stop.clone()));
-        let admin = listeners.admin.map(|listener| {
-            let router = bellbird_api::front::router(api.access().clone(), bellbird_admin::mount(&admin), Vec::new());
-            tokio::spawn(serve::serve(listener, router, options.clone(), stop.clone()))
-        });
-        serve::serve(listeners.api, router, options, stop).await;
-        let console = console.await;
-        let admin = match admin {
-            Some(admin) => admin.await,
-            None => Ok(()),
-        };
+        let admin = bellbird_api::front::router(api.access().clone(), bellbird_admin::mount(&admin), Vec::new());
+        let served = [(listeners.api, router), (listeners.console, console), (listeners.admin, admin)];
+        let mut tasks: Vec<_> = served
+            .into_iter()
+            .filter_map(|(listener, router)| Some(serve::serve(listener?, router, options.clone(), stop.clone())))
+            .map(tokio::spawn)
+            .collect();
+        stop.cancelled().await;
+        for task in tasks.drain(..) {
+            report_panic(task.await);
+        }
         // It stops after the others, so that the last requests are counted.
         stop_ops.cancel();
-        for result in [console, admin, ops.await] {
-            if let Err(error) = result {
-                tracing::error!(%error, "listener task panicked");
-            }
-        }
+        report_panic(ops.await);
         if let Some(background) = background {
             background.await?;
         }
@@ -141,24 +144,33 @@ impl Service {
     }
 }
 
+fn report_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "listener task panicked");
+    }
+}
+
+/// Those that the roles need.
 struct Listeners {
-    api: Listener,
-    console: Listener,
+    api: Option<Listener>,
+    console: Option<Listener>,
     ops: Listener,
-    /// `None`: the operator's API is off, or on the listener of the API.
+    /// `None` also if the operator's API is off, or on the listener of the API.
     admin: Option<Listener>,
 }
 
 impl Listeners {
     /// Binds all addresses. An error has a line for each address that cannot be bound, and how to choose another.
-    async fn open(settings: &Settings) -> anyhow::Result<Self> {
-        let api = open(settings, "api", settings.api.listen).await;
-        let console = open(settings, "console", settings.console.listen).await;
-        let ops = open(settings, "ops", settings.ops_listen).await;
-        let admin = match settings.admin_listen.filter(|address| *address != settings.api.listen) {
-            Some(address) => open(settings, "admin", address).await.map(Some),
+    async fn open(settings: &Settings, roles: &Roles) -> anyhow::Result<Self> {
+        let of = async |role, section, address: Option<SocketAddr>| match address.filter(|_| roles.has(role)) {
+            Some(address) => open(settings, section, address).await.map(Some),
             None => Ok(None),
         };
+        let api = of(Role::Api, "api", Some(settings.api.listen)).await;
+        let console = of(Role::Console, "console", Some(settings.console.listen)).await;
+        let ops = open(settings, "ops", settings.ops_listen).await;
+        let admin = settings.admin_listen.filter(|address| *address != settings.api.listen);
+        let admin = of(Role::Api, "admin", admin).await;
         match (api, console, ops, admin) {
             (Ok(api), Ok(console), Ok(ops), Ok(admin)) => Ok(Self { api, console, ops, admin }),
             (api, console, ops, admin) => {
@@ -169,17 +181,22 @@ impl Listeners {
     }
 
     fn urls(&self, settings: &Settings) -> Urls {
-        let (api_url, console_url) = (url(self.api.address()), url(self.console.address()));
+        let local = |listener: &Option<Listener>| listener.as_ref().map(|listener| url(listener.address()));
+        let (api_url, console_url) = (local(&self.api), local(&self.console));
+        // Of another instance, if this one does not serve it.
+        let public = |address: &Address, local: &Option<String>| {
+            address.public_url.clone().or_else(|| local.clone()).or_else(|| expected_url(address)).unwrap_or_default()
+        };
         Urls {
-            public_api: settings.api.public_url.clone().unwrap_or_else(|| api_url.clone()),
-            public_console: settings.console.public_url.clone().unwrap_or_else(|| console_url.clone()),
+            public_api: public(&settings.api, &api_url),
+            public_console: public(&settings.console, &console_url),
             ops_url: url(self.ops.address()),
             admin_url: match &self.admin {
                 Some(listener) => Some(url(listener.address())),
-                None => settings.admin_listen.map(|_| api_url.clone()),
+                None => settings.admin_listen.and(api_url.clone()),
             },
-            api_url,
-            console_url,
+            api_url: api_url.unwrap_or_default(),
+            console_url: console_url.unwrap_or_default(),
         }
     }
 }

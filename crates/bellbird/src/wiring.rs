@@ -269,7 +269,10 @@ impl<'a> Wiring<'a> {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Urls {
+    /// Empty, and omitted, if this instance does not serve the API. The same holds for the console.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub api_url: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub console_url: String,
     pub ops_url: String,
     /// Omitted if the operator's API is off.

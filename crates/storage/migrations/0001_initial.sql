@@ -636,9 +636,11 @@ CREATE INDEX webhook_attempts_event ON webhook_attempts (user_id, endpoint_id, e
 CREATE TABLE instances (
     id TEXT NOT NULL,
     version TEXT NOT NULL,
-    -- The name of its machine, and the URL of its API there.
+    -- The name of its machine, and the URL of its API there; without an API, of its ops listener.
     host TEXT NOT NULL,
     api_url TEXT NOT NULL,
+    -- What it does, separated by commas.
+    roles TEXT NOT NULL,
     -- Tells machines of one name apart. Empty: unknown.
     boot_id TEXT NOT NULL,
     -- The URL at which browsers reach its console.

@@ -29,12 +29,12 @@ statements! {
 
     /// Inserts the row again if it was deleted: the instance could not reach the database for some time.
     RENEW = "INSERT INTO instances (id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback,
-            started_at, last_seen_at, clock_ahead_ms)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+            started_at, last_seen_at, clock_ahead_ms, roles)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
         ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, clock_ahead_ms = excluded.clock_ahead_ms";
 
     LIST = "SELECT id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback, started_at,
-            last_seen_at, clock_ahead_ms
+            last_seen_at, clock_ahead_ms, roles
         FROM instances WHERE last_seen_at > $1 ORDER BY started_at, id";
 
     DELETE = "DELETE FROM instances WHERE id = $1";
@@ -70,8 +70,10 @@ pub struct Instance {
     pub version: String,
     /// The name of its machine.
     pub host: String,
-    /// The URL of its API on that machine.
+    /// The URL of its API on that machine; of its ops listener, if it has no API.
     pub api_url: String,
+    /// `api`, `console`, `worker`.
+    pub roles: Vec<String>,
     /// Differs from boot to boot and from machine to machine, also between machines of one name. Empty if unknown.
     #[serde(skip)]
     pub boot_id: String,
@@ -133,9 +135,10 @@ impl Instances<'_> {
             allow_loopback,
             started_at,
             clock_ahead_ms,
+            roles,
             ..
         } = instance;
-        let key_ids = key_ids.join(",");
+        let (key_ids, roles) = (key_ids.join(","), roles.join(","));
         let values = params![
             Param::Id(*id),
             version.as_str(),
@@ -147,7 +150,8 @@ impl Instances<'_> {
             i64::from(*allow_loopback),
             *started_at,
             now,
-            *clock_ahead_ms
+            *clock_ahead_ms,
+            roles.as_str()
         ];
         self.0.db.run(RENEW, values).await.map(|_| ())
     }
@@ -226,5 +230,6 @@ fn instance(row: &Row<'_>) -> Result<Instance> {
         started_at: row.time(8)?,
         last_seen_at: row.time(9)?,
         clock_ahead_ms: row.int(10)?,
+        roles: row.text(11)?.split(',').map(str::to_owned).collect(),
     })
 }

@@ -21,7 +21,7 @@ use crate::config::{Flag, LISTEN_ADDRESS, LogFormat, LogLevel, Settings, Sources
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// Settings flags of every command.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct SettingArgs {
     /// Path of the settings file; defaults to bellbird.toml in the working directory, if it exists
     #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
@@ -63,7 +63,7 @@ fn names_of<T: ValueEnum>() -> PossibleValuesParser {
 }
 
 /// Listen addresses of commands that run the service.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct ListenArgs {
     /// Listen address of the API; port 0 picks a free port
     #[arg(long, value_name = "ADDR", help_heading = "Settings")]

@@ -23,6 +23,7 @@ use super::sandbox::{DataArgs, sandbox_settings};
 use super::simplefin;
 use super::webhook::add::{self as webhook, checked_url};
 use crate::config::{Settings, terminal};
+use crate::roles::Roles;
 use crate::service::{self, Service, Start};
 use crate::telemetry;
 use crate::wiring::{self, Urls};
@@ -102,7 +103,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let folder = use_temporary_database(&mut settings)?;
     let database = shown_database(&settings);
     let (providers, sealer) = (wiring::providers(&settings)?, wiring::optional_sealer(&settings)?);
-    let start = Start { providers, sealer, clock: Clock::system(), metrics, stop: stop.clone() };
+    let start = Start { roles: Roles::all(), providers, sealer, clock: Clock::system(), metrics, stop: stop.clone() };
     let mut service = Service::open(settings, start).await?;
     let (storage, connections) = (service.parts.storage.clone(), service.parts.connections.clone());
     let people = add_people(&storage, &connections, sandbox.description()).await?;

@@ -13,6 +13,7 @@ use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::user::find_user;
 use crate::config::Settings;
+use crate::roles::Role;
 use crate::{instances, service, wiring};
 
 /// Let programs that speak SimpleFIN read accounts.
@@ -101,7 +102,7 @@ async fn api_url(settings: &Settings, storage: &Storage) -> anyhow::Result<Strin
     if let Some(url) = &settings.api.public_url {
         return Ok(url.clone());
     }
-    let here = instances::on_this_machine(storage).await?;
+    let here = instances::on_this_machine(storage, Role::Api).await?;
     here.map(|instance| instance.api_url)
         .or_else(|| service::expected_url(&settings.api))
         .context("the token needs the URL of the API: set api.public_url, or start the service first")

@@ -195,6 +195,7 @@ fn table(instances: &[Instance]) -> String {
         [
             instance.host.clone(),
             instance.api_url.clone(),
+            instance.roles.join(","),
             instance.version.clone(),
             output::format_instant(Some(instance.started_at)),
             output::format_instant(Some(instance.last_seen_at)),
@@ -202,5 +203,5 @@ fn table(instances: &[Instance]) -> String {
             instance.id.to_string(),
         ]
     });
-    output::table(["host", "api", "version", "started", "last seen", "keys", "id"], rows)
+    output::table(["host", "api", "roles", "version", "started", "last seen", "keys", "id"], rows)
 }

@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 
 use super::VERSION;
 use crate::config::Settings;
+use crate::roles::Role;
 
 /// A difference between clocks that the operator should know.
 pub(super) const CLOCK_NOTICED: SignedDuration = SignedDuration::from_secs(2);
@@ -29,7 +30,19 @@ pub(super) fn compare(running: &[Instance], key_ids: &[String], console_url: Opt
     findings.extend(different_versions(running));
     findings.extend(different_consoles(running, console_url));
     findings.extend(running.iter().filter_map(wrong_clock));
+    findings.extend(no_worker(running));
     findings
+}
+
+/// Nothing is synced or delivered then.
+fn no_worker(running: &[Instance]) -> Option<Finding> {
+    let works = |instance: &Instance| Role::Worker.is_in(&instance.roles);
+    (!running.is_empty() && !running.iter().any(works)).then(|| Finding {
+        is_wrong: true,
+        text: "no instance is a worker, so nothing is synced or delivered: start one with `serve --only worker`, or \
+            one without --only"
+            .to_owned(),
+    })
 }
 
 /// Every key that seals must open everywhere.
@@ -121,6 +134,7 @@ mod tests {
             host: host.to_owned(),
             console_url: "http://127.0.0.1:8081".to_owned(),
             api_url: "http://127.0.0.1:8080".to_owned(),
+            roles: vec!["api".to_owned(), "console".to_owned(), "worker".to_owned()],
             boot_id: String::new(),
             key_ids: key_ids.iter().map(|id| (*id).to_owned()).collect(),
             allow_loopback: false,

@@ -17,6 +17,7 @@ use compare::CLOCK_NOTICED;
 pub use compare::Finding;
 
 use crate::config::Settings;
+use crate::roles::{Role, Roles};
 use crate::wiring::{self, NotReady, Urls};
 
 /// The commit that the program is built from, or `unknown`: see `build.rs`.
@@ -52,6 +53,7 @@ impl Presence {
         sealer: &Sealer,
         clock: &Clock,
         urls: &Urls,
+        roles: &Roles,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let Clocks { now, ahead_ms: clock_ahead_ms, is_now } = clocks(storage).await?;
@@ -62,7 +64,9 @@ impl Presence {
             id,
             version: VERSION.to_owned(),
             host: host_name(),
-            api_url: urls.api_url.clone(),
+            // One that no other process of this machine has.
+            api_url: if urls.api_url.is_empty() { &urls.ops_url } else { &urls.api_url }.clone(),
+            roles: roles.names(),
             boot_id: boot_id(),
             console_url: urls.public_console.clone(),
             key_ids: sealer.key_ids().map(str::to_owned).collect(),
@@ -200,9 +204,9 @@ pub async fn running(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
     storage.instances().list(now).await
 }
 
-/// The running instance on this machine that started first.
-pub async fn on_this_machine(storage: &Storage) -> Result<Option<Instance>, StorageError> {
-    Ok(running(storage).await?.into_iter().find(is_here))
+/// The running instance on this machine with this role that started first.
+pub async fn on_this_machine(storage: &Storage, role: Role) -> Result<Option<Instance>, StorageError> {
+    Ok(running(storage).await?.into_iter().find(|instance| is_here(instance) && role.is_in(&instance.roles)))
 }
 
 /// Whether an instance runs on this machine.

@@ -8,6 +8,7 @@ pub mod metrics;
 mod writer;
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
@@ -16,7 +17,7 @@ use tracing_appender::non_blocking::{ErrorCounter, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Layer as _, fmt};
+use tracing_subscriber::{Layer as _, fmt, reload};
 
 use crate::config::{Log, LogFormat, LogLevel, terminal};
 use crate::instances::COMMIT;
@@ -33,6 +34,15 @@ const DURATION_BUCKETS: [f64; 14] =
 pub struct LogGuard {
     _worker: WorkerGuard,
     dropped: ErrorCounter,
+    set_level: Arc<dyn Fn(LogLevel) + Send + Sync>,
+}
+
+impl LogGuard {
+    /// Changes the level of the running log.
+    #[must_use]
+    pub fn level_setter(&self) -> Arc<dyn Fn(LogLevel) + Send + Sync> {
+        Arc::clone(&self.set_level)
+    }
 }
 
 /// Makes panics say only where they happened. Rust's own message holds values, which may be a row's text.
@@ -62,8 +72,12 @@ pub fn start_log(log: &Log) -> LogGuard {
     } else {
         layer.with_ansi(false).event_format(json::JsonLines).fmt_fields(json::JsonLines).boxed()
     };
-    let _ = tracing_subscriber::registry().with(layer).with(filter(log.level)).try_init();
-    LogGuard { _worker: worker, dropped }
+    // Only the filter can be changed, which costs a request nothing: what it decides about a line is cached.
+    let (filter_layer, handle) = reload::Layer::new(filter(log.level));
+    let _ = tracing_subscriber::registry().with(layer).with(filter_layer).try_init();
+    // Fails only for a log that has ended.
+    let set_level = Arc::new(move |level| drop(handle.reload(filter(level))));
+    LogGuard { _worker: worker, dropped, set_level }
 }
 
 fn filter(level: LogLevel) -> Targets {

@@ -14,6 +14,7 @@ fn new_instance(number: u128) -> Instance {
         version: "0.1.0".to_owned(),
         host: format!("web-{number}"),
         api_url: "http://127.0.0.1:8080".to_owned(),
+        roles: vec!["api".to_owned(), "worker".to_owned()],
         boot_id: "the first boot".to_owned(),
         console_url: "https://bellbird.example".to_owned(),
         key_ids: vec!["2027".to_owned(), "2026".to_owned()],

@@ -221,6 +221,7 @@ mod tests {
             version: String::new(),
             host: host.to_owned(),
             api_url: format!("http://127.0.0.1:{port}"),
+            roles: vec!["api".to_owned()],
             boot_id: String::new(),
             console_url: String::new(),
             key_ids: Vec::new(),

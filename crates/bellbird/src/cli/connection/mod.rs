@@ -23,6 +23,7 @@ use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::roles::Role;
 use crate::wiring::Wiring;
 use crate::{instances, service, wiring};
 use link::{LinkArgs, LinkStatusArgs};
@@ -145,7 +146,7 @@ pub(super) async fn console_url(settings: &Settings, storage: &Storage) -> anyho
     if settings.console.public_url.is_some() {
         return Ok(service::expected_url(&settings.console));
     }
-    let here = instances::on_this_machine(storage).await?;
+    let here = instances::on_this_machine(storage, Role::Console).await?;
     Ok(here.map(|instance| instance.console_url).or_else(|| service::expected_url(&settings.console)))
 }
 

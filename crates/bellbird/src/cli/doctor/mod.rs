@@ -196,9 +196,7 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
 
 /// The instances that run on this machine.
 async fn running_here(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
-    let Some(first) = instances::on_this_machine(storage).await? else { return Ok(Vec::new()) };
-    let running = instances::running(storage).await?;
-    Ok(running.into_iter().filter(|instance| instance.host == first.host).collect())
+    Ok(instances::running(storage).await?.into_iter().filter(instances::is_here).collect())
 }
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {

@@ -146,6 +146,8 @@ fn status_names_settings_file_and_database() {
 #[tokio::test]
 async fn sqlite_serves_one_service() {
     let (workdir, url) = migrated(Database::Sqlite).await;
+    let error = workdir.error(&format!("serve --only worker {ANY_PORTS}"), 1);
+    assert!(error.contains("leave out --only, or use PostgreSQL"), "{error}");
     let first = serve(&workdir);
     let path = url.strip_prefix("sqlite:").unwrap();
     for command in ["serve", "demo"] {

@@ -1,3 +1,4 @@
-//! Several instances of the program over one PostgreSQL and one Valkey.
+//! Several instances of the program over one PostgreSQL, with and without Valkey.
 
 mod postgres_and_valkey;
+mod postgres_roles;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use bellbird::config::{Settings, Sources};
+use bellbird::roles::Roles;
 use bellbird::service::{Service, Start};
 use bellbird::wiring::{self, Parts, Urls, Wiring};
 use bellbird_api::serve::{self, ServeOptions};
@@ -195,7 +196,9 @@ impl App {
         let providers = wiring::providers(&settings).expect("providers");
         let (sealer, clock, stop) = (Sealer::random(), Clock::manual(now), CancellationToken::new());
         let metrics = PrometheusBuilder::new().build_recorder().handle();
-        let start = Start { providers, sealer: sealer.clone(), clock: clock.clone(), metrics, stop: stop.clone() };
+        let roles = Roles::all();
+        let start =
+            Start { roles, providers, sealer: sealer.clone(), clock: clock.clone(), metrics, stop: stop.clone() };
         let mut service = Service::open(settings.clone(), start).await.expect("the service starts");
         service.stop_timeout = setup.stop_timeout.unwrap_or(service.stop_timeout);
         let (parts, urls) = (service.parts.clone(), service.urls.clone());
@@ -240,7 +243,7 @@ impl App {
 
     /// Runs the background jobs of the service until the end of the test.
     pub(crate) fn start_background_jobs(&self) {
-        bellbird::background::start(self.parts.clone(), self.stop.clone());
+        bellbird::background::start(self.parts.clone(), &Roles::all(), self.stop.clone());
     }
 
     pub(crate) fn credentials(&self, at: usize) -> Value {

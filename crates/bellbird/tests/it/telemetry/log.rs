@@ -1,10 +1,13 @@
 //! Every log line of a failure names the request that it belongs to.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use super::{Answered, Deployment};
 use crate::support::database::execute;
-use crate::support::process::text;
+use crate::support::harness::eventually;
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, get, text};
 
 /// The lines of a log, each a JSON object.
 fn lines(log: &str) -> Vec<Value> {
@@ -102,4 +105,34 @@ async fn shared_read_names_the_request_that_made_it() {
     assert!(leader.1["provider_calls"].as_u64() > Some(0) && leader.1["read_by"].is_null(), "{}", leader.1);
     assert_eq!(follower.1["provider_calls"], 0);
     assert_eq!(follower.1["read_by"], *leader.0.request_id);
+}
+
+#[tokio::test]
+async fn hangup_reads_the_log_level_again() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let (file, log) = (workdir.folder.path().join("bellbird.toml"), workdir.folder.path().join("log"));
+    std::fs::write(&file, "[log]\nlevel = \"info\"\n").unwrap();
+    let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
+    let health = format!("{}/health", text(&service.json(), "apiUrl"));
+    let written = || std::fs::read_to_string(&log).unwrap();
+    let access_lines = || written().matches("bellbird::access").count();
+    assert_eq!(get(&health, None).await.0, 200);
+    eventually(async || access_lines() == 1).await;
+
+    let hang_up = |settings: &str| {
+        std::fs::write(&file, settings).unwrap();
+        assert!(Command::new("kill").args(["-HUP", &service.id().to_string()]).status().unwrap().success());
+    };
+    hang_up("[log]\nlevel = \"warn\"\n");
+    eventually(async || written().contains("log level set")).await;
+    assert_eq!(get(&health, None).await.0, 200);
+    hang_up("[log]\nlevel = \"loud\"\n");
+    eventually(async || written().contains("could not read settings, log level unchanged")).await;
+    assert_eq!((get(&health, None).await.0, access_lines()), (200, 1), "still at warn");
+    hang_up("[log]\nlevel = \"info\"\n");
+    eventually(async || written().matches("log level set").count() == 2).await;
+    assert_eq!(get(&health, None).await.0, 200);
+    eventually(async || access_lines() == 2).await;
+    assert_eq!(service.stop("-TERM").0, Some(0));
 }
