@@ -54,3 +54,25 @@ fn documentation_has_every_kind_of_job() {
     let documented: Vec<String> = rows.filter_map(|row| quoted(row.split('|').nth(1)?, '`').pop()).collect();
     assert_eq!(documented, bellbird_connections::job_kinds().collect::<Vec<_>>());
 }
+
+/// Alerts and dashboard name metrics of the program, and series that the rules record. promtool tests the alerts
+/// (`scripts/lint-workflows`).
+#[test]
+fn alerts_and_dashboard_name_metrics_that_there_are() {
+    let deployed = |path: &str| read(&root().join("deploy").join(path));
+    let rules = deployed("prometheus/rules.yml");
+    let recorded: BTreeSet<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- record: ")).collect();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+    for text in [rules.as_str(), &deployed("grafana/bellbird.json"), &deployed("prometheus/tests.yml")] {
+        let words = text.split(|c: char| !is_name(c)).filter(|word| word.starts_with("bellbird_"));
+        // A label of a rule file, and a part of a histogram.
+        let words = words.filter(|word| *word != "bellbird_alerts").map(|word| word.trim_end_matches("_bucket"));
+        for word in words {
+            assert!(METRICS.iter().any(|metric| metric.name == word), "{word} is no metric");
+        }
+        for word in text.split(|c: char| !is_name(c)).filter(|word| word.starts_with("bellbird:")) {
+            assert!(recorded.contains(word), "{word} is not recorded");
+        }
+    }
+    assert!(recorded.len() > 2);
+}
