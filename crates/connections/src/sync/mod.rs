@@ -145,7 +145,7 @@ impl Syncs<'_> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let status = Refreshes(self.0).run_after_current(user, id).await?;
         let run = SyncRunId::new();
-        let next = self.0.sync_settings.next_sync_at(self.0.clock.now(), jitter::random());
+        let next = self.0.sync_settings.next_sync_at(self.0.clock.now(), plan::phase_of(id));
         let mut report = SyncReport::empty(id, run, status);
         if status != ConnectionStatus::Active {
             self.0.finish_job(claim, Some(next)).await?;
@@ -154,7 +154,7 @@ impl Syncs<'_> {
         let connection = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let before = self.0.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.0.clock.now();
-        let plan = self.0.sync_settings.plan(now, &before, jitter::random());
+        let plan = self.0.sync_settings.plan(now, &before, plan::phase_of(id));
         let (mut pulled, hasher) = match self.pull(&before, &connection, &plan, now).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
                 report.status = Refreshes(self.0).run_after_current(user, id).await?;

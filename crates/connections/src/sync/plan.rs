@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use bellbird_domain::TimestampExt as _;
-use bellbird_limits::jitter::jittered;
+use bellbird_domain::{ConnectionId, TimestampExt as _};
 use bellbird_providers::UnreadableRow;
 use bellbird_storage::{SyncState, UnreadableRows};
 use jiff::{SignedDuration, Timestamp};
@@ -51,12 +50,12 @@ pub(crate) struct SyncPlan {
 }
 
 impl SyncSettings {
-    pub(crate) fn plan(&self, now: Timestamp, state: &SyncState, jitter: u64) -> SyncPlan {
+    pub(crate) fn plan(&self, now: Timestamp, state: &SyncState, phase: u64) -> SyncPlan {
         let began = state.rows_backfill_began_at;
         let rows_may_be_late = now.duration_since(began) < LINKING_WINDOW;
         // An earlier sync must not replace the scheduled one, when all rows should be there.
         let scheduled = Some(schedule::first_sync_at(began)).filter(|scheduled| now < *scheduled);
-        let next_sync_at = self.next_sync_at(now, jitter);
+        let next_sync_at = self.next_sync_at(now, phase);
         let next_sync_at = scheduled.map_or(next_sync_at, |scheduled| scheduled.min(next_sync_at));
         let retry_at = now.plus(EMPTY_FIRST_SYNC_RETRY).min(next_sync_at);
         let unread = state.covered_from.zip(state.unread.as_ref().map(|unread| unread.to));
@@ -178,13 +177,22 @@ impl SyncSettings {
         from.minus(PRUNE_MARGIN)
     }
 
-    /// Returns the time of the next sync.
-    ///
-    /// `jitter` moves it by up to a tenth of the interval in either direction, so that connections linked together are
-    /// not synced together forever.
-    pub fn next_sync_at(&self, now: Timestamp, jitter: u64) -> Timestamp {
-        now.plus(jittered(self.interval * 9 / 10, self.interval / 5, jitter))
+    /// Returns the time of the next sync of a connection: the first of its own times that is at least half an interval
+    /// away. They are an interval apart, and `phase`, any number that stays with the connection, says where they lie. So
+    /// the syncs of all connections are spread evenly, and are again at once after an outage, when all were late.
+    pub fn next_sync_at(&self, now: Timestamp, phase: u64) -> Timestamp {
+        let interval = u64::try_from(self.interval.as_micros()).unwrap_or(u64::MAX).max(1);
+        let least = now.plus(self.interval / 2);
+        let since = u64::try_from(least.as_microsecond()).unwrap_or_default() % interval;
+        let offset = phase % interval;
+        let wait = if offset >= since { offset - since } else { offset + (interval - since) };
+        least.plus(Duration::from_micros(wait))
     }
+}
+
+/// The phase of a connection: the random bits of its id.
+pub(crate) fn phase_of(id: ConnectionId) -> u64 {
+    id.uuid().as_u64_pair().1
 }
 
 /// Adds the unreadable rows of a run to those that the runs `before` it have met. A row without a time counts as one of
@@ -344,8 +352,7 @@ mod tests {
                 newest_row_at: last.map(later),
                 ..state(None, None)
             };
-            // A jitter of 1,000 leaves the interval as it is.
-            let plan = settings.plan(later(now), &state, 1_000);
+            let plan = settings.plan(later(now), &state, phase_at(settings, later(now)));
             let expected = SyncPlan {
                 from: later(from),
                 to: later(now),
@@ -358,7 +365,7 @@ mod tests {
             assert_eq!(plan, expected, "{sentence}");
             let covered = state.covered_from;
             let left = SyncState { unread: unread_to(later(-DAY)), ..state };
-            let continued = settings.plan(later(now), &left, 1_000);
+            let continued = settings.plan(later(now), &left, 0);
             let range = (continued.from, continued.to);
             assert_eq!((continued.continues, continued.sequence), (last.is_some(), 1), "{sentence}");
             assert!(!continued.continues || range == (covered.unwrap(), later(-DAY)), "{sentence}");
@@ -371,18 +378,18 @@ mod tests {
         let last = state(Some("2026-11-19T12:00:00Z"), Some("2026-11-12T12:00:00Z"));
         let since = Some(at("2026-11-01T00:00:00Z"));
         let week_before = at("2026-10-25T00:00:00Z");
-        let missing = settings.plan(now, &SyncState { missing_since: since, ..last.clone() }, 1_000);
+        let missing = settings.plan(now, &SyncState { missing_since: since, ..last.clone() }, 0);
         assert_eq!((missing.from, missing.kept_from), (at("2026-11-12T12:00:00Z"), week_before));
         let returned = SyncState { reread_from: since, ..last.clone() };
-        let plan = settings.plan(now, &returned, 1_000);
+        let plan = settings.plan(now, &returned, 0);
         assert_eq!((plan.from, plan.kept_from), (week_before, week_before));
         // What a run has left is read first.
         let unread = unread_to(at("2026-11-14T00:00:00Z"));
-        let continued = settings.plan(now, &SyncState { unread, ..returned }, 1_000);
+        let continued = settings.plan(now, &SyncState { unread, ..returned }, 0);
         assert_eq!((continued.from, continued.kept_from), (at("2026-11-12T12:00:00Z"), week_before));
         let linked_at = at("2026-11-10T00:00:00Z");
         assert_eq!(
-            settings.plan(now, &SyncState { linked_at, reread_from: Some(linked_at), ..last }, 1_000).from,
+            settings.plan(now, &SyncState { linked_at, reread_from: Some(linked_at), ..last }, 0).from,
             at("2026-11-03T00:00:00Z"),
         );
     }
@@ -418,7 +425,7 @@ mod tests {
                 .map(|text| UnreadableRow { at: Some(at(text)), reason: UnreadableReason::MissingAmount })
                 .collect(),
         };
-        let plan = settings.plan(now, &before, 1_000);
+        let plan = settings.plan(now, &before, 0);
         let left = unread_to(day("14"));
         let stopped = settings.next_state(now, &before, &plan, &pulled(Some("19"), left.clone(), &[]), now);
         let expected = SyncState {
@@ -440,7 +447,7 @@ mod tests {
         // An account returns, and a row becomes unreadable, while the sync is not complete.
         let stopped =
             SyncState { reread_from: Some(day("11")), unreadable: Some(unreadable_since(day("15"))), ..stopped };
-        let plan = settings.plan(later, &stopped, 1_000);
+        let plan = settings.plan(later, &stopped, 0);
         let found = pulled(None, None, &["2026-11-13T20:00:00Z", "2026-11-13T09:00:00Z"]);
         let complete = settings.next_state(later, &stopped, &plan, &found, plan.next_sync_at);
         let oldest = UnreadableRows { count: 3, reason: "missing_amount".to_owned(), since: day("13") };
@@ -472,15 +479,20 @@ mod tests {
         }
     }
 
+    /// With which the next sync is an interval away.
+    fn phase_at(settings: SyncSettings, now: Timestamp) -> u64 {
+        u64::try_from(now.as_microsecond()).unwrap() % u64::try_from(settings.interval.as_micros()).unwrap()
+    }
+
     proptest! {
         /// No sync starts before the last range did or leaves out what may be missing, and a connection is synced
         /// again in a bounded time.
         #[test]
-        fn plan_stays_in_bounds(state in states(), wait in 0..9_999_999_i64, jitter: u64, notify_initial: bool) {
+        fn plan_stays_in_bounds(state in states(), wait in 0..9_999_999_i64, phase: u64, notify_initial: bool) {
             let began = state.rows_backfill_began_at;
             let now = seconds_after(state.synced_at.map_or(began, |last| last.max(began)), wait);
             let settings = SyncSettings { notify_initial, ..SyncSettings::default() };
-            let plan = settings.plan(now, &state, jitter);
+            let plan = settings.plan(now, &state, phase);
             let covered_from = state.covered_from.unwrap_or(Timestamp::MIN);
             prop_assert!(plan.from <= now && plan.from >= covered_from && plan.to == now);
             if let Some(synced_at) = state.synced_at {
@@ -493,7 +505,7 @@ mod tests {
                 let is_held = plan.from == covered_from;
                 prop_assert!(is_held || plan.from >= held_from.minus(settings.overlap), "bounded");
             }
-            prop_assert!(plan.next_sync_at > now && plan.next_sync_at <= settings.next_sync_at(now, jitter));
+            prop_assert!(plan.next_sync_at > now && plan.next_sync_at <= settings.next_sync_at(now, phase));
             prop_assert!(plan.retry_if_empty_at.is_none_or(|retry| retry > now && retry <= plan.next_sync_at));
         }
 
@@ -505,12 +517,34 @@ mod tests {
         }
 
         #[test]
-        fn next_sync_is_within_a_tenth_of_the_interval(jitter: u64, seconds in 1_u32..1_000_000) {
+        fn next_sync_is_at_a_time_of_the_connection(phase: u64, seconds in 1_u32..1_000_000, late in 0..900_000_i64) {
             let settings = SyncSettings { interval: Duration::from_secs(seconds.into()), ..SyncSettings::default() };
             let now = at("2026-11-20T09:30:00Z");
-            let wait = settings.next_sync_at(now, jitter).duration_since(now).as_millis();
-            let interval = i128::from(seconds) * 1_000;
-            prop_assert!(wait >= interval * 9 / 10 - 1 && wait <= interval * 11 / 10 + 1, "{wait}");
+            let next = settings.next_sync_at(now, phase);
+            let wait = next.duration_since(now).as_micros();
+            let interval = i128::from(seconds) * 1_000_000;
+            prop_assert!((interval / 2..=interval * 3 / 2).contains(&wait), "{wait}");
+            // However late a sync runs, the one after it is at a time of the connection again.
+            let later = settings.next_sync_at(next.plus(Duration::from_millis(late.unsigned_abs())), phase);
+            prop_assert_eq!(later.duration_since(next).as_micros() % interval, 0);
         }
+    }
+
+    /// After two hours in which nothing ran, the load of each tenth of an interval is the mean again, give or take chance.
+    #[test]
+    fn load_is_even_after_an_outage() {
+        let settings = SyncSettings::default();
+        let (end, interval) = (at("2026-11-20T09:30:00Z"), settings.interval);
+        let phases = (0..20_000_u64).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut tenths = [0_u32; 10];
+        for phase in phases {
+            // All that fell due during the outage run at its end.
+            let before = settings.next_sync_at(end.minus(SignedDuration::try_from(interval).unwrap()), phase);
+            let ran = before.max(end);
+            let second = settings.next_sync_at(settings.next_sync_at(ran, phase), phase);
+            let from = second.duration_since(end).as_micros().unsigned_abs() % interval.as_micros();
+            tenths[usize::try_from(from * 10 / interval.as_micros()).unwrap()] += 1;
+        }
+        assert!(tenths.iter().all(|count| (1_900..2_100).contains(count)), "{tenths:?}");
     }
 }
