@@ -178,8 +178,8 @@ impl SyncSettings {
     }
 
     /// Returns the time of the next sync of a connection: the first of its own times that is at least half an interval
-    /// away. They are an interval apart, and `phase`, any number that stays with the connection, says where they lie. So
-    /// the syncs of all connections are spread evenly, and are again at once after an outage, when all were late.
+    /// away. They are an interval apart, and `phase`, any number that stays with the connection, says where they lie.
+    /// So the syncs of all connections are spread evenly, and are again at once after an outage, when all were late.
     pub fn next_sync_at(&self, now: Timestamp, phase: u64) -> Timestamp {
         let interval = u64::try_from(self.interval.as_micros()).unwrap_or(u64::MAX).max(1);
         let least = now.plus(self.interval / 2);
@@ -530,7 +530,7 @@ mod tests {
         }
     }
 
-    /// After two hours in which nothing ran, the load of each tenth of an interval is the mean again, give or take chance.
+    /// After two hours in which nothing ran, the load of each tenth of an interval is the mean again.
     #[test]
     fn load_is_even_after_an_outage() {
         let settings = SyncSettings::default();
