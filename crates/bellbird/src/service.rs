@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::config::{Address, Settings};
-use crate::instances::Presence;
+use crate::instances::{Identity, Presence};
 use crate::roles::{Role, Roles};
 use crate::wiring::{self, Parts, Urls, Wiring};
 use crate::{background, ops};
@@ -81,9 +81,9 @@ impl Service {
         let urls = listeners.urls(&settings);
         let wiring = Wiring::with(&settings, &storage, start.providers.clone(), start.clock.clone());
         let parts = Parts::new(&wiring, &urls)?;
+        let identity = Identity { id, urls: &urls, roles: &start.roles };
         let presence =
-            Presence::start(id, &storage, &settings, &start.sealer, &start.clock, &urls, &start.roles, &start.stop)
-                .await?;
+            Presence::start(&identity, &storage, &settings, &start.sealer, &start.clock, &start.stop).await?;
         let stop_timeout = stop_timeout(&settings);
         Ok(Self { urls, parts, stop_timeout, settings, start, listeners, presence, background: None, lock })
     }

@@ -42,20 +42,26 @@ pub struct Presence {
     renewal: JoinHandle<bool>,
 }
 
+/// Which instance this is.
+pub struct Identity<'a> {
+    pub id: Uuid,
+    pub urls: &'a Urls,
+    pub roles: &'a Roles,
+}
+
 impl Presence {
     /// Stores that this instance runs. Call it before the first request, so that commands know of every instance that
     /// seals and opens secrets. From then on the instance's clock follows that of the database, or this machine's on
     /// SQLite. Stops the service if a backup replaces the database while the instance runs.
     pub async fn start(
-        id: Uuid,
+        identity: &Identity<'_>,
         storage: &Storage,
         settings: &Settings,
         sealer: &Sealer,
         clock: &Clock,
-        urls: &Urls,
-        roles: &Roles,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
+        let Identity { id, urls, roles } = *identity;
         let Clocks { now, ahead_ms: clock_ahead_ms, is_now } = clocks(storage).await?;
         if is_now {
             clock.follow(now);

@@ -21,7 +21,7 @@ pub use leases::Lease;
 use leases::{LEASE, Leases};
 
 /// What a request waits for the server, which responds within a millisecond. One that is late is as good as away.
-const CALL_TIMEOUT: Duration = Duration::from_millis(200);
+const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The connection is closed if sent data stays unacknowledged for this long.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
