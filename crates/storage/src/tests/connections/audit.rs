@@ -28,7 +28,7 @@ both! {
         assert_eq!((rows[0].at, rows[4].at), (at(10), at(20)));
         assert_eq!(db.connections().list_audit(ConnectionId::new()).await.unwrap(), []);
         let (newest, user) = (rows.last().unwrap(), rows[0].user_id);
-        assert_eq!(db.connections().list_history(user, id, 1).await.unwrap(), [newest.clone()]);
+        assert_eq!(db.connections().list_history(user, id, 1).await.unwrap(), std::slice::from_ref(newest));
         assert_eq!(db.connections().list_history(UserId::new(), id, 9).await.unwrap(), [], "of another user");
     }
 }
