@@ -303,35 +303,38 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
     assert!(audit.text.contains("webhook_endpoint.update</strong> all users"), "{}", audit.text);
 }
 
-/// Every page, by the menu.
-#[tokio::test(flavor = "multi_thread")]
-async fn operator_pages_in_chromium() {
-    let app = App::start(Setup::default()).await;
-    let hook = app.disabled_endpoint().await;
-    app.set_operator(app.ben.user.id, true).await;
-    app.fail_a_sync().await;
-    let mut browser = Browser::start();
-    browser.size(1280, 800, false);
-    browser.open(&app.sign_in_link(app.ben.user.id).await);
-    browser.click("button.strong");
-    for path in PAGES {
-        browser.click(&format!("nav a[href='{path}']"));
-        browser.assert_accessible(&format!("console{}", path.replace('/', "-")));
+mod chromium {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_page_by_the_menu() {
+        let app = App::start(Setup::default()).await;
+        let hook = app.disabled_endpoint().await;
+        app.set_operator(app.ben.user.id, true).await;
+        app.fail_a_sync().await;
+        let mut browser = Browser::start();
+        browser.size(1280, 800, false);
+        browser.open(&app.sign_in_link(app.ben.user.id).await);
+        browser.click("button.strong");
+        for path in PAGES {
+            browser.click(&format!("nav a[href='{path}']"));
+            browser.assert_accessible(&format!("console{}", path.replace('/', "-")));
+        }
+        browser.click("nav a[href='/operator/users']");
+        browser.write("#search", "olivia@example.com");
+        browser.click("form.line button");
+        browser.click("ul.rows a");
+        browser.assert_accessible("console-operator-user");
+        browser.click("button[name=sign-in-link]");
+        browser.assert_accessible("console-operator-user-link");
+        browser.click("nav a[href='/operator/deliveries']");
+        browser.click("ul.rows a");
+        browser.assert_accessible("console-operator-endpoint");
+        browser.click("button[name=enable]");
+        app.assert_enabled(&hook).await;
+        browser.click("button[name=redeliver]");
+        browser.click("nav a[href='/operator/audit']");
+        browser.assert_accessible("console-operator-audit-rows");
+        assert!(browser.text().contains("delivery.redeliver"), "{}", browser.text());
     }
-    browser.click("nav a[href='/operator/users']");
-    browser.write("#search", "olivia@example.com");
-    browser.click("form.line button");
-    browser.click("ul.rows a");
-    browser.assert_accessible("console-operator-user");
-    browser.click("button[name=sign-in-link]");
-    browser.assert_accessible("console-operator-user-link");
-    browser.click("nav a[href='/operator/deliveries']");
-    browser.click("ul.rows a");
-    browser.assert_accessible("console-operator-endpoint");
-    browser.click("button[name=enable]");
-    app.assert_enabled(&hook).await;
-    browser.click("button[name=redeliver]");
-    browser.click("nav a[href='/operator/audit']");
-    browser.assert_accessible("console-operator-audit-rows");
-    assert!(browser.text().contains("delivery.redeliver"), "{}", browser.text());
 }
