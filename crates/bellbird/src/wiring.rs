@@ -11,7 +11,7 @@ use bellbird_connections::Connections;
 use bellbird_console::Mailer;
 use bellbird_domain::{ApiKey, Clock, ConnectionId, UserId};
 use bellbird_interop::Interop;
-use bellbird_limits::LimitStore;
+use bellbird_limits::SharedStore;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
@@ -201,11 +201,11 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
     Ok(registry)
 }
 
-/// Where instances share limits; `None` if valkey.url is not set. Fails if that is no such URL.
-pub fn limit_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<LimitStore>> {
-    let Some(url) = &settings.limit_store else { return Ok(None) };
-    let store = LimitStore::open(url.expose_secret(), &storage.secrets().name_key());
-    store.map(Some).map_err(|text| anyhow!("valkey.url cannot be used: {text}"))
+/// Where instances share limits and cursors; `None` if redis.url is not set. Fails if that is no such URL.
+pub fn shared_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<SharedStore>> {
+    let Some(url) = &settings.shared_store else { return Ok(None) };
+    let store = SharedStore::open(url.expose_secret(), &storage.secrets().name_key());
+    store.map(Some).map_err(|text| anyhow!("redis.url cannot be used: {text}"))
 }
 
 /// Message for settings in which no provider has credentials.
@@ -260,8 +260,8 @@ impl<'a> Wiring<'a> {
     }
 
     #[must_use]
-    pub fn reads(&self) -> Reads {
-        Reads::new(self.storage.clone(), self.providers.clone(), self.clock.clone(), self.settings.reads)
+    pub fn reads(&self, store: Option<&SharedStore>) -> Reads {
+        Reads::new(self.storage.clone(), self.providers.clone(), self.clock.clone(), self.settings.reads, store)
     }
 }
 
@@ -305,8 +305,9 @@ pub struct Parts {
 impl Parts {
     pub fn new(wiring: &Wiring<'_>, urls: &Urls) -> anyhow::Result<Self> {
         let Wiring { settings, storage, clock, .. } = wiring;
-        let (reads, connections) = (wiring.reads(), wiring.connections(Some(&urls.public_console)));
-        let (access, store) = (settings.access.clone(), limit_store(settings, storage)?);
+        let store = shared_store(settings, storage)?;
+        let (reads, connections) = (wiring.reads(store.as_ref()), wiring.connections(Some(&urls.public_console)));
+        let access = settings.access.clone();
         let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access, store);
         let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
         let webhooks = wiring.webhooks()?;

@@ -79,7 +79,7 @@ impl Console {
         let link_cookie = Cookie::of_link(&site.console_url);
         let permits = || EventPermits { running: Semaphore::new(events_max), reading: Semaphore::new(events_max) };
         let event_permits = provider_names().chain([""]).map(|name| (name, permits())).collect();
-        let store = access.limit_store();
+        let store = access.shared_store();
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
         let failed_auth_limit = failed_auth_limit.map(|limit| limit.shared(store, "console_failed_auth"));
         let ping_limit = RateLimiter::per_minute(PINGS_PER_MINUTE).map(|limit| limit.shared(store, "ping"));

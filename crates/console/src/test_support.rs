@@ -42,7 +42,7 @@ pub(crate) fn settings() -> ConsoleSettings {
 fn access(storage: Storage, connections: Connections) -> Access {
     let clock = Clock::manual("2026-11-20T09:24:00Z".parse().unwrap());
     let limits = Limits { deadline: Duration::from_secs(30), row_cap: 1_000 };
-    let reads = Reads::new(storage.clone(), Default::default(), clock.clone(), limits);
+    let reads = Reads::new(storage.clone(), Default::default(), clock.clone(), limits, None);
     let settings = AccessSettings {
         metadata_per_minute: 0,
         balances_per_minute: 0,

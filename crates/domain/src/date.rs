@@ -8,6 +8,7 @@ use std::ops::Range;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::TradeTime;
 
@@ -15,7 +16,7 @@ use crate::TradeTime;
 pub const DEFAULT_RANGE: SignedDuration = SignedDuration::from_hours(720);
 
 /// One end of a range, as the client sent it. Both ends are inclusive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Bound {
     /// A whole day in the user's timezone. Compared with the day of a row.
     Day(Date),
@@ -121,7 +122,7 @@ fn is_offset(text: &[u8]) -> bool {
 }
 
 /// A range of transactions: `from` and `to` with their defaults filled in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DateRange {
     pub from: Bound,
     pub to: Bound,
@@ -159,7 +160,7 @@ impl DateRange {
 }
 
 /// A range of trades. Unlike [`DateRange`] it has no defaults: an absent end is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct DateFilter {
     pub from: Option<Bound>,
     pub to: Option<Bound>,

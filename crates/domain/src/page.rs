@@ -14,7 +14,7 @@ pub const TRANSACTIONS: PageLimits = PageLimits { default: 200, max: 500 };
 pub const TRADES: PageLimits = PageLimits { default: 200, max: 500 };
 
 /// The window of a list that a request asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct Page {
     /// Maximum number of rows, at least 1.
     pub limit: u32,

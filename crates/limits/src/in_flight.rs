@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::store::{Lease, LimitStore};
+use crate::store::{Lease, SharedStore};
 
 /// Hands out permits, up to a maximum for each key.
 pub struct InFlight<K> {
     max: u32,
-    store: Option<LimitStore>,
+    store: Option<SharedStore>,
     counts: Arc<Mutex<HashMap<K, u32>>>,
 }
 
@@ -32,11 +32,11 @@ impl<K: Hash + Eq + Clone> InFlight<K> {
 
     /// Shares the permits with other instances. Without a store, nothing changes.
     #[must_use]
-    pub fn shared(self, store: Option<&LimitStore>) -> Self {
+    pub fn shared(self, store: Option<&SharedStore>) -> Self {
         Self { store: store.cloned(), ..self }
     }
 
-    pub(crate) fn store(&self) -> Option<&LimitStore> {
+    pub(crate) fn store(&self) -> Option<&SharedStore> {
         self.store.as_ref()
     }
 

@@ -11,7 +11,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, UnitWeighter};
 
 use crate::gcra::{self, Decision, Limit};
-use crate::store::{Bucket, LimitStore};
+use crate::store::{Bucket, SharedStore};
 
 /// Maximum number of buckets. Beyond it the least used are evicted, which gives their callers a full bucket.
 const BUCKETS_MAX: usize = 100_000;
@@ -48,7 +48,7 @@ pub struct RateLimiter<K> {
     limit: Limit,
     buckets: Buckets<K>,
     /// Where all instances count, with the name of this limit there.
-    shared: Option<(LimitStore, &'static str)>,
+    shared: Option<(SharedStore, &'static str)>,
 }
 
 impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
@@ -61,7 +61,7 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
 
     /// Shares the limit with other instances, under a name of its own. Without a store, nothing changes.
     #[must_use]
-    pub fn shared(self, store: Option<&LimitStore>, name: &'static str) -> Self {
+    pub fn shared(self, store: Option<&SharedStore>, name: &'static str) -> Self {
         Self { shared: store.cloned().map(|store| (store, name)), ..self }
     }
 
@@ -93,14 +93,14 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
         self.peek_alone(key, now)
     }
 
-    async fn ask(&self, store: &LimitStore, key: &K, takes: bool, now: Timestamp) -> Option<Decision> {
+    async fn ask(&self, store: &SharedStore, key: &K, takes: bool, now: Timestamp) -> Option<Decision> {
         let admitted = store.admit(&key.to_string(), Some(self.bucket(key, takes)), 0, now).await?;
         let decision = admitted.decision?;
         self.learn(key, decision);
         Some(decision)
     }
 
-    pub(crate) fn store(&self) -> Option<&LimitStore> {
+    pub(crate) fn store(&self) -> Option<&SharedStore> {
         self.shared.as_ref().map(|(store, _)| store)
     }
 

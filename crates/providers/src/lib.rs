@@ -233,7 +233,7 @@ pub struct PageRequest<'a> {
 }
 
 /// The provider's own position in a list. Opaque; holds no data about rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Cursor(pub String);
 
 /// Receives transactions from a page reader, newest first, with the day of each in the user's time zone.

@@ -2,14 +2,21 @@
 //!
 //! Each API key has a few indexes of its own and a share of the memory, so that a client that makes many queries pushes
 //! out its own indexes before those of others. A query whose index is lost is read from its first row again.
+//!
+//! Instances that share a store continue each other's walks: a walk begins with a window at offset 0, and what each
+//! request learned is there for the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{AccountId, ConnectionId, DateFilter, KeyId, Page};
 use bellbird_limits::Expiring;
+use bellbird_limits::store::{SharedStore, Walk};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
 
 /// Time to live of an index after its last use.
 const TTL: Duration = Duration::from_secs(600);
@@ -21,7 +28,7 @@ const KEY_INDEXES_MAX: usize = 32;
 const KEY_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// A query that a client pages through: the API key, the connection and the filters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct QueryKey {
     pub key_id: KeyId,
     pub connection_id: ConnectionId,
@@ -31,7 +38,7 @@ pub struct QueryKey {
 }
 
 /// The rows of a query that a client sees at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct WindowKey {
     pub query: QueryKey,
     pub page: Page,
@@ -41,11 +48,20 @@ pub struct WindowKey {
 pub(crate) trait CachedIndex {
     /// Approximate size in memory.
     fn bytes(&self) -> usize;
+
+    /// Adds what another instance has learned in the same walk.
+    fn absorb(&mut self, other: Self);
+}
+
+/// The windows of one query since the last one at offset 0.
+pub(crate) struct QueryWalk<I> {
+    id: Walk,
+    pub(crate) index: Mutex<I>,
 }
 
 struct Entry<I> {
     query: QueryKey,
-    index: Arc<Mutex<I>>,
+    walk: Arc<QueryWalk<I>>,
     used_at: Timestamp,
     /// As last measured.
     bytes: usize,
@@ -72,81 +88,111 @@ impl<I: CachedIndex> KeyIndexes<I> {
     }
 }
 
-pub(crate) struct CursorCache<I>(Expiring<KeyId, Arc<Mutex<KeyIndexes<I>>>>);
+pub(crate) struct CursorCache<I> {
+    indexes: Expiring<KeyId, Arc<Mutex<KeyIndexes<I>>>>,
+    /// Where other instances find the indexes, under this kind.
+    shared: Option<(SharedStore, &'static str)>,
+}
 
-impl<I: CachedIndex + Send + 'static> CursorCache<I> {
-    pub(crate) fn new() -> Self {
+impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache<I> {
+    pub(crate) fn new(store: Option<&SharedStore>, kind: &'static str) -> Self {
         let bytes_of = |_: &KeyId, indexes: &Arc<Mutex<KeyIndexes<I>>>| indexes.lock().bytes();
-        Self(Expiring::new(TTL, BYTES_MAX, bytes_of))
+        Self { indexes: Expiring::new(TTL, BYTES_MAX, bytes_of), shared: store.map(|store| (store.clone(), kind)) }
     }
 
-    /// The index of the query, or a new one: for a window at offset 0, and if there is none that `serves`.
-    pub(crate) fn find_or_insert(
+    /// The walk that the window continues, here or at another instance. A new one for a window at offset 0, and if
+    /// there is none that `serves`.
+    pub(crate) async fn find_or_insert(
         &self,
         WindowKey { query, page }: WindowKey,
         now: Timestamp,
-        serves: impl FnOnce(&I) -> bool,
+        serves: impl Fn(&I) -> bool,
         new: impl FnOnce() -> I,
-    ) -> Arc<Mutex<I>> {
-        if page.offset > 0
-            && let Some(index) = self.find(&query, now)
-            && serves(&index.lock())
-        {
-            return index;
+    ) -> Arc<QueryWalk<I>> {
+        if page.offset > 0 {
+            let shared = self.find_shared(&query).await.filter(|(_, index)| serves(index));
+            let own = self.find(&query, now).filter(|walk| serves(&walk.index.lock()));
+            match (own, shared) {
+                (Some(walk), Some((id, index))) if walk.id == id => {
+                    walk.index.lock().absorb(index);
+                    return walk;
+                }
+                // Another instance has begun the latest walk.
+                (_, Some((id, index))) => return self.insert(query, id, index, now),
+                (Some(walk), None) => return walk,
+                (None, None) => {}
+            }
         }
-        self.insert(query, new(), now)
+        self.insert(query, *Uuid::new_v4().as_bytes(), new(), now)
     }
 
-    /// The index of a query, if it was used recently.
-    fn find(&self, query: &QueryKey, now: Timestamp) -> Option<Arc<Mutex<I>>> {
-        let indexes = self.0.renew(&query.key_id, now)?;
+    /// Keeps what a request has learned in its walk: measures the index again, and shares it.
+    pub(crate) async fn keep(&self, WindowKey { query, page }: WindowKey, walk: &QueryWalk<I>, now: Timestamp) {
+        self.measure(&query, now);
+        let Some((store, kind)) = &self.shared else { return };
+        let value = serde_json::to_vec(&*walk.index.lock());
+        if let (Ok(name), Ok(value)) = (serde_json::to_vec(&query), value) {
+            store.put(kind, &name, (walk.id, page.offset == 0), &value, TTL).await;
+        }
+    }
+
+    async fn find_shared(&self, query: &QueryKey) -> Option<(Walk, I)> {
+        let (store, kind) = self.shared.as_ref()?;
+        let (walk, value) = store.get(kind, &serde_json::to_vec(query).ok()?).await?;
+        Some((walk, serde_json::from_slice(&value).ok()?))
+    }
+
+    /// The walk of a query, if it was used recently.
+    fn find(&self, query: &QueryKey, now: Timestamp) -> Option<Arc<QueryWalk<I>>> {
+        let indexes = self.indexes.renew(&query.key_id, now)?;
         let mut indexes = indexes.lock();
         let entry = indexes.take(query)?;
         if now.duration_since(entry.used_at) >= SignedDuration::try_from(TTL).unwrap_or(SignedDuration::MAX) {
             return None;
         }
-        let index = Arc::clone(&entry.index);
+        let walk = Arc::clone(&entry.walk);
         indexes.push(Entry { used_at: now, ..entry });
-        Some(index)
+        Some(walk)
     }
 
-    /// Replaces the index of a query.
-    fn insert(&self, query: QueryKey, index: I, now: Timestamp) -> Arc<Mutex<I>> {
+    /// Replaces the walk of a query.
+    fn insert(&self, query: QueryKey, id: Walk, index: I, now: Timestamp) -> Arc<QueryWalk<I>> {
         let bytes = index.bytes();
-        let index = Arc::new(Mutex::new(index));
-        let indexes = self.0.renew_or_insert_with(&query.key_id, now, || Arc::new(Mutex::new(KeyIndexes(Vec::new()))));
+        let walk = Arc::new(QueryWalk { id, index: Mutex::new(index) });
+        let new = || Arc::new(Mutex::new(KeyIndexes(Vec::new())));
+        let indexes = self.indexes.renew_or_insert_with(&query.key_id, now, new);
         let mut indexes = indexes.lock();
         indexes.take(&query);
-        indexes.push(Entry { query, index: Arc::clone(&index), used_at: now, bytes });
-        index
+        indexes.push(Entry { query, walk: Arc::clone(&walk), used_at: now, bytes });
+        walk
     }
 
-    /// Measures the index of a query again: it has grown since [`Self::find`] or [`Self::insert`].
-    pub(crate) fn measure(&self, query: &QueryKey, now: Timestamp) {
-        let Some((indexes, _)) = self.0.get(&query.key_id, now) else { return };
+    /// Measures the index of a query again, which has grown.
+    fn measure(&self, query: &QueryKey, now: Timestamp) {
+        let Some((indexes, _)) = self.indexes.get(&query.key_id, now) else { return };
         {
             let mut indexes = indexes.lock();
             let Some(entry) = indexes.take(query) else { return };
-            let bytes = entry.index.lock().bytes();
+            let bytes = entry.walk.index.lock().bytes();
             indexes.push(Entry { bytes, ..entry });
         }
         // Weighs the indexes of the key.
-        self.0.renew(&query.key_id, now);
+        self.indexes.renew(&query.key_id, now);
     }
 
     pub(crate) fn remove_connection(&self, connection_id: ConnectionId) {
-        for indexes in self.0.values() {
+        for indexes in self.indexes.values() {
             indexes.lock().0.retain(|entry| entry.query.connection_id != connection_id);
         }
     }
 
     pub(crate) fn purge_expired(&self) {
-        self.0.purge_expired();
+        self.indexes.purge_expired();
     }
 
     /// The size of all indexes, as last measured.
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.bytes()
+        self.indexes.bytes()
     }
 }
 
@@ -157,13 +203,19 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+    const WALK: Walk = [1; 16];
 
     /// An index of so many bytes.
+    #[derive(Serialize, serde::Deserialize)]
     struct Sized(usize);
 
     impl CachedIndex for Sized {
         fn bytes(&self) -> usize {
             self.0
+        }
+
+        fn absorb(&mut self, other: Self) {
+            self.0 += other.0;
         }
     }
 
@@ -174,13 +226,13 @@ mod tests {
 
     #[test]
     fn many_queries_of_one_key_leave_the_indexes_of_others() {
-        let indexes = CursorCache::new();
+        let indexes = CursorCache::new(None, "sized");
         let mine = query(KeyId::new(), 0);
-        indexes.insert(mine, Sized(1_000), NOW);
+        indexes.insert(mine, WALK, Sized(1_000), NOW);
         let other = KeyId::new();
         let queries: Vec<QueryKey> = (0..10_000).map(|number| query(other, number)).collect();
         for query in &queries {
-            indexes.insert(*query, Sized(1_000), NOW).lock().0 = 100_000;
+            indexes.insert(*query, WALK, Sized(1_000), NOW).index.lock().0 = 100_000;
             indexes.measure(query, NOW);
         }
         assert!(indexes.find(&mine, NOW).is_some());
@@ -190,10 +242,10 @@ mod tests {
 
     #[test]
     fn size_is_bounded_after_indexes_have_grown() {
-        let indexes = CursorCache::new();
+        let indexes = CursorCache::new(None, "sized");
         for number in 0..200 {
             let query = query(KeyId::new(), number);
-            indexes.insert(query, Sized(300), NOW).lock().0 = 1024 * 1024;
+            indexes.insert(query, WALK, Sized(300), NOW).index.lock().0 = 1024 * 1024;
             indexes.measure(&query, NOW);
         }
         let bytes = indexes.bytes();
@@ -202,12 +254,12 @@ mod tests {
 
     #[test]
     fn an_index_expires_after_its_last_use() {
-        let indexes = CursorCache::new();
+        let indexes = CursorCache::new(None, "sized");
         let key_id = KeyId::new();
         let (one, two) = (query(key_id, 1), query(key_id, 2));
-        indexes.insert(one, Sized(1), NOW);
+        indexes.insert(one, WALK, Sized(1), NOW);
         let at = |second| Timestamp::from_second(second).unwrap();
-        indexes.insert(two, Sized(2), at(599));
+        indexes.insert(two, WALK, Sized(2), at(599));
         assert!(indexes.find(&one, at(599)).is_some());
         assert!(indexes.find(&one, at(1_198)).is_some());
         assert!(indexes.find(&two, at(1_199)).is_none(), "the key was used since, the query was not");

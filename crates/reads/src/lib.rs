@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use bellbird_domain::Clock;
 use bellbird_domain::{AccountId, ConnectionId, UserId};
+use bellbird_limits::SharedStore;
 use bellbird_providers::Registry;
 use bellbird_storage::Storage;
 use tokio::time::Instant;
@@ -67,10 +68,18 @@ struct Inner {
 }
 
 impl Reads {
+    /// Instances that share a `store` continue each other's walks.
     #[must_use]
-    pub fn new(storage: Storage, providers: Registry, clock: Clock, limits: Limits) -> Self {
+    pub fn new(
+        storage: Storage,
+        providers: Registry,
+        clock: Clock,
+        limits: Limits,
+        store: Option<&SharedStore>,
+    ) -> Self {
         let connection_contexts = ConnectionContexts::default();
-        let (transaction_cursors, trade_cursors) = (CursorCache::new(), CursorCache::new());
+        let transaction_cursors = CursorCache::new(store, "transaction-cursors");
+        let trade_cursors = CursorCache::new(store, "trade-cursors");
         Self {
             inner: Arc::new(Inner {
                 storage,

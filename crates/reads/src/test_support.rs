@@ -29,7 +29,7 @@ impl World {
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
         let providers = providers.iter().map(|provider| Arc::clone(provider) as Arc<dyn Provider>).collect::<Vec<_>>();
         let limits = Limits { deadline: Duration::from_secs(25), row_cap: 5_000 };
-        let reads = Reads::new(storage, Registry::of(providers), Clock::manual(at(NOW)), limits);
+        let reads = Reads::new(storage, Registry::of(providers), Clock::manual(at(NOW)), limits, None);
         let caller = Caller {
             key_id: KeyId::new(),
             user_id: UserId::new(),

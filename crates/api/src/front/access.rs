@@ -7,7 +7,7 @@ use std::time::Duration;
 use bellbird_connections::Connections;
 use bellbird_domain::{Account, Balance, Caller, Clock, ConnectionStatus, KeyId, OperatorKeyId};
 use bellbird_limits::client_address::Network;
-use bellbird_limits::{Expiring, InFlight, LimitStore, RateLimiter};
+use bellbird_limits::{Expiring, InFlight, RateLimiter, SharedStore};
 use bellbird_reads::balances::Balances;
 use bellbird_reads::{CallContext, ConnectionContext, ReadError, Reads};
 use bellbird_storage::{Storage, StorageError};
@@ -60,7 +60,7 @@ pub(crate) struct Inner {
     pub(crate) connections: Connections,
     pub(crate) clock: Clock,
     pub(crate) settings: AccessSettings,
-    limit_store: Option<LimitStore>,
+    shared_store: Option<SharedStore>,
     quotas: Quotas,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
     /// SHA-256 of the keys that worked recently. Their requests are not limited by failures of others at their address.
@@ -75,7 +75,7 @@ pub(crate) struct Inner {
 }
 
 impl Access {
-    /// Instances that share a `limit_store` share the limits. Without one, each counts for itself.
+    /// Instances that share a `shared_store` share the limits. Without one, each counts for itself.
     #[must_use]
     pub fn new(
         storage: Storage,
@@ -83,9 +83,9 @@ impl Access {
         connections: Connections,
         clock: Clock,
         settings: AccessSettings,
-        limit_store: Option<LimitStore>,
+        shared_store: Option<SharedStore>,
     ) -> Self {
-        let store = limit_store.as_ref();
+        let store = shared_store.as_ref();
         let live = QuotaClass::per_minute("live", settings.live_per_minute, store).with_permit();
         let metadata = QuotaClass::per_minute("metadata", settings.metadata_per_minute, store);
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
@@ -111,7 +111,7 @@ impl Access {
             connections,
             clock,
             settings,
-            limit_store,
+            shared_store,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -138,8 +138,8 @@ impl Access {
 
     /// Where instances share limits.
     #[must_use]
-    pub fn limit_store(&self) -> Option<&LimitStore> {
-        self.inner.limit_store.as_ref()
+    pub fn shared_store(&self) -> Option<&SharedStore> {
+        self.inner.shared_store.as_ref()
     }
 
     /// Writes how often keys were used since the last call. If the database cannot be used, these counts are lost.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bellbird_domain::{Caller, KeyId, Plan};
 use bellbird_limits::gcra::{self, Decision};
-use bellbird_limits::{Admission, InFlight, LimitStore, Permit, RateLimiter, admit};
+use bellbird_limits::{Admission, InFlight, Permit, RateLimiter, SharedStore, admit};
 use jiff::Timestamp;
 
 use crate::front::problem::Problem;
@@ -43,7 +43,7 @@ impl QuotaClass {
     /// A class with a rate limit of its own for each key; 0 means no limit. Instances that share the store share the
     /// limit, under its name.
     #[must_use]
-    pub fn per_minute(name: &'static str, calls: u32, store: Option<&LimitStore>) -> Self {
+    pub fn per_minute(name: &'static str, calls: u32, store: Option<&SharedStore>) -> Self {
         let limit = RateLimiter::per_minute(calls).map(|limit| Arc::new(limit.shared(store, name)));
         Self { limit, needs_permit: false, needs_access: true, needs_professional: false }
     }

@@ -15,7 +15,7 @@ use crate::front::parameters::AccountIds;
 use crate::front::problem::problem_from_read;
 use crate::front::{Authorized, Operation, Path, Problem, Query};
 use crate::v1::cache::{BalancesKey, CachedBalances};
-use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome, keep};
+use crate::v1::live::{CacheStatus, JsonText, LiveBody, LiveOutcome};
 use crate::v1::state::V1State;
 
 /// Does not reveal which id was not found, nor whether it exists for another user.
@@ -49,7 +49,7 @@ async fn list_balances(
     let AccountIds(account_ids) = query.account_ids;
     let key =
         BalancesKey { key_id: caller.key_id, account_ids: account_ids.ok_or(Problem::NotFound(REQUESTED))?.into() };
-    if let Some((cached, age)) = state.inner.balances_cache.get(&key, now) {
+    if let Some((cached, age)) = state.inner.balances_cache.get(&key, now).await {
         state.verify_ownership(&caller, &key.account_ids, &cached.revision).await?;
         return Ok(cached.body.response(CacheStatus::Hit(age)));
     }
@@ -58,7 +58,8 @@ async fn list_balances(
     let read = state.clone().read_balances(caller, accounts);
     let body = state.inner.balances_flights.join(key.clone(), revision, read).await?;
     let cached = || CachedBalances { body: body.clone(), revision: Arc::new(AtomicI64::new(revision)) };
-    Ok(body.response(keep(&state.inner.balances_cache, key, body.complete.then(cached), now)))
+    let cache_status = state.inner.balances_cache.keep(key, body.complete.then(cached), now).await;
+    Ok(body.response(cache_status))
 }
 
 impl V1State {
@@ -87,7 +88,7 @@ impl V1State {
         let outcome = self.access.balances(&call, &caller, accounts).await;
         let outcome = outcome.map_err(|error| problem_from_read(&error, "", "")).and_then(|found| {
             let view = found.iter().map(|(account, read)| BalanceView::new(account.id, read.as_ref()));
-            let json = to_json(&BalanceList { data: view.collect() })?;
+            let json = JsonText(to_json(&BalanceList { data: view.collect() })?);
             Ok(LiveBody { json, truncated: false, complete: found.iter().all(|(_, read)| read.is_ok()) })
         });
         (outcome, call.calls())

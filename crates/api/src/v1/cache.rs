@@ -1,24 +1,88 @@
-//! Keys and values of the response caches.
+//! The response caches: what was read is a response for minutes, at every instance if they share a store.
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 
 use bellbird_domain::{AccountId, ConnectionId, KeyId};
+use bellbird_limits::{Expiring, SharedStore};
 use bytes::Bytes;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::front::Problem;
-use crate::v1::live::LiveBody;
+use crate::v1::live::{CacheStatus, JsonText, LiveBody};
+
+/// Limit of each cache, in bytes.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+pub(crate) struct ResponseCache<K, V> {
+    own: Expiring<K, V>,
+    ttl: Duration,
+    /// Where other instances find the responses, under this kind.
+    shared: Option<(SharedStore, &'static str)>,
+}
+
+impl<K, V> ResponseCache<K, V>
+where
+    K: Hash + Eq + Clone + Serialize + Send + Sync + 'static,
+    V: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    /// A `ttl` of zero turns caching off. `bytes_of` measures an entry.
+    pub(crate) fn new(
+        kind: &'static str,
+        ttl: Duration,
+        store: Option<&SharedStore>,
+        bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static,
+    ) -> Self {
+        let shared = store.filter(|_| !ttl.is_zero()).map(|store| (store.clone(), kind));
+        Self { own: Expiring::new(ttl, BYTES_MAX, bytes_of), ttl, shared }
+    }
+
+    /// A response that this or another instance has read, and its age.
+    pub(crate) async fn get(&self, key: &K, now: Timestamp) -> Option<(V, SignedDuration)> {
+        if let Some(found) = self.own.get(key, now) {
+            return Some(found);
+        }
+        let (store, kind) = self.shared.as_ref()?;
+        let (_, value) = store.get(kind, &serde_json::to_vec(key).ok()?).await?;
+        let (read_at, value) = serde_json::from_slice(&value).ok()?;
+        self.own.insert(key.clone(), value, read_at);
+        self.own.get(key, now)
+    }
+
+    /// Caches what was read now, unless caching is off or there is nothing to cache.
+    pub(crate) async fn keep(&self, key: K, value: Option<V>, now: Timestamp) -> CacheStatus {
+        let Some(value) = value else { return CacheStatus::Bypass };
+        if let Some((store, kind)) = &self.shared
+            && let (Ok(name), Ok(value)) = (serde_json::to_vec(&key), serde_json::to_vec(&(now, &value)))
+        {
+            store.put(kind, &name, (Default::default(), true), &value, self.ttl).await;
+        }
+        if self.own.insert(key, value, now) { CacheStatus::Miss } else { CacheStatus::Bypass }
+    }
+
+    pub(crate) fn purge_expired(&self) {
+        self.own.purge_expired();
+    }
+
+    pub(crate) fn remove_where(&self, matches: impl Fn(&K) -> bool) {
+        self.own.remove_where(matches);
+    }
+}
 
 /// A set of accounts requested with one API key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct BalancesKey {
     pub(crate) key_id: KeyId,
     /// Sorted and unique.
     pub(crate) account_ids: Arc<[AccountId]>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct CachedBalances {
     pub(crate) body: LiveBody,
     /// The user's revision at which the accounts were last verified to belong to the user.
@@ -26,12 +90,12 @@ pub(crate) struct CachedBalances {
 }
 
 /// Approximate memory of a cache entry.
-pub(crate) fn holdings_bytes(_: &HoldingsKey, accounts: &Arc<[(AccountId, Bytes)]>) -> usize {
-    accounts.iter().map(|(_, rows)| rows.len() + 100).sum::<usize>() + 100
+pub(crate) fn holdings_bytes(_: &HoldingsKey, accounts: &CachedHoldings) -> usize {
+    accounts.iter().map(|(_, rows)| rows.0.len() + 100).sum::<usize>() + 100
 }
 
 /// The holdings of one connection, as read with one API key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct HoldingsKey {
     pub(crate) key_id: KeyId,
     pub(crate) connection_id: ConnectionId,
@@ -40,10 +104,14 @@ pub(crate) struct HoldingsKey {
 /// The holdings of each account as JSON objects separated by commas, or the reason for which the read failed.
 pub(crate) type AccountHoldings = Arc<[(AccountId, Result<Bytes, Problem>)]>;
 
+/// The holdings of each account, all of which were read.
+pub(crate) type CachedHoldings = Arc<[(AccountId, JsonText)]>;
+
 /// A finished response, and the timezone and accounts for which it is valid. Its dates depend on the timezone.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct CachedTrades {
     pub(crate) body: LiveBody,
+    #[serde(with = "jiff::fmt::serde::tz::required")]
     pub(crate) zone: TimeZone,
     pub(crate) account_ids: Vec<AccountId>,
 }

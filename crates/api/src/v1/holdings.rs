@@ -15,7 +15,7 @@ use crate::front::json::write_json;
 use crate::front::parameters::{AccountParam, ConnectionParam};
 use crate::front::{Authorized, BrokerageConnection, LivePermit, Operation, Path, Problem};
 use crate::v1::cache::{AccountHoldings, HoldingsKey};
-use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome, keep};
+use crate::v1::live::{CacheStatus, JsonText, LiveBody, LiveOutcome};
 use crate::v1::state::V1State;
 
 pub(super) fn path() -> Path<V1State> {
@@ -45,8 +45,8 @@ async fn list_holdings(
 ) -> Result<Response, Problem> {
     let requested_ids = broker.account_ids();
     let key = HoldingsKey { key_id: caller.key_id, connection_id: broker.context.connection.id };
-    if let Some((cached, age)) = state.inner.holdings_cache.get(&key, now) {
-        let find = |id| cached.iter().find(|(cached_id, _)| *cached_id == id).map(|(_, rows)| rows);
+    if let Some((cached, age)) = state.inner.holdings_cache.get(&key, now).await {
+        let find = |id| cached.iter().find(|(cached_id, _)| *cached_id == id).map(|(_, rows)| &rows.0);
         // An account added after the cached read is missing from the cache.
         if let Some(parts) = requested_ids.iter().map(|id| find(*id)).collect::<Option<Vec<&Bytes>>>() {
             return Ok(holdings_body(&parts).response(CacheStatus::Hit(age)));
@@ -58,15 +58,16 @@ async fn list_holdings(
     let requested = found.iter().filter(|(id, _)| requested_ids.contains(id));
     let requested = requested.map(|(_, rows)| rows.as_ref()).collect::<Result<Vec<&Bytes>, &Problem>>();
     let body = holdings_body(&requested.map_err(Problem::clone)?);
-    let complete = found.iter().map(|(id, rows)| Some((*id, rows.as_ref().ok()?.clone()))).collect();
-    Ok(body.response(keep(&state.inner.holdings_cache, key, complete, now)))
+    let complete = found.iter().map(|(id, rows)| Some((*id, JsonText(rows.as_ref().ok()?.clone())))).collect();
+    let cache_status = state.inner.holdings_cache.keep(key, complete, now).await;
+    Ok(body.response(cache_status))
 }
 
 /// `parts` are the rows of one account each, and may be empty.
 fn holdings_body(parts: &[&Bytes]) -> LiveBody {
     let filled: Vec<&[u8]> = parts.iter().map(|part| part.as_ref()).filter(|part| !part.is_empty()).collect();
-    let json = [br#"{"data":["#, &*filled.join(&b','), b"]}"].concat().into();
-    LiveBody { json, truncated: false, complete: true }
+    let json = [br#"{"data":["#, &*filled.join(&b','), b"]}"].concat();
+    LiveBody { json: json.into(), truncated: false, complete: true }
 }
 
 /// Writes a row, after a comma unless it is the account's first.

@@ -3,11 +3,12 @@
 use std::hash::Hash;
 
 use axum::response::Response;
-use bellbird_limits::{Expiring, SingleFlight};
+use bellbird_limits::SingleFlight;
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header::{AGE, HeaderName};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -19,13 +20,35 @@ const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 const X_SERVICE_TRUNCATED: HeaderName = HeaderName::from_static("x-service-truncated");
 
 /// The body of a finished read.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct LiveBody {
-    pub(crate) json: Bytes,
+    pub(crate) json: JsonText,
     /// Whether counting stopped before the end of the provider's list.
     pub(crate) truncated: bool,
     /// Whether every account was read. An incomplete response is never cached.
     pub(crate) complete: bool,
+}
+
+/// JSON, which another instance gets as text.
+#[derive(Clone)]
+pub(crate) struct JsonText(pub(crate) Bytes);
+
+impl From<Vec<u8>> for JsonText {
+    fn from(json: Vec<u8>) -> Self {
+        Self(json.into())
+    }
+}
+
+impl Serialize for JsonText {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(std::str::from_utf8(&self.0).map_err(serde::ser::Error::custom)?)
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self(String::deserialize(from)?.into()))
+    }
 }
 
 /// The result of a read, and the number of provider calls it took.
@@ -65,16 +88,6 @@ where
     }
 }
 
-/// Caches what was read now, unless caching is off or there is nothing to cache.
-pub(crate) fn keep<K, V>(cache: &Expiring<K, V>, key: K, value: Option<V>, now: Timestamp) -> CacheStatus
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
-    let is_cached = value.is_some_and(|value| cache.insert(key, value, now));
-    if is_cached { CacheStatus::Miss } else { CacheStatus::Bypass }
-}
-
 /// The value of the `X-Cache` header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CacheStatus {
@@ -88,7 +101,7 @@ pub(crate) enum CacheStatus {
 
 impl LiveBody {
     pub(crate) fn response(&self, cache_status: CacheStatus) -> Response {
-        let mut response = json_bytes(self.json.clone());
+        let mut response = json_bytes(self.json.0.clone());
         let headers = response.headers_mut();
         let status = match cache_status {
             CacheStatus::Hit(_) => "HIT",
@@ -111,7 +124,7 @@ mod tests {
     use super::*;
 
     fn headers(cache_status: CacheStatus, truncated: bool) -> [Option<String>; 3] {
-        let body = LiveBody { json: Bytes::from_static(b"{}"), truncated, complete: true };
+        let body = LiveBody { json: JsonText(b"{}"[..].into()), truncated, complete: true };
         let response = body.response(cache_status);
         assert_eq!(response.headers()["content-type"], "application/json");
         [X_CACHE, AGE, X_SERVICE_TRUNCATED]

@@ -4,19 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRef;
-use bellbird_domain::{AccountId, ConnectionId, UserId};
+use bellbird_domain::{ConnectionId, UserId};
 use bellbird_limits::Expiring;
 use bellbird_reads::WindowKey;
-use bytes::Bytes;
 use http::HeaderValue;
 
 use crate::front::{Access, Guarded};
-use crate::v1::cache::{AccountHoldings, BalancesKey, CachedBalances, CachedTrades, HoldingsKey, holdings_bytes};
+use crate::v1::cache::{
+    AccountHoldings, BalancesKey, CachedBalances, CachedHoldings, CachedTrades, HoldingsKey, ResponseCache,
+    holdings_bytes,
+};
 use crate::v1::live::LiveFlights;
 use crate::v1::metadata_cache::MetadataCache;
 
-/// Limit of each response cache, in bytes.
-const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Limit of the memory of recent syncs, in bytes.
+const SYNCED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
@@ -42,10 +44,10 @@ pub(crate) struct Inner {
     pub(crate) public_url: String,
     /// The `Link` header of a deprecated request.
     pub(crate) deprecation_link: HeaderValue,
-    pub(crate) balances_cache: Expiring<BalancesKey, CachedBalances>,
+    pub(crate) balances_cache: ResponseCache<BalancesKey, CachedBalances>,
     pub(crate) metadata_cache: MetadataCache,
-    pub(crate) holdings_cache: Expiring<HoldingsKey, Arc<[(AccountId, Bytes)]>>,
-    pub(crate) trades_cache: Expiring<WindowKey, CachedTrades>,
+    pub(crate) holdings_cache: ResponseCache<HoldingsKey, CachedHoldings>,
+    pub(crate) trades_cache: ResponseCache<WindowKey, CachedTrades>,
     pub(crate) balances_flights: LiveFlights<BalancesKey>,
     pub(crate) holdings_flights: LiveFlights<HoldingsKey, AccountHoldings>,
     pub(crate) trades_flights: LiveFlights<WindowKey>,
@@ -67,16 +69,16 @@ impl V1State {
     #[must_use]
     pub fn new(access: Access, settings: &ApiSettings, public_url: String) -> Self {
         let bytes_of =
-            |key: &BalancesKey, value: &CachedBalances| key.account_ids.len() * 16 + value.body.json.len() + 200;
+            |key: &BalancesKey, value: &CachedBalances| key.account_ids.len() * 16 + value.body.json.0.len() + 200;
         let link = format!("<{public_url}/docs>; rel=\"deprecation\"; type=\"text/html\"");
-        let tasks = access.connections().tasks();
+        let (tasks, store) = (access.connections().tasks(), access.shared_store());
         let inner = Inner {
             deprecation_link: HeaderValue::from_str(&link)
                 .unwrap_or(HeaderValue::from_static("</docs>; rel=\"deprecation\"")),
-            balances_cache: Expiring::new(settings.balances_cache, CACHE_BYTES_MAX, bytes_of),
-            holdings_cache: Expiring::new(settings.holdings_cache, CACHE_BYTES_MAX, holdings_bytes),
-            trades_cache: Expiring::new(settings.trades_cache, CACHE_BYTES_MAX, |_, cached: &CachedTrades| {
-                cached.body.json.len() + 300
+            balances_cache: ResponseCache::new("balances", settings.balances_cache, store, bytes_of),
+            holdings_cache: ResponseCache::new("holdings", settings.holdings_cache, store, holdings_bytes),
+            trades_cache: ResponseCache::new("trades", settings.trades_cache, store, |_, cached: &CachedTrades| {
+                cached.body.json.0.len() + 300
             }),
             metadata_cache: MetadataCache::new(),
             balances_flights: LiveFlights::new(tasks),
@@ -84,7 +86,7 @@ impl V1State {
             trades_flights: LiveFlights::new(tasks),
             transactions_flights: LiveFlights::new(tasks),
             changes_max_age: settings.changes_max_age,
-            recently_synced: Expiring::new(settings.changes_max_age, CACHE_BYTES_MAX, |_, ()| 64),
+            recently_synced: Expiring::new(settings.changes_max_age, SYNCED_BYTES_MAX, |_, ()| 64),
             sync_flights: LiveFlights::new(tasks),
             public_url,
         };

@@ -15,7 +15,7 @@ use crate::front::json::write_json;
 use crate::front::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
 use crate::front::{Authorized, BrokerageConnection, LivePermit, Operation, Path, Problem};
 use crate::v1::cache::CachedTrades;
-use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome, keep};
+use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
 use crate::v1::pagination::TradesPagination;
 use crate::v1::state::V1State;
 
@@ -54,7 +54,7 @@ async fn list_trades(
     let query = QueryKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
     let key = WindowKey { query, page };
     let (revision, zone) = (caller.revision, caller.timezone.clone());
-    let cached = state.inner.trades_cache.get(&key, now);
+    let cached = state.inner.trades_cache.get(&key, now).await;
     let is_valid = |cached: &CachedTrades| cached.zone == zone && cached.account_ids == account_ids;
     if let Some((cached, age)) = cached.filter(|(cached, _)| is_valid(cached)) {
         return Ok(cached.body.response(CacheStatus::Hit(age)));
@@ -62,7 +62,8 @@ async fn list_trades(
     let read = state.clone().read_trades(caller, context, key, permit);
     let body = state.inner.trades_flights.join(key, revision, read).await?;
     let cached = || CachedTrades { body: body.clone(), zone, account_ids };
-    Ok(body.response(keep(&state.inner.trades_cache, key, body.complete.then(cached), now)))
+    let cache_status = state.inner.trades_cache.keep(key, body.complete.then(cached), now).await;
+    Ok(body.response(cache_status))
 }
 
 impl V1State {
@@ -81,7 +82,8 @@ impl V1State {
                 let mut json = [br#"{"data":["#, &*found.rows, br#"],"pagination":"#].concat();
                 write_json(&TradesPagination::of(key.page, found.extent), &mut json);
                 json.push(b'}');
-                Ok(LiveBody { json: json.into(), truncated: found.extent.truncated, complete: found.complete })
+                let (truncated, complete) = (found.extent.truncated, found.complete);
+                Ok(LiveBody { json: json.into(), truncated, complete })
             }
             Err(error) => Err(self.access.after_failed_read(&caller, &context, &error).await),
         };

@@ -57,8 +57,8 @@ pub struct Settings {
     pub reads: Limits,
     pub caches: ApiSettings,
     pub access: AccessSettings,
-    /// The URL of the Valkey or Redis server in which instances share limits.
-    pub limit_store: Option<SecretString>,
+    /// The URL of the Valkey or Redis server in which instances share limits, cursors and cached responses.
+    pub shared_store: Option<SecretString>,
     pub interop: InteropSettings,
     pub pages: ConsoleSettings,
     pub sync: SyncSettings,
@@ -195,7 +195,7 @@ impl Settings {
         };
         let interop =
             InteropSettings { simplefin_per_minute: from.number("limits.simplefin_per_minute", 60, 0..=1_000_000) };
-        let limit_store = from.secret("valkey.url");
+        let shared_store = from.secret("redis.url");
         let pages = ConsoleSettings {
             operator_name,
             trusted_proxies: access.trusted_proxies.clone(),
@@ -237,7 +237,7 @@ impl Settings {
             reads,
             caches: api_settings,
             access,
-            limit_store,
+            shared_store,
             interop,
             pages,
             sync,

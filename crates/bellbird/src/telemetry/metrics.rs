@@ -61,7 +61,7 @@ pub const METRICS: &[Metric] = &[
     metric(Gauge, "bellbird_webhook_lateness_seconds", &[], "How long the oldest due delivery has been due."),
     metric(Counter, "bellbird_webhook_attempts_total", &["outcome"], "Delivery attempts of this instance."),
     metric(Gauge, "bellbird_webhook_endpoints", &["state"], "Webhook endpoints that are failing or disabled."),
-    metric(Gauge, "bellbird_limit_store_available", &[], "1 if Valkey, which has the shared limits, responds, else 0."),
+    metric(Gauge, "bellbird_shared_store_available", &[], "1 if Valkey responds, else 0."),
     metric(Gauge, "bellbird_instances", &[], "Instances that run on this database."),
     metric(Gauge, "bellbird_build_info", &["version", "commit"], "1, with the version and commit of this instance."),
     metric(Gauge, "bellbird_tasks", &[], "Tasks of this instance that have not ended."),

@@ -57,7 +57,7 @@ struct Inner {
 
 pub(crate) fn mount(interop: Interop) -> Mount {
     let calls = interop.settings.simplefin_per_minute;
-    let quota = QuotaClass::per_minute("simplefin", calls, interop.access.limit_store());
+    let quota = QuotaClass::per_minute("simplefin", calls, interop.access.shared_store());
     let inner = Inner {
         root_url: format!("{}{ROOT_PATH}", interop.public_url),
         quota: quota.with_permit(),

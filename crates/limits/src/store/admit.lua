@@ -1,4 +1,6 @@
--- Takes a call out of a bucket, and a permit, or neither of them, as `gcra.rs` does, by the server's clock.
+#!lua flags=allow-oom
+-- Takes a call out of a bucket, and a permit, or neither of them, as `gcra.rs` does, by the server's clock. Works while
+-- the server has no memory for values, because it needs next to none.
 -- KEYS: the bucket, the permits. ARGV: interval and burst of the limit and the time at which the caller knows the
 -- bucket to be full, in microseconds (an interval of 0 means no limit); 1 to take, 0 to look; the most permits (0: none
 -- is needed), the permit's id, its lease in microseconds.

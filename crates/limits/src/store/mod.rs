@@ -1,10 +1,11 @@
-//! Limits that all instances share, in a Valkey or Redis server.
+//! What all instances share, in a Valkey or Redis server.
 //!
-//! The server holds nothing that may not be lost at any moment: buckets of rate limits, and permits with a lease. What
-//! an instance knows of a bucket goes along with each call, so a server that was emptied is corrected by its callers.
-//! While the server is away, each instance counts for itself, from what it knows.
+//! The server holds nothing that may not be lost at any moment: buckets of rate limits, permits with a lease, sealed
+//! values. What an instance knows of a bucket goes along with each call, so a server that was emptied is corrected by
+//! its callers. While the server is away, each instance goes on alone, from what it knows.
 
 mod leases;
+mod values;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -19,6 +20,7 @@ use redis::{IntoConnectionInfo as _, RedisResult, Script};
 use crate::gcra::{self, Decision, Limit};
 pub use leases::Lease;
 use leases::{LEASE, Leases};
+pub use values::Walk;
 
 /// What a request waits for the server, which responds within a millisecond. One that is late is as good as away.
 const CALL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -29,17 +31,20 @@ const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 const FAILURES_MAX: u32 = 3;
 /// The first part of all names in the server. It changes with the meaning of what is there.
 const NAMES: &str = "bellbird1";
+const PROBE: &str = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '', 'PX', 1000)";
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct LimitStore {
+pub struct SharedStore {
     inner: Arc<Inner>,
 }
 
 struct Inner {
     connection: ConnectionManager,
     admit: Script,
+    put: Script,
     name_key: hmac::Key,
+    value_key: hmac::Key,
     /// The server's time less ours, in microseconds, as of the last response.
     ahead_us: AtomicI64,
     /// How many calls have failed since the last success.
@@ -65,14 +70,14 @@ pub(crate) struct Admitted {
     pub(crate) lease: Option<Lease>,
 }
 
-impl LimitStore {
+impl SharedStore {
     /// Connects when it is first used, so a service starts without the server. Must be called within a runtime.
     ///
-    /// The server sees names made with `name_key`, which do not tell whose a limit is.
+    /// The server sees names made with `key`, which do not tell whose a limit is, and values sealed with it.
     ///
     /// # Errors
     /// If the URL cannot be used. The text does not hold it, because it may have a password.
-    pub fn open(url: &str, name_key: &[u8; 32]) -> Result<Self, String> {
+    pub fn open(url: &str, key: &[u8; 32]) -> Result<Self, String> {
         let invalid =
             |_| "expected redis://HOST:PORT or rediss://HOST:PORT, with user and password if needed".to_owned();
         let info = url.into_connection_info().map_err(invalid)?;
@@ -85,12 +90,14 @@ impl LimitStore {
         let inner = Arc::new(Inner {
             connection: ConnectionManager::new_lazy_with_config(client, config).map_err(invalid)?,
             admit: Script::new(include_str!("admit.lua")),
-            name_key: hmac::Key::new(HMAC_SHA256, name_key),
+            put: Script::new(include_str!("put.lua")),
+            name_key: derived("names", key),
+            value_key: derived("values", key),
             ahead_us: AtomicI64::new(0),
             failures: AtomicU32::new(0),
             leases: Leases::default(),
         });
-        metrics::gauge!("bellbird_limit_store_available").set(1);
+        metrics::gauge!("bellbird_shared_store_available").set(1);
         tokio::spawn(leases::keep(Arc::downgrade(&inner), inner.leases.wake()));
         Ok(Self { inner })
     }
@@ -145,18 +152,19 @@ impl LimitStore {
 impl Inner {
     /// What stands for a key in the server. Names with the same one lie on one node of a cluster.
     fn tag(&self, key: &str) -> String {
-        let tag = hmac::sign(&self.name_key, key.as_bytes());
-        tag.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hex(hmac::sign(&self.name_key, key.as_bytes()).as_ref())
     }
 
     fn is_away(&self) -> bool {
         self.failures.load(Ordering::Relaxed) >= FAILURES_MAX
     }
 
+    /// Whether the server takes what `admit` writes: a replica responds, but cannot.
     async fn ping(&self) -> bool {
         let mut connection = self.connection.clone();
-        let pong = async { redis::cmd("PING").query_async::<String>(&mut connection).await };
-        self.attempt(pong, CONNECT_TIMEOUT).await.is_some()
+        let mut probe = redis::cmd("EVAL");
+        probe.arg(PROBE).arg(1).arg(format!("{NAMES}:probe"));
+        self.attempt(probe.query_async::<()>(&mut connection), CONNECT_TIMEOUT).await.is_some()
     }
 
     /// None if the call fails, and at once while the server is away.
@@ -164,24 +172,52 @@ impl Inner {
         if self.is_away() { None } else { self.attempt(work, CALL_TIMEOUT).await }
     }
 
-    async fn attempt<T>(&self, work: impl Future<Output = RedisResult<T>>, within: Duration) -> Option<T> {
-        let reason = match tokio::time::timeout(within, work).await {
-            Ok(Ok(reply)) => {
-                if self.failures.swap(0, Ordering::Relaxed) >= FAILURES_MAX {
-                    metrics::gauge!("bellbird_limit_store_available").set(1);
-                    tracing::info!("limit store available again");
-                }
-                return Some(reply);
-            }
-            Ok(Err(error)) => error.category().to_owned(),
-            Err(_) => "timed out".to_owned(),
-        };
-        if self.failures.fetch_add(1, Ordering::Relaxed) == FAILURES_MAX - 1 {
-            metrics::gauge!("bellbird_limit_store_available").set(0);
-            tracing::warn!(reason, "limit store unavailable: each instance counts for itself");
+    /// As [`Self::call`], for what only saves work. The server may refuse it, for example because its memory is full.
+    async fn call_for_value<T>(&self, work: impl Future<Output = RedisResult<T>>) -> Option<T> {
+        if self.is_away() {
+            return None;
+        }
+        match tokio::time::timeout(CALL_TIMEOUT, work).await {
+            Ok(Ok(reply)) => return Some(reply),
+            Ok(Err(error)) if error.code().is_some() => {}
+            Ok(Err(error)) => self.failed(error.category()),
+            Err(_) => self.failed("timed out"),
         }
         None
     }
+
+    async fn attempt<T>(&self, work: impl Future<Output = RedisResult<T>>, within: Duration) -> Option<T> {
+        match tokio::time::timeout(within, work).await {
+            Ok(Ok(reply)) => {
+                if self.failures.swap(0, Ordering::Relaxed) >= FAILURES_MAX {
+                    metrics::gauge!("bellbird_shared_store_available").set(1);
+                    tracing::info!("shared store available again");
+                }
+                return Some(reply);
+            }
+            Ok(Err(error)) => self.failed(error.category()),
+            Err(_) => self.failed("timed out"),
+        }
+        None
+    }
+
+    fn failed(&self, reason: &str) {
+        if self.failures.fetch_add(1, Ordering::Relaxed) == FAILURES_MAX - 1 {
+            metrics::gauge!("bellbird_shared_store_available").set(0);
+            tracing::warn!(reason, "shared store unavailable: each instance counts for itself");
+        }
+    }
+}
+
+/// A key for one purpose.
+fn derived(purpose: &str, key: &[u8; 32]) -> hmac::Key {
+    let derived = hmac::sign(&hmac::Key::new(HMAC_SHA256, key), purpose.as_bytes());
+    hmac::Key::new(HMAC_SHA256, derived.as_ref())
+}
+
+/// The first 16 bytes.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

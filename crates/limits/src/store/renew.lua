@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Renews the lease of a permit, also if the server has lost it. KEYS: the permits. ARGV: id, lease in microseconds.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::LimitStore;
+use super::{SharedStore, Walk};
 use crate::{Admission, InFlight, Permit, RateLimiter, admit, gcra};
 
 const NAME_KEY: [u8; 32] = [7; 32];
@@ -40,8 +40,8 @@ impl Server {
         Self { port, child, _stdin: stdin }
     }
 
-    fn store(&self) -> LimitStore {
-        LimitStore::open(&format!("redis://127.0.0.1:{}", self.port), &NAME_KEY).unwrap()
+    fn store(&self) -> SharedStore {
+        SharedStore::open(&format!("redis://127.0.0.1:{}", self.port), &NAME_KEY).unwrap()
     }
 
     async fn command(&self, words: &[&str]) -> redis::Value {
@@ -50,6 +50,12 @@ impl Server {
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
         command.query_async(&mut connection).await.unwrap()
+    }
+
+    async fn restore(&self, key: &str, value: &[u8]) {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        redis::cmd("SET").arg(key).arg(value).query_async::<()>(&mut connection).await.unwrap();
     }
 
     async fn stop(mut self) -> u16 {
@@ -63,7 +69,7 @@ impl Server {
     }
 }
 
-fn limiter(store: &LimitStore, calls: u32) -> RateLimiter<String> {
+fn limiter(store: &SharedStore, calls: u32) -> RateLimiter<String> {
     RateLimiter::per_minute(calls).unwrap().shared(Some(store), "test")
 }
 
@@ -121,7 +127,7 @@ async fn server_decides_as_an_instance_does() {
 async fn permits_are_those_of_all_instances() {
     let server = Server::start();
     let (one, two) = (server.store(), server.store());
-    let at = |store: &LimitStore| InFlight::<String>::new(2).shared(Some(store));
+    let at = |store: &SharedStore| InFlight::<String>::new(2).shared(Some(store));
     let (here, there) = (at(&one), at(&two));
     let take = async |permits: &InFlight<String>| -> Option<Permit<String>> {
         let Admission { has_permit, permit, .. } = admit(None, Some(permits), "a".to_owned(), now()).await;
@@ -201,11 +207,94 @@ async fn names_do_not_tell_whose_they_are() {
     assert!(!names.contains("192.0.2.77") && names.contains("bellbird1:{"), "{names}");
 }
 
+#[tokio::test]
+async fn value_is_there_for_other_instances_and_sealed() {
+    let server = Server::start();
+    let (one, two) = (server.store(), server.store());
+    let (first, second) = ([1; 16], [2; 16]);
+    let put = async |store: &SharedStore, walk: Walk, begins: bool, value: &str| {
+        store.put("test", b"name", (walk, begins), value.as_bytes(), Duration::from_secs(60)).await;
+    };
+    let get = async |store: &SharedStore| store.get("test", b"name").await;
+    assert_eq!(get(&two).await, None);
+    put(&one, first, false, "planted-1").await;
+    assert_eq!(get(&two).await, Some((first, b"planted-1".to_vec())));
+    put(&two, first, false, "planted-2").await;
+    assert_eq!(get(&one).await, Some((first, b"planted-2".to_vec())));
+    put(&one, second, true, "planted-3").await;
+    put(&two, first, false, "late, of the older walk").await;
+    assert_eq!(get(&two).await, Some((second, b"planted-3".to_vec())));
+    let large = vec![b'x'; 256 * 1024];
+    one.put("test", b"large", (first, true), &large, Duration::from_secs(60)).await;
+    assert_eq!(one.get("test", b"large").await, None);
+
+    let keys = server.command(&["KEYS", "*"]).await;
+    let redis::Value::Array(keys) = keys else { panic!("{keys:?}") };
+    let [redis::Value::BulkString(key)] = &keys[..] else { panic!("{keys:?}") };
+    let key = str::from_utf8(key).unwrap();
+    assert!(!key.contains("name"), "{key}");
+    let redis::Value::BulkString(sealed) = server.command(&["GET", key]).await else { panic!("no value") };
+    assert!(!sealed.windows(7).any(|part| part == b"planted"));
+    let redis::Value::Int(ttl) = server.command(&["TTL", key]).await else { panic!("no time to live") };
+    assert!((1..=60).contains(&ttl), "{ttl}");
+    // Another installation's value, a changed one and one of another name are as none.
+    let other = SharedStore::open(&format!("redis://127.0.0.1:{}", server.port), &[8; 32]).unwrap();
+    assert_eq!(get(&other).await, None);
+    let moved = one.name("test", b"another name").key;
+    server.command(&["COPY", key, &moved]).await;
+    assert_eq!(one.get("test", b"another name").await, None);
+    for at in 0..sealed.len() {
+        server.command(&["SETRANGE", key, &at.to_string(), "!"]).await;
+        assert_eq!(get(&one).await, None, "{at}");
+        server.restore(key, &sealed).await;
+    }
+    assert!(get(&one).await.is_some());
+    server.command(&["DEL", key]).await;
+    server.command(&["RPUSH", key, "a list"]).await;
+    assert_eq!(get(&one).await, None);
+}
+
+#[tokio::test]
+async fn limits_hold_while_the_server_has_no_memory_for_values() {
+    let server = Server::start();
+    let store = server.store();
+    let limit = limiter(&store, 2);
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    for _ in 0..10 {
+        store.put("test", b"name", ([1; 16], true), b"value", Duration::from_secs(60)).await;
+    }
+    assert_eq!(store.get("test", b"name").await, None);
+    let mut allowed = 0;
+    for _ in 0..3 {
+        // Each time as an instance that knows nothing.
+        allowed += u32::from(limiter(&store, 2).take("a".to_owned(), now()).await.allowed);
+    }
+    assert_eq!(allowed, 2);
+    let permits = InFlight::<String>::new(1).shared(Some(&store));
+    let Admission { permit, .. } = admit(Some(&limit), Some(&permits), "b".to_owned(), now()).await;
+    assert!(permit.is_some() && !store.inner.is_away() && store.ping().await);
+}
+
+#[tokio::test]
+async fn replica_that_cannot_be_written_counts_as_away() {
+    let server = Server::start();
+    let store = server.store();
+    assert!(store.ping().await);
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    server.command(&["CONFIG", "SET", "replica-serve-stale-data", "yes"]).await;
+    for _ in 0..3 {
+        assert!(limiter(&store, 2).take("a".to_owned(), now()).await.allowed, "each time by what it knows: nothing");
+    }
+    assert!(store.inner.is_away() && !store.ping().await);
+    server.command(&["REPLICAOF", "NO", "ONE"]).await;
+    assert!(store.ping().await && !store.inner.is_away());
+}
+
 #[test]
 fn url_that_cannot_be_used_is_not_repeated() {
     for url in ["", "0", "http://user:secret@host", "redis://user:secret@host:port"] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let error = runtime.block_on(async { LimitStore::open(url, &NAME_KEY).err() }).unwrap();
+        let error = runtime.block_on(async { SharedStore::open(url, &NAME_KEY).err() }).unwrap();
         assert!(error.starts_with("expected redis://") && !error.contains("secret"), "{error}");
     }
 }

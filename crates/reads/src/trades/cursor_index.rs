@@ -1,19 +1,22 @@
 //! Cursor index of trades: turns the public `offset` of a merged list of trades into an offset for each account.
 //!
-//! It is kept in memory between the requests for one query. It holds row numbers, never a row. Pure.
+//! It is kept in memory between the requests for one query, and sealed where instances share it. It holds row numbers,
+//! never a row. Pure.
 
 use bellbird_domain::AccountId;
 use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
 
 use crate::cursor_cache::CachedIndex;
 
 /// Maximum number of cursors in one index. Later ones are not stored, so windows beyond start at the last stored one.
 const CURSORS_MAX: usize = 10_000;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TradeCursorIndex {
     accounts: Vec<AccountId>,
     /// The timezone that decided which rows match.
+    #[serde(with = "jiff::fmt::serde::tz::required")]
     zone: TimeZone,
     /// Sorted by row of the merged list. Each holds the provider's row number in each account's list.
     cursors: Vec<(u64, Box<[u64]>)>,
@@ -57,5 +60,11 @@ impl CachedIndex for TradeCursorIndex {
     fn bytes(&self) -> usize {
         let cursor_bytes = size_of::<(u64, Box<[u64]>)>() + self.accounts.len() * size_of::<u64>();
         size_of::<Self>() + self.accounts.len() * size_of::<AccountId>() + self.cursors.len() * cursor_bytes
+    }
+
+    fn absorb(&mut self, other: Self) {
+        for (row, positions) in other.cursors {
+            self.learn(row, positions, false);
+        }
     }
 }

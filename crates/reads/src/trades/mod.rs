@@ -67,11 +67,11 @@ impl Reads {
         let ids: Vec<AccountId> = lists.iter().map(AccountTrades::account_id).collect();
         let cursors = &self.inner.trade_cursors;
         let new = || TradeCursorIndex::new(ids.clone(), zone.clone());
-        let index = cursors.find_or_insert(key, call.now, |index| index.is_for(&ids, zone), new);
+        let walk = cursors.find_or_insert(key, call.now, |index| index.is_for(&ids, zone), new).await;
         let merged_query = MergedQuery { brokerage, call, credentials, span, zone, write };
         let mut merge = Merge::new(merged_query, lists, page);
-        let more = merge.run(&index).await;
-        cursors.measure(&query, call.now);
+        let more = merge.run(&walk.index).await;
+        cursors.keep(key, &walk, call.now).await;
         let more = more.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
         if call.calls() > 0 {
             self.record_refresh(context);

@@ -1,11 +1,13 @@
 //! Cursor index: turns the public `offset` of a transaction list into a cursor of the provider.
 //!
-//! It is kept in memory between the requests for one query. It holds cursors and row counts, never a row. Pure.
+//! It is kept in memory between the requests for one query, and sealed where instances share it. It holds cursors and
+//! row counts, never a row. Pure.
 
 use bellbird_domain::DateRange;
 use bellbird_providers::Cursor;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
 
 use crate::cursor_cache::CachedIndex;
 
@@ -14,7 +16,7 @@ use crate::cursor_cache::CachedIndex;
 const CURSORS_MAX: usize = 10_000;
 
 /// The start of a provider page.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PageCursor {
     /// Number of matching rows before it.
     pub(crate) row: u64,
@@ -22,10 +24,11 @@ pub(crate) struct PageCursor {
     pub(crate) cursor: Option<Cursor>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CursorIndex {
     interval: DateRange,
     /// The timezone that decided which rows match.
+    #[serde(with = "jiff::fmt::serde::tz::required")]
     zone: TimeZone,
     /// Rows first seen by the provider after this time do not match, so that all windows show one state of the list.
     as_of: Timestamp,
@@ -113,6 +116,17 @@ impl CachedIndex for CursorIndex {
         let cursor_bytes: usize =
             self.cursors.iter().filter_map(|known| known.cursor.as_ref()).map(|cursor| cursor.0.len()).sum();
         size_of::<Self>() + self.cursors.capacity() * size_of::<PageCursor>() + cursor_bytes
+    }
+
+    fn absorb(&mut self, other: Self) {
+        self.as_of = self.as_of.max(other.as_of);
+        self.counted = self.counted.max(other.counted);
+        self.end = self.end.or(other.end);
+        for PageCursor { row, cursor } in other.cursors {
+            if let Some(cursor) = cursor {
+                self.learn(row, cursor);
+            }
+        }
     }
 }
 

@@ -40,7 +40,8 @@ impl Reads {
             CursorIndex::new(interval, zone.clone(), call.now)
         };
         let cursors = &self.inner.transaction_cursors;
-        let index = cursors.find_or_insert(key, call.now, |index| index.is_in_zone(zone), new);
+        let walk = cursors.find_or_insert(key, call.now, |index| index.is_in_zone(zone), new).await;
+        let index = &walk.index;
         let interval = index.lock().interval();
         let (first, last) = interval.instants(zone);
         if first > last || accounts.is_empty() {
@@ -54,7 +55,7 @@ impl Reads {
             call,
             pages: TransactionPages::default(),
             window: Window::new(page, self.inner.limits.row_cap),
-            index: &index,
+            index,
         };
         let outcome = read.complete(rows).await;
         let seen = read.window.row();
@@ -64,7 +65,7 @@ impl Reads {
             }
             read.count(call.deadline - self.inner.limits.deadline / RESERVED_TIME_SHARE).await;
         }
-        cursors.measure(&query, call.now);
+        cursors.keep(key, &walk, call.now).await;
         outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
         let index = index.lock();
         // A concurrent request may have reset the index. The rows seen here still count.

@@ -9,7 +9,7 @@ mod settings;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use bellbird_limits::LimitStore;
+use bellbird_limits::SharedStore;
 use bellbird_providers::{CallContext, Provider, Registry};
 use bellbird_storage::{Instance, Storage, StorageError};
 use clap::Args;
@@ -95,7 +95,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             files::check(&mut checks, &settings);
             let running = check_database(&mut checks, &settings).await;
             check_providers(&mut checks, &settings).await;
-            check_limit_store(&mut checks, &settings).await;
+            check_shared_store(&mut checks, &settings).await;
             check_identity_provider(&mut checks, &settings).await;
             ports::check(&mut checks, &settings, running.as_deref()).await;
         }
@@ -124,11 +124,11 @@ async fn check_secrets(checks: &mut Checks, settings: &Settings) {
     }
 }
 
-async fn check_limit_store(checks: &mut Checks, settings: &Settings) {
-    const NAME: &str = "valkey.url";
-    let Some(url) = &settings.limit_store else { return };
+async fn check_shared_store(checks: &mut Checks, settings: &Settings) {
+    const NAME: &str = "redis.url";
+    let Some(url) = &settings.shared_store else { return };
     // Its names do not matter here.
-    let Some(store) = checks.value(NAME, LimitStore::open(url.expose_secret(), &[0; 32])) else { return };
+    let Some(store) = checks.value(NAME, SharedStore::open(url.expose_secret(), &[0; 32])) else { return };
     if store.ping().await {
         checks.add(NAME, Verdict::Ok, "responds");
     } else {

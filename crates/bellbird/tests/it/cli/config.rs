@@ -305,11 +305,11 @@ fn error_names_setting_value_expectation_and_source() {
     let providers: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
     let providers = providers.join(", ");
     for (file, section) in
-        [("[redis]\nurl = \"redis://x\"\nport = 1", "redis"), ("[redis]", "redis"), ("api = 1", "api")]
+        [("[cluster]\nurl = \"redis://x\"\nport = 1", "cluster"), ("[cluster]", "cluster"), ("api = 1", "api")]
     {
         let message = format!(
             "unknown section `{section}` in FILE, line 1: the sections are database, api, console, oidc, admin, \
-             ops, secrets, {providers}, reads, cache, limits, valkey, sync, webhooks, log"
+             ops, secrets, {providers}, reads, cache, limits, redis, sync, webhooks, log"
         );
         assert_eq!(error_of(&from_file(file)), message, "{file}");
     }
@@ -369,7 +369,7 @@ fn secrets_are_read_from_files() {
             let value = match PROVIDERS.iter().find(|provider| provider.name.as_str() == section) {
                 Some(provider) => settings.providers.section(provider).get(key).map(str::to_owned),
                 None => {
-                    let secret = if section == "valkey" { &settings.limit_store } else { &settings.master_keys };
+                    let secret = if section == "redis" { &settings.shared_store } else { &settings.master_keys };
                     secret.as_ref().map(|secret| secret.expose_secret().to_owned())
                 }
             };
@@ -543,7 +543,7 @@ fn the_example_file_has_the_defaults() {
             "admin.listen",
             "admin.return_origins",
             "secrets.key",
-            "valkey.url"
+            "redis.url"
         ]
     );
 }

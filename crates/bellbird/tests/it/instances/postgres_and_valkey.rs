@@ -1,4 +1,5 @@
-//! Limits hold for all instances together, and while Valkey is away nothing but their exactness is lost.
+//! Limits, cursors and cached responses are those of all instances together, and while Valkey is away nothing but the
+//! exactness of limits is lost.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -10,9 +11,11 @@ use serde_json::{Value, json};
 
 use crate::support::harness::{Database, eventually, simulated_providers};
 use crate::support::known_rows::control;
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, new_deployment, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, new_deployment_with_rows, text};
 
 const INSTANCES: usize = 3;
+/// The rows of a window.
+const LIMIT: usize = 200;
 
 struct Valkey {
     port: u16,
@@ -54,10 +57,15 @@ struct Deployment {
 
 impl Deployment {
     async fn start() -> Self {
-        let (mut workdir, sandbox, _) = new_deployment(Database::Postgres).await;
+        Self::start_with(50, &[]).await
+    }
+
+    async fn start_with(rows: u32, settings: &[(&str, &str)]) -> Self {
+        let (mut workdir, sandbox, _) = new_deployment_with_rows(Database::Postgres, rows).await;
+        settings.iter().for_each(|(name, value)| workdir.set(name, value));
         let valkey = Valkey::start();
-        workdir.set("BELLBIRD_VALKEY__URL", &format!("redis://127.0.0.1:{}", valkey.port));
-        workdir.json("user add --email me@example.com");
+        workdir.set("BELLBIRD_REDIS__URL", &format!("redis://127.0.0.1:{}", valkey.port));
+        workdir.json("user add --email me@example.com --plan professional");
         let key = text(&workdir.json("key create --user me@example.com --name test"), "key").to_owned();
         for provider in simulated_providers() {
             let sandbox = sandbox.json();
@@ -85,7 +93,65 @@ impl Deployment {
     }
 
     async fn json(&self, path: &str) -> Value {
-        self.client.get(self.url(0, path)).bearer_auth(&self.key).send().await.unwrap().json().await.unwrap()
+        self.json_of(0, path).await.0
+    }
+
+    /// The response of an instance, and its header `X-Cache`.
+    async fn json_of(&self, instance: usize, path: &str) -> (Value, String) {
+        let response = self.client.get(self.url(instance, path)).bearer_auth(&self.key).send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        let cache = response.headers().get("x-cache").map_or("", |cache| cache.to_str().unwrap()).to_owned();
+        (response.json().await.unwrap(), cache)
+    }
+
+    /// The path of the list of the connection of a provider.
+    async fn list(&self, path: &str, provider: &str) -> String {
+        let connections = self.json("/v1/connections").await;
+        let mut connections = connections["data"].as_array().unwrap().iter();
+        let connection = connections.find(|connection| connection["provider"] == provider).unwrap();
+        format!("{path}?connectionId={}", text(connection, "id"))
+    }
+
+    /// Reads a list in windows, each from the next of so many instances. Returns the rows.
+    async fn walk(&self, instances: usize, list: &str) -> Vec<Value> {
+        let (mut rows, mut turn) = (Vec::new(), 0);
+        loop {
+            let window = format!("{list}&limit={LIMIT}&offset={}", rows.len());
+            let (body, _) = self.json_of(turn % instances, &window).await;
+            rows.extend_from_slice(body["data"].as_array().unwrap());
+            turn += 1;
+            if body["pagination"]["hasMore"] == false {
+                assert_eq!(body["pagination"]["total"], rows.len());
+                return rows;
+            }
+        }
+    }
+
+    async fn calls(&self, provider: &str) -> u64 {
+        let calls = control(&self.sandbox, provider, Method::GET, "calls", Value::Null).await;
+        control(&self.sandbox, provider, Method::DELETE, "calls", Value::Null).await;
+        calls["calls"].as_array().unwrap().iter().map(|call| call["count"].as_u64().unwrap()).sum()
+    }
+
+    /// All that Valkey holds, as text.
+    async fn dump(&self) -> String {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.valkey.port)).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+        let mut all = String::new();
+        for key in keys {
+            all += &String::from_utf8_lossy(&key);
+            let mut read = redis::cmd("GET");
+            if let Ok(value) = read.arg(&key).query_async::<Vec<u8>>(&mut connection).await {
+                all += &String::from_utf8_lossy(&value);
+            } else {
+                let mut read = redis::cmd("ZRANGE");
+                let members: Vec<String> = read.arg(&key).arg(0).arg(-1).query_async(&mut connection).await.unwrap();
+                all += &members.concat();
+            }
+            all.push('\n');
+        }
+        all
     }
 
     fn logs(&self) -> Vec<String> {
@@ -138,10 +204,7 @@ async fn limit_is_exact_over_all_instances() {
 #[tokio::test(flavor = "multi_thread")]
 async fn live_requests_of_a_key_are_counted_over_all_instances() {
     let deployment = Deployment::start().await;
-    let accounts = deployment.json("/v1/accounts").await;
-    let account = accounts["data"].as_array().unwrap().iter().find(|account| account["provider"] == "akahu").unwrap();
-    let path =
-        format!("/v1/transactions?connectionId={}&accountId={}", text(account, "connectionId"), text(account, "id"));
+    let path = deployment.list("/v1/transactions", "akahu").await;
     let slow = json!({"kind": "delay", "delayMs": 1_500});
     control(&deployment.sandbox, "akahu", Method::POST, "faults", slow).await;
     // Equal requests to one instance are one flight, but each holds a permit.
@@ -164,10 +227,10 @@ async fn reads_go_on_without_valkey() {
     // Each instance goes on from what it knows, so at most each of them gives what was left.
     let (allowed, _) = deployment.send(600, "/v1/connections").await;
     assert!((30..=3 * 60).contains(&allowed), "{allowed}");
-    let warned = |log: &str| log.matches("limit store unavailable").count();
+    let warned = |log: &str| log.matches("shared store unavailable").count();
     assert_eq!(deployment.logs().iter().map(|log| warned(log)).collect::<Vec<_>>(), [1; INSTANCES]);
     deployment.valkey.start_again();
-    let recovered = |log: &str| log.contains("limit store available again");
+    let recovered = |log: &str| log.contains("shared store available again");
     let until = Instant::now() + Duration::from_secs(60);
     while !deployment.logs().iter().all(|log| recovered(log)) {
         assert!(Instant::now() < until, "{:?}", deployment.logs());
@@ -177,4 +240,91 @@ async fn reads_go_on_without_valkey() {
     let (allowed, _) = deployment.send(300, "/v1/connections").await;
     assert!(allowed <= 60, "{allowed}");
     deployment.stop();
+}
+
+/// A client behind a balancer gets each window from another instance.
+#[tokio::test(flavor = "multi_thread")]
+async fn walk_goes_on_at_any_instance() {
+    let unlimited = [
+        ("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0"),
+        ("BELLBIRD_LIMITS__PROVIDER_CALLS_PER_MINUTE", "0"),
+        ("BELLBIRD_CACHE__TRADES_SECONDS", "0"),
+    ];
+    let mut deployment = Deployment::start_with(5_000, &unlimited).await;
+    for (path, provider) in [("/v1/transactions", "fiskil"), ("/v1/transactions", "akahu"), ("/v1/trades", "snaptrade")]
+    {
+        let list = format!("{}&from=2000-01-01", deployment.list(path, provider).await);
+        deployment.calls(provider).await;
+        let alone = deployment.walk(1, &list).await;
+        let calls_alone = deployment.calls(provider).await;
+        assert!(alone.len() > 5 * LIMIT, "{provider}: {} rows", alone.len());
+        let alternating = deployment.walk(INSTANCES, &list).await;
+        let calls = deployment.calls(provider).await;
+        assert!(alone == alternating, "{provider}: {} and {} rows", alone.len(), alternating.len());
+        println!("{provider}: {} rows, {calls_alone} and {calls} calls", alone.len());
+        assert!(calls <= calls_alone + calls_alone / 10, "{provider}: {calls} calls, {calls_alone} alone");
+    }
+    // Without the server, each instance finds its own way. No row is lost, and none is there twice.
+    let list = format!("{}&from=2000-01-01", deployment.list("/v1/transactions", "akahu").await);
+    let first = deployment.json(&format!("{list}&limit={LIMIT}&offset=0")).await;
+    deployment.valkey.stop();
+    let rows = deployment.walk(INSTANCES, &list).await;
+    assert_eq!(rows[..LIMIT], first["data"].as_array().unwrap()[..]);
+    deployment.stop();
+}
+
+/// What an instance has cached is there for the others, and says nothing to who reads it in the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn cached_responses_are_those_of_all_instances() {
+    let deployment = Deployment::start_with(50, &[("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0")]).await;
+    let accounts = deployment.json("/v1/accounts").await;
+    let ids: Vec<&str> = accounts["data"].as_array().unwrap().iter().map(|account| text(account, "id")).collect();
+    let balances = format!("/v1/balances?accountIds={}", ids.join(","));
+    let trades = deployment.list("/v1/trades", "snaptrade").await;
+    let holdings = deployment.list("/v1/holdings", "snaptrade").await;
+    let transactions = deployment.list("/v1/transactions", "akahu").await;
+    let mut shown = vec![deployment.json(&transactions).await];
+    for path in [&balances, &trades, &holdings] {
+        let (read, cache) = deployment.json_of(0, path).await;
+        assert_eq!(cache, "MISS", "{path}");
+        for instance in 0..INSTANCES {
+            let (cached, cache) = deployment.json_of(instance, path).await;
+            assert_eq!((cached == read, cache.as_str()), (true, "HIT"), "{path} of {instance}");
+        }
+        shown.push(read);
+    }
+
+    let dump = deployment.dump().await;
+    for kind in ["transaction-cursors", "trade-cursors", "balances", "holdings", "trades", "permits"] {
+        assert!(kind == "permits" || dump.contains(&format!("}}:{kind}")), "{kind}");
+    }
+    let mut secrets = vec![deployment.key.clone()];
+    secrets.extend(ids.iter().map(|id| (*id).to_owned()));
+    shown.iter().for_each(|value| texts(value, &mut secrets));
+    secrets.retain(|secret| secret.len() >= 5);
+    assert!(secrets.len() > 200, "{}", secrets.len());
+    for secret in secrets {
+        assert!(!dump.contains(&secret), "{secret}");
+    }
+
+    // Another key of the same user gets nothing of it, and what was removed is rejected everywhere.
+    let key = text(&deployment.workdir.json("key create --user me@example.com --name other"), "key").to_owned();
+    let response = deployment.client.get(deployment.url(1, &balances)).bearer_auth(&key).send().await.unwrap();
+    assert_eq!(response.headers()["x-cache"], "MISS");
+    let connection = text(&accounts["data"][0], "connectionId");
+    deployment.workdir.json(&format!("connection remove {connection} --yes"));
+    for instance in 0..INSTANCES {
+        assert_eq!(deployment.status(instance, &balances).await, 404);
+    }
+    deployment.stop();
+}
+
+/// All texts in a response.
+fn texts(value: &Value, all: &mut Vec<String>) {
+    match value {
+        Value::String(text) => all.push(text.clone()),
+        Value::Array(values) => values.iter().for_each(|value| texts(value, all)),
+        Value::Object(members) => members.values().for_each(|value| texts(value, all)),
+        _ => {}
+    }
 }
