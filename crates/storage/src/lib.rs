@@ -52,6 +52,7 @@ pub use connections::imports::NewConnection;
 pub use connections::overview::{BrokenConnection, ConnectionCount, EndingConsent};
 pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{DegradedConnection, FinishedSync, SyncState, UnreadRange, UnreadableRows};
+pub use db::postgres::PostgresOptions;
 pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};
 pub use instances::{INSTANCE_TIMEOUT, Instance};
@@ -87,9 +88,6 @@ use db::postgres::Postgres;
 use db::service_lock::OpenLock;
 use db::sqlite::{MissingFile, Sqlite};
 use db::{Db, open_error, params, statements};
-
-/// The connections to PostgreSQL of one instance, by default. PostgreSQL allows 100 by default.
-pub const POOL_SIZE: u32 = 16;
 
 statements! {
     PING = "SELECT 1 FROM users WHERE id = $1";
@@ -189,20 +187,25 @@ impl Storage {
     /// For PostgreSQL, `sslmode` may be `disable`, `prefer`, `require`, `verify-ca` or `verify-full`. Over TLS, the
     /// certificate is always checked. The default is `disable` for a server on this machine, otherwise `require`.
     pub async fn open(url: &str, sealer: Sealer) -> Result<Self, StorageError> {
-        Self::open_pooled(url, sealer, POOL_SIZE).await
+        Self::open_pooled(url, sealer, PostgresOptions::default()).await
     }
 
-    /// As [`Self::open`], with a number of connections to PostgreSQL. SQLite ignores it.
-    pub async fn open_pooled(url: &str, sealer: Sealer, pool_size: u32) -> Result<Self, StorageError> {
-        Self::open_with(url, sealer, pool_size, MissingFile::Create).await
+    /// As [`Self::open`], with options for PostgreSQL.
+    pub async fn open_pooled(url: &str, sealer: Sealer, options: PostgresOptions) -> Result<Self, StorageError> {
+        Self::open_with(url, sealer, options, MissingFile::Create).await
     }
 
     /// As [`Self::open_pooled`], but a missing SQLite file is an error.
-    pub async fn open_existing(url: &str, sealer: Sealer, pool_size: u32) -> Result<Self, StorageError> {
-        Self::open_with(url, sealer, pool_size, MissingFile::Fail).await
+    pub async fn open_existing(url: &str, sealer: Sealer, options: PostgresOptions) -> Result<Self, StorageError> {
+        Self::open_with(url, sealer, options, MissingFile::Fail).await
     }
 
-    async fn open_with(url: &str, sealer: Sealer, pool_size: u32, missing: MissingFile) -> Result<Self, StorageError> {
+    async fn open_with(
+        url: &str,
+        sealer: Sealer,
+        options: PostgresOptions,
+        missing: MissingFile,
+    ) -> Result<Self, StorageError> {
         let mut open_lock = None;
         let opened = if let Some(path) = open_error::sqlite_file(url)? {
             let path = file_user::resolve(&path).map_err(|error| open_error::explain(url, error))?;
@@ -212,7 +215,7 @@ impl Storage {
             }
             Sqlite::open(path, missing).await.map(|db| Db::Sqlite(Arc::new(db)))
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Box::pin(Postgres::open(url, pool_size as usize)).await.map(Db::Postgres)
+            Box::pin(Postgres::open(url, options)).await.map(Db::Postgres)
         } else {
             return Err(StorageError::BadUrl(
                 "the database URL must be sqlite:PATH, postgres://... or postgresql://...".to_owned(),
@@ -257,13 +260,13 @@ impl Storage {
     /// Whether a URL of PostgreSQL lets the connection to another machine go without TLS, so that others on the way can
     /// read and change it.
     pub fn allows_plain_text(url: &str) -> bool {
-        db::postgres::allows_plain_text(url)
+        db::postgres_url::allows_plain_text(url)
     }
 
     /// The flags with which `pg_dump` and `psql` reach the database of a URL, without the password. None for another
     /// URL, and for names that need quoting.
     pub fn postgres_client_flags(url: &str) -> Option<String> {
-        db::postgres::client_flags(url)
+        db::postgres_url::client_flags(url)
     }
 
     /// Optimizes and closes the database, within seconds. Do not use other clones afterwards: on PostgreSQL their calls

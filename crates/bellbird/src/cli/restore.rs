@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use bellbird_storage::{
-    CarriedOver, INSTANCE_TIMEOUT, LostSince, SealError, SealedSecrets, Sealer, ServiceLock, StagedBackup, Storage,
-    StorageError,
+    CarriedOver, INSTANCE_TIMEOUT, LostSince, PostgresOptions, SealError, SealedSecrets, Sealer, ServiceLock,
+    StagedBackup, Storage, StorageError,
 };
 use clap::{ArgGroup, Args};
 use jiff::Timestamp;
@@ -157,7 +157,8 @@ async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
     let lock = ServiceLock::acquire(settings.database.url.expose_secret())?;
     let (mut view, mut revoked) = (RestoredView::default(), (0, 0));
     if let (Some(from), Some(url)) = (&args.previous, previous_url) {
-        let (done, lost) = compare_with_previous(&storage, from, &url).await?;
+        let options = PostgresOptions { pool_size: CONNECTIONS, ..settings.database.postgres };
+        let (done, lost) = compare_with_previous(&storage, from, &url, options).await?;
         (view.carried_over, view.lost) = (Some(done), Some(lost));
     } else if args.revoke_keys {
         revoked = storage.backups().revoke_all_keys(Timestamp::now()).await?;
@@ -199,9 +200,10 @@ async fn compare_with_previous(
     restored: &Storage,
     from: &str,
     url: &SecretString,
+    options: PostgresOptions,
 ) -> anyhow::Result<(CarriedOver, LostSince)> {
     let source = arguments::source_name(from);
-    let opened = Storage::open_existing(url.expose_secret(), Sealer::random(), CONNECTIONS).await;
+    let opened = Storage::open_existing(url.expose_secret(), Sealer::random(), options).await;
     let previous = opened.map_err(|error| match error {
         // Its advice is about database.url.
         StorageError::Open(text) => {

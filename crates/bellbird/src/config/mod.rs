@@ -26,7 +26,7 @@ use bellbird_console::{ConsoleSettings, OidcSettings};
 use bellbird_interop::InteropSettings;
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_reads::Limits;
-use bellbird_storage::POOL_SIZE;
+use bellbird_storage::PostgresOptions;
 use bellbird_webhooks::Settings as WebhookSettings;
 use bellbird_webhooks::delivery::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
@@ -73,7 +73,7 @@ pub struct Settings {
 #[derive(Debug, Clone)]
 pub struct Database {
     pub url: SecretString,
-    pub pool_size: u32,
+    pub postgres: PostgresOptions,
 }
 
 /// Where a listener is, and the URL at which others reach it, if that is another one.
@@ -155,9 +155,13 @@ impl Settings {
         const ORIGINS: &str = "a list of web origins such as https://app.example.com, without a path";
         const RETURN_ORIGINS: &str = "a list of web origins such as https://app.example.com, as browsers write them: \
             in lower case, without a path or default port, and http only for this machine";
+        let postgres = PostgresOptions::default();
         let database = Database {
             url: from.database_url("database.url", "sqlite:bellbird.db"),
-            pool_size: from.number("database.pool_size", POOL_SIZE, 2..=1_000),
+            postgres: PostgresOptions {
+                pool_size: from.number("database.pool_size", postgres.pool_size, 2..=1_000),
+                prepared_statements: from.switch("database.prepared_statements", postgres.prepared_statements),
+            },
         };
         let api = Address { listen: from.listen("api.listen", 8080), public_url: from.optional_url("api.public_url") };
         let trusted_proxies = from.list("api.trusted_proxies", NETWORKS, |item| item.parse().ok());

@@ -10,6 +10,7 @@ pub(crate) mod database;
 pub(crate) mod file_user;
 pub(crate) mod open_error;
 pub(crate) mod postgres;
+pub(crate) mod postgres_url;
 pub(crate) mod row;
 pub(crate) mod service_lock;
 pub(crate) mod sqlite;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf, absolute};
 
 use rusqlite::ErrorCode;
 
-use crate::db::postgres::{self, ServerError};
+use crate::db::postgres::ServerError;
+use crate::db::postgres_url;
 use crate::error::StorageError;
 
 /// The path of a SQLite file as a URL names it: the text after `sqlite:`. Two slashes before it are skipped, because
@@ -31,7 +32,7 @@ pub(crate) fn sqlite_file(url: &str) -> Result<Option<PathBuf>, StorageError> {
 pub(crate) fn location(url: &str) -> String {
     match sqlite_path(url) {
         Some(path) => format!("SQLite database {}", absolute(&path).unwrap_or(path).display()),
-        None => postgres::location(url).unwrap_or_else(|| "database".to_owned()),
+        None => postgres_url::location(url).unwrap_or_else(|| "database".to_owned()),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Runs statements on PostgreSQL, over a pool of connections that keep their prepared statements.
 //!
-//! PgBouncer in transaction mode works from version 1.21 on, with `max_prepared_statements` set.
+//! A pooler in transaction mode must track prepared statements, as PgBouncer does from version 1.21 on with
+//! `max_prepared_statements`. For any other, each statement is sent whole ([`PostgresOptions::prepared_statements`]),
+//! which a check at the start asks for: a name of a statement could be another process's there.
 //!
 //! # Time limits
 //!
@@ -10,34 +12,29 @@
 //! until it has ended or is cancelled. So the server never has more sessions of this process than the pool allows.
 
 use std::fmt;
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use deadpool_postgres::{Hook, HookError, Manager, Object, Pool, PoolError, QueueMode, Runtime};
 use futures_util::TryStreamExt as _;
 use futures_util::future::{join_all, join3};
-use rustls::ClientConfig;
-use rustls::crypto::aws_lc_rs;
-use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::runtime::Handle;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::NoTls;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, WrongType};
-use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 
+use crate::db::postgres_url::{CONNECT_TIMEOUT, configure, tls};
 use crate::db::row::{ReadRow, Row};
 use crate::db::statement::{Bound, Param, Sql, numbered};
 use crate::error::{Result, StorageError};
 
 type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait of a request for a free connection.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -49,21 +46,36 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 const SESSION: &str = "SET statement_timeout = '9s'; SET lock_timeout = '4s';
     SET idle_in_transaction_session_timeout = '15s'; SET tcp_user_timeout = '15s';
     SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
-/// Detects a server that vanished without closing the connection.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const KEEPALIVE_RETRIES: u32 = 3;
-const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
+/// A pooler with one connection to the server lets the check wait: then nothing is known, and nothing is lost.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The name of a statement is unknown, or there already.
+const LOST_STATEMENT: [SqlState; 2] = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
 /// How long a statement that was given up may still end by itself. Nearly all do, and their connections stay in use.
 const SETTLE_GRACE: Duration = Duration::from_secs(1);
 /// The advisory lock of a migration. The number is arbitrary, but the same in every version.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(4279165203816401)";
+
+/// How an instance uses its PostgreSQL server. SQLite ignores it.
+#[derive(Debug, Clone, Copy)]
+pub struct PostgresOptions {
+    /// The most connections.
+    pub pool_size: u32,
+    /// Whether a connection keeps its prepared statements. False for a pooler that does not track them.
+    pub prepared_statements: bool,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self { pool_size: 16, prepared_statements: true }
+    }
+}
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Postgres {
     pool: Pool,
     cancel: Cancel,
+    prepares: bool,
 }
 
 /// Cancels statements, over TLS if the connections use it.
@@ -87,7 +99,7 @@ impl Cancel {
 
 impl Postgres {
     /// Parses the URL and connects once, so that a wrong password fails at startup.
-    pub(crate) async fn open(url: &str, pool_size: usize) -> Result<Self> {
+    pub(crate) async fn open(url: &str, options: PostgresOptions) -> Result<Self> {
         let config = configure(url)?;
         let (manager, cancel) = if config.get_ssl_mode() == SslMode::Disable {
             (Manager::new(config, NoTls), Cancel(None))
@@ -99,7 +111,7 @@ impl Postgres {
             Box::pin(async move { client.batch_execute(SESSION).await.map_err(HookError::Backend) })
         });
         let pool = Pool::builder(manager)
-            .max_size(pool_size)
+            .max_size(options.pool_size as usize)
             .post_create(set_limits)
             // The connection used last has its statements prepared and its caches warm.
             .queue_mode(QueueMode::Lifo)
@@ -109,14 +121,41 @@ impl Postgres {
             .recycle_timeout(Some(RECYCLE_TIMEOUT))
             .build()
             .map_err(StorageError::unavailable)?;
-        let db = Self { pool, cancel };
+        let db = Self { pool, cancel, prepares: options.prepared_statements };
         drop(db.client().await?);
+        if db.prepares && matches!(timeout(PROBE_TIMEOUT, db.loses_statements()).await, Ok(Ok(true))) {
+            return Err(StorageError::BadUrl(
+                "the PostgreSQL URL leads to a pooler that does not keep prepared statements: set \
+                 database.prepared_statements = false, or its max_prepared_statements"
+                    .to_owned(),
+            ));
+        }
         Ok(db)
+    }
+
+    /// Whether a statement that was prepared is not there later on the same connection. A pooler in transaction mode
+    /// gives the second connection what the first one leaves, where its name may be unknown, or another process's.
+    async fn loses_statements(&self) -> Result<bool> {
+        let (mut first, mut second) = (self.begin().await?, self.client().await?);
+        let token = Uuid::new_v4().to_string();
+        let client = second.start()?;
+        let found = async {
+            let prepared = client.prepare(&format!("SELECT '{token}'")).await?;
+            // Whatever becomes of it, the statement shows.
+            let _ = first.commit().await;
+            client.query_one(&prepared, &[]).await?.try_get::<_, String>(0)
+        };
+        let found = found.await;
+        second.finish(Ok(Ok(())))?;
+        Ok(match found {
+            Ok(found) => found != token,
+            Err(error) => error.code().is_some_and(|code| LOST_STATEMENT.contains(code)),
+        })
     }
 
     async fn client(&self) -> Result<PooledClient> {
         match self.pool.get().await {
-            Ok(client) => Ok(PooledClient::new(client, self.cancel.clone())),
+            Ok(client) => Ok(PooledClient::new(client, self.cancel.clone(), self.prepares)),
             Err(PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error))) => {
                 Err(to_storage_error(error))
             }
@@ -137,7 +176,7 @@ impl Postgres {
     /// A dropped future does not roll back: its COMMIT may be on the way already.
     pub(crate) async fn batch(&self, statements: &[Bound<'_>]) -> Result<Vec<Option<i64>>> {
         let mut client = self.client().await?;
-        let outcome = timeout(STATEMENT_TIMEOUT, batch(client.start()?, statements)).await;
+        let outcome = timeout(STATEMENT_TIMEOUT, batch(client.start()?, self.prepares, statements)).await;
         let results = client.finish(outcome)?;
         results.iter().map(|rows| rows.first().map_or(Ok(None), |row| Row::Postgres(row).opt_int(0))).collect()
     }
@@ -191,20 +230,23 @@ pub(crate) struct PooledClient {
     /// A statement runs, or was given up.
     is_running: bool,
     cancel: Cancel,
+    prepares: bool,
 }
 
 impl PooledClient {
-    fn new(client: Object, cancel: Cancel) -> Self {
-        Self { client: Some(client), in_transaction: false, is_running: false, cancel }
+    fn new(client: Object, cancel: Cancel, prepares: bool) -> Self {
+        Self { client: Some(client), in_transaction: false, is_running: false, cancel, prepares }
     }
 
     pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
-        let outcome = timeout(STATEMENT_TIMEOUT, query(self.start()?, sql, params)).await;
+        let prepares = self.prepares;
+        let outcome = timeout(STATEMENT_TIMEOUT, query(self.start()?, prepares, sql, params)).await;
         self.finish(outcome)?.iter().map(|row| map(&Row::Postgres(row))).collect()
     }
 
     pub(crate) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        let outcome = timeout(STATEMENT_TIMEOUT, execute(self.start()?, sql, params)).await;
+        let prepares = self.prepares;
+        let outcome = timeout(STATEMENT_TIMEOUT, execute(self.start()?, prepares, sql, params)).await;
         self.finish(outcome)
     }
 
@@ -273,18 +315,24 @@ async fn settle(client: Object, last: &'static str, cancel: Cancel) {
     }
 }
 
-async fn query(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<Vec<tokio_postgres::Row>> {
+async fn query(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) -> PgResult<Vec<tokio_postgres::Row>> {
+    if !prepares {
+        return client.query_typed(&numbered(sql.postgres), &typed(params)).await;
+    }
     let statement = client.prepare_cached(&numbered(sql.postgres)).await?;
     client.query(&statement, &references(params)).await
 }
 
-async fn execute(client: &Object, sql: Sql, params: &[Param<'_>]) -> PgResult<u64> {
+async fn execute(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) -> PgResult<u64> {
+    if !prepares {
+        return client.execute_typed(&numbered(sql.postgres), &typed(params)).await;
+    }
     let statement = client.prepare_cached(&numbered(sql.postgres)).await?;
     client.execute(&statement, &references(params)).await
 }
 
 async fn visit_values(client: &Object, select: &str, visit: &mut dyn FnMut(&[u8])) -> PgResult<u64> {
-    let rows = client.query_raw(select, std::iter::empty::<&(dyn ToSql + Sync)>()).await?;
+    let rows = client.query_typed_raw(select, std::iter::empty::<(&(dyn ToSql + Sync), Type)>()).await?;
     let mut rows = std::pin::pin!(rows);
     let mut count = 0;
     while let Some(row) = rows.try_next().await? {
@@ -314,12 +362,22 @@ impl<'a> FromSql<'a> for AsSent<'a> {
     }
 }
 
-async fn batch(client: &Object, statements: &[Bound<'_>]) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
+async fn batch(client: &Object, prepares: bool, statements: &[Bound<'_>]) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
+    if !prepares {
+        return in_one_transaction(client, statements.iter().map(|(sql, params)| query(client, false, *sql, params)))
+            .await;
+    }
     let mut prepared = Vec::with_capacity(statements.len());
     for (sql, params) in statements {
         prepared.push((client.prepare_cached(&numbered(sql.postgres)).await?, references(params)));
     }
-    let queries = prepared.iter().map(|(statement, params)| client.query(statement, params));
+    in_one_transaction(client, prepared.iter().map(|(statement, params)| client.query(statement, params))).await
+}
+
+async fn in_one_transaction<T>(
+    client: &Object,
+    queries: impl IntoIterator<Item = impl Future<Output = PgResult<T>>>,
+) -> PgResult<Vec<T>> {
     // The first poll of each future sends its message, in this order. So no result is waited for in between, and a
     // future that is dropped has sent nothing, or all up to the COMMIT. The server turns the COMMIT into a ROLLBACK if
     // a statement failed.
@@ -335,6 +393,17 @@ pub(crate) fn is_lock_conflict(error: &StorageError) -> bool {
     let StorageError::Unavailable(source) = error else { return false };
     let conflicts = [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED];
     source.downcast_ref::<ServerError>().is_some_and(|error| conflicts.iter().any(|state| state.code() == error.code))
+}
+
+/// The values with the types that they have in all statements. The server finds that of NULL.
+fn typed<'a>(params: &'a [Param<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    let type_of = |param: &Param<'_>| match param {
+        Param::Null => Type::UNKNOWN,
+        Param::Int(_) => Type::INT8,
+        Param::Text(_) | Param::Id(_) => Type::TEXT,
+        Param::Blob(_) => Type::BYTEA,
+    };
+    params.iter().map(|param| (param as &(dyn ToSql + Sync), type_of(param))).collect()
 }
 
 fn references<'a>(params: &'a [Param<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
@@ -380,125 +449,6 @@ impl ToSql for Param<'_> {
         };
         if fits { self.to_sql(ty, out) } else { Err(Box::new(WrongType::new::<Self>(ty.clone()))) }
     }
-}
-
-/// Parses the URL. `sslmode` works as in libpq, with two safer differences:
-///
-/// * Over TLS, the server's certificate is always checked against the system's roots and the host name. So `verify-ca`
-///   and `verify-full` mean `require`.
-/// * Without `sslmode`, a connection to this machine uses no TLS, and any other requires it: with `prefer`, an attacker
-///   between the two could claim that the server has no TLS.
-fn configure(url: &str) -> Result<Config> {
-    let strict = ["sslmode=verify-full", "sslmode=verify-ca"];
-    let plain_url = strict.iter().fold(url.to_owned(), |url, mode| url.replace(mode, "sslmode=require"));
-    // The parser's message may repeat parts of the URL, for example of a password that contains `?`.
-    let mut config: Config = plain_url.parse().map_err(|_| {
-        StorageError::BadUrl(
-            "could not parse the PostgreSQL URL: expected postgres://user:password@host:port/database, with special \
-             characters of user and password percent-encoded"
-                .to_owned(),
-        )
-    })?;
-    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-        return Err(StorageError::BadUrl(
-            "the PostgreSQL URL has no host: expected postgres://user:password@host:port/database".to_owned(),
-        ));
-    }
-    // The parser takes the first `@` for the end of the password, and names are shown.
-    let is_split = |name: &Host| matches!(name, Host::Tcp(name) if name.contains('@'));
-    if config.get_hosts().iter().any(is_split) || config.get_dbname().is_some_and(|name| name.contains('@')) {
-        return Err(StorageError::BadUrl(
-            "the PostgreSQL URL has more than one @: write %40 for an @ of the password".to_owned(),
-        ));
-    }
-    if !has_sslmode(url) {
-        config.ssl_mode(if reaches_this_machine(&config) { SslMode::Disable } else { SslMode::Require });
-    }
-    if config.get_application_name().is_none() {
-        config.application_name("bellbird");
-    }
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_TIMEOUT);
-    }
-    config.keepalives_idle(KEEPALIVE_IDLE).keepalives_interval(KEEPALIVE_INTERVAL);
-    config.keepalives_retries(KEEPALIVE_RETRIES).tcp_user_timeout(TCP_USER_TIMEOUT);
-    Ok(config)
-}
-
-/// Names database, host and port of a URL. `None` if it is not one of PostgreSQL.
-pub(crate) fn location(url: &str) -> Option<String> {
-    let config = configure(url).ok()?;
-    let ports = config.get_ports();
-    // One port may be for all hosts, and the default is 5432.
-    let port = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(5432);
-    let names = config.get_hosts().iter().map(|host| match host {
-        Host::Tcp(name) => name.clone(),
-        #[cfg(unix)]
-        Host::Unix(folder) => folder.display().to_string(),
-    });
-    // The address decides, if the URL has one.
-    let addresses: Vec<_> = match config.get_hostaddrs() {
-        [] => names.collect(),
-        addresses => addresses.iter().map(ToString::to_string).collect(),
-    };
-    let hosts: Vec<_> =
-        addresses.iter().enumerate().map(|(index, host)| format!("{host}, port {}", port(index))).collect();
-    let name = config.get_dbname().or(config.get_user()).unwrap_or("(default)");
-    Some(format!("PostgreSQL database {name} at {}", hosts.join(" or ")))
-}
-
-/// Whether the URL lets a connection to another machine go without TLS.
-pub(crate) fn allows_plain_text(url: &str) -> bool {
-    configure(url).is_ok_and(|config| config.get_ssl_mode() != SslMode::Require && !reaches_this_machine(&config))
-}
-
-/// The flags with which PostgreSQL's own programs reach the database of a URL, without the password. None if a shell
-/// would not read them as they are.
-pub(crate) fn client_flags(url: &str) -> Option<String> {
-    let config = configure(url).ok()?;
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(name)) => name.clone(),
-        #[cfg(unix)]
-        Some(Host::Unix(path)) => path.to_str()?.to_owned(),
-        None => config.get_hostaddrs().first()?.to_string(),
-    };
-    let (port, user) = (config.get_ports().first().copied().unwrap_or(5432), config.get_user()?);
-    let database = config.get_dbname().unwrap_or(user);
-    let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:".contains(c));
-    [&host, user, database]
-        .iter()
-        .all(|text| is_plain(text))
-        .then(|| format!("--host={host} --port={port} --username={user} {database}"))
-}
-
-/// Reads the parameters where the parser does: after user and password, which may contain anything.
-fn has_sslmode(url: &str) -> bool {
-    let address = url.split_once('@').map_or(url, |(_, address)| address);
-    let parameters = address.split_once('?').map_or("", |(_, parameters)| parameters);
-    parameters.split('&').any(|parameter| parameter.starts_with("sslmode="))
-}
-
-/// The address decides, if the URL has one: the host is only its name in the certificate then.
-fn reaches_this_machine(config: &Config) -> bool {
-    match config.get_hostaddrs() {
-        [] => config.get_hosts().iter().all(is_local),
-        addresses => addresses.iter().all(IpAddr::is_loopback),
-    }
-}
-
-fn is_local(host: &Host) -> bool {
-    match host {
-        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
-        #[cfg(unix)]
-        Host::Unix(_) => true,
-    }
-}
-
-fn tls() -> std::result::Result<ClientConfig, rustls::Error> {
-    Ok(ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_platform_verifier()?
-        .with_no_client_auth())
 }
 
 /// The server's message without its detail, which repeats the row.

@@ -43,7 +43,10 @@ fn schedule(delays: &[u64]) -> Schedule {
 #[test]
 fn nothing_set_gives_the_documented_defaults() {
     let settings = Settings::load(&from_file("")).unwrap();
-    assert_eq!((settings.database.url.expose_secret(), settings.database.pool_size), ("sqlite:bellbird.db", 16));
+    assert_eq!(
+        (settings.database.url.expose_secret(), settings.database.postgres.pool_size),
+        ("sqlite:bellbird.db", 16)
+    );
     assert_eq!(settings.api.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(settings.console.listen.to_string(), "127.0.0.1:8081");
     assert_eq!(settings.ops_listen.to_string(), "127.0.0.1:9090");

@@ -100,7 +100,7 @@ async fn existing_file_is_opened_and_a_missing_one_is_not_created() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("b.db");
     let url = format!("sqlite:{}", path.display());
-    let open = async || Storage::open_existing(&url, Sealer::random(), 2).await;
+    let open = async || Storage::open_existing(&url, Sealer::random(), Default::default()).await;
     let error = open().await.expect_err("no file");
     assert_eq!(
         error.to_string(),

@@ -9,7 +9,7 @@ use crate::db::{Sql, params};
 use crate::error::Result;
 use crate::tests::fixtures::wait_for_lock_waiters;
 use crate::tests::support::{TestDb, connect, on_postgres};
-use crate::{POOL_SIZE, Storage, StorageError, UserChange};
+use crate::{PostgresOptions, Storage, StorageError, UserChange};
 
 const ROUNDS: u32 = 3;
 
@@ -92,20 +92,21 @@ fn postgres_ends_a_lock_wait() {
 /// As requests do whose clients left: in a transaction, and in a single statement.
 #[test]
 fn postgres_cancels_what_is_given_up() {
+    let pool_size = PostgresOptions::default().pool_size;
     on_postgres(async |db| {
         db.with_locked_user(async |locked| {
             for _ in 0..ROUNDS {
                 let mut requests = JoinSet::new();
-                for number in 0..POOL_SIZE * 2 {
+                for number in 0..pool_size * 2 {
                     let (storage, user) = (Storage::clone(db), locked.user);
                     requests.spawn(async move {
                         if number % 2 == 0 { write(&storage, user).await } else { lock(&storage, user).await }
                     });
                 }
-                wait_for_lock_waiters(db, POOL_SIZE as usize).await;
+                wait_for_lock_waiters(db, pool_size as usize).await;
                 drop(requests);
                 while locked.waiting().await > 0 {
-                    assert!(locked.sessions().await <= i64::from(POOL_SIZE), "given up, and replaced by others");
+                    assert!(locked.sessions().await <= i64::from(pool_size), "given up, and replaced by others");
                 }
             }
             assert!(db.users().find(locked.user).await.unwrap().is_some());
