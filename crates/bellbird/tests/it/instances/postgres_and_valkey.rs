@@ -1,9 +1,7 @@
 //! Limits, cursors and cached responses are those of all instances together, and while Valkey is away nothing but the
 //! exactness of limits is lost.
 
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
@@ -12,38 +10,11 @@ use serde_json::{Value, json};
 use crate::support::harness::{Database, eventually, simulated_providers};
 use crate::support::known_rows::control;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, new_deployment_with_rows, text};
+use crate::support::servers::Valkey;
 
 const INSTANCES: usize = 3;
 /// The rows of a window.
 const LIMIT: usize = 200;
-
-struct Valkey {
-    port: u16,
-    child: Option<Child>,
-}
-
-impl Valkey {
-    fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut valkey = Self { port, child: None };
-        valkey.start_again();
-        valkey
-    }
-
-    fn start_again(&mut self) {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-valkey");
-        self.child = Some(Command::new(script).arg(self.port.to_string()).stdin(Stdio::piped()).spawn().unwrap());
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            std::thread::yield_now();
-        }
-    }
-
-    fn stop(&mut self) {
-        let mut child = self.child.take().unwrap();
-        drop(child.stdin.take());
-        child.wait().unwrap();
-    }
-}
 
 /// Three instances, of which each has written its log to a file.
 struct Deployment {
@@ -64,7 +35,7 @@ impl Deployment {
         let (mut workdir, sandbox, _) = new_deployment_with_rows(Database::Postgres, rows).await;
         settings.iter().for_each(|(name, value)| workdir.set(name, value));
         let valkey = Valkey::start();
-        workdir.set("BELLBIRD_REDIS__URL", &format!("redis://127.0.0.1:{}", valkey.port));
+        workdir.set("BELLBIRD_REDIS__URL", &valkey.url);
         workdir.json("user add --email me@example.com --plan professional");
         let key = text(&workdir.json("key create --user me@example.com --name test"), "key").to_owned();
         for provider in simulated_providers() {
@@ -135,7 +106,7 @@ impl Deployment {
 
     /// All that Valkey holds, as text.
     async fn dump(&self) -> String {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.valkey.port)).unwrap();
+        let client = redis::Client::open(self.valkey.url.as_str()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
         let mut all = String::new();

@@ -1,31 +1,11 @@
 //! A standby of PostgreSQL takes over while the service runs.
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use reqwest::Url;
 
 use crate::support::database::query;
 use crate::support::harness::{Database, eventually};
 use crate::support::process::{ANY_PORTS, RunningCommand, get, new_deployment, text};
-
-/// A server of its own and its standby, because the other tests need theirs.
-struct Servers(PathBuf);
-
-impl Servers {
-    fn script(&self, verb: &str) -> String {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-postgres");
-        let done = Command::new(script).arg(verb).env("BELLBIRD_TEST_POSTGRES_DIR", &self.0).output().unwrap();
-        assert!(done.status.success(), "{verb}: {}", String::from_utf8_lossy(&done.stderr));
-        String::from_utf8(done.stdout).unwrap().trim().to_owned()
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        self.script("stop");
-    }
-}
+use crate::support::servers::Postgres;
 
 fn port(url: &str) -> u16 {
     url.parse::<Url>().unwrap().port().unwrap()
@@ -33,8 +13,8 @@ fn port(url: &str) -> u16 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn service_follows_a_standby_that_takes_over() {
-    let servers = Servers(std::env::temp_dir().join(format!("bellbird-fail-over-{}", std::process::id())));
-    let primary = servers.script("start");
+    let server = Postgres::start();
+    let primary = server.url.clone();
     let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
     workdir.set("BELLBIRD_DATABASE__URL", &primary);
     workdir.json("migrate");
@@ -42,7 +22,7 @@ async fn service_follows_a_standby_that_takes_over() {
     let key = text(&workdir.json("key create --user me@example.com --name test"), "key").to_owned();
     let import = "connection import --user me@example.com --credentials - --json";
     assert!(workdir.run_with_input(import, &sandbox.json()["credentials"][0].to_string()).status.success());
-    let standby = servers.script("standby");
+    let standby = server.script("standby");
 
     let hosts = format!("127.0.0.1:{},127.0.0.1:{}", port(&primary), port(&standby));
     let both = format!("postgres://bellbird@{hosts}/postgres?target_session_attrs=read-write");
@@ -57,7 +37,7 @@ async fn service_follows_a_standby_that_takes_over() {
     assert_eq!(query(&primary, "SELECT count(*) FROM instances").await, [["1"]]);
     eventually(async || query(&standby, "SELECT count(*) FROM instances").await == [["1"]]).await;
 
-    servers.script("fail-over");
+    server.script("fail-over");
     eventually(async || {
         let (status, body) = get(&connections, Some(&key)).await;
         assert!(status == 200 || status == 503, "{status}: {body}");

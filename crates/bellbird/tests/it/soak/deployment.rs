@@ -18,6 +18,7 @@ use crate::support::database::{execute, query, tables_containing};
 use crate::support::harness::{Database, eventually_within};
 use crate::support::known_rows::control;
 use crate::support::process::{Addresses, RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::servers::{Postgres, Valkey};
 
 /// Has five connections, which stay, and two endpoints.
 pub(super) const READER: &str = "me@example.com";
@@ -37,8 +38,10 @@ pub(super) struct Deployment {
     /// The service at `addresses[0]` is killed and disturbed. On SQLite there is no other.
     pub(super) addresses: Vec<Addresses>,
     services: Mutex<Vec<Option<RunningCommand>>>,
-    /// One thing at a time happens to the first service.
+    /// One thing at a time happens to the first service, and to what the services share.
     trouble: tokio::sync::Mutex<()>,
+    /// None on SQLite.
+    shared: Option<tokio::sync::Mutex<SharedServers>>,
     pub(super) endpoints: [Endpoint; 2],
     pub(super) linker_endpoint: Endpoint,
     pub(super) key: String,
@@ -48,22 +51,37 @@ pub(super) struct Deployment {
     pub(super) kills: AtomicUsize,
 }
 
+/// What several services share.
+struct SharedServers {
+    postgres: Postgres,
+    valkey: Valkey,
+}
+
 impl Deployment {
     pub(super) async fn start(database: Database, seed: u64) -> Self {
-        let services = if database == Database::Sqlite { 1 } else { 2 };
-        let (mut workdir, sandbox, database) = new_deployment(database).await;
+        let (services, shared) = match database {
+            Database::Sqlite => (1, None),
+            Database::Postgres => (3, Some(SharedServers { postgres: Postgres::start(), valkey: Valkey::start() })),
+        };
+        let (mut workdir, sandbox, mut database) = new_deployment(Database::Sqlite).await;
         for (name, value) in [
             ("SYNC__INTERVAL_SECONDS", "3"),
             ("WEBHOOKS__ALLOW_LOOPBACK", "true"),
             ("WEBHOOKS__CHUNK_ROWS", "10"),
             ("LIMITS__METADATA_PER_MINUTE", "0"),
             ("LIMITS__BALANCES_PER_MINUTE", "0"),
-            ("LIMITS__LIVE_PER_MINUTE", "0"),
-            ("LIMITS__LIVE_IN_FLIGHT", "0"),
+            ("LIMITS__LIVE_PER_MINUTE", "1000000"),
+            ("LIMITS__LIVE_IN_FLIGHT", "4"),
             ("LIMITS__PROVIDER_CALLS_PER_MINUTE", "0"),
             ("LIMITS__FAILED_AUTH_PER_MINUTE", "0"),
         ] {
             workdir.set(&format!("BELLBIRD_{name}"), value);
+        }
+        if let Some(SharedServers { postgres, valkey }) = &shared {
+            database.clone_from(&postgres.url);
+            workdir.set("BELLBIRD_DATABASE__URL", &postgres.url);
+            workdir.set("BELLBIRD_REDIS__URL", &valkey.url);
+            workdir.json("migrate");
         }
         workdir.set("BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", &format!("0{}", ",1".repeat(19)));
         let addresses: Vec<Addresses> = (0..services).map(|_| Addresses::new()).collect();
@@ -110,6 +128,7 @@ impl Deployment {
             addresses,
             services: Mutex::default(),
             trouble: tokio::sync::Mutex::default(),
+            shared: shared.map(tokio::sync::Mutex::new),
             endpoints,
             linker_endpoint,
             key,
@@ -180,6 +199,29 @@ impl Deployment {
         self.at_first("prlimit --fsize=0:unlimited --pid");
         tokio::time::sleep(time).await;
         self.at_first("prlimit --fsize=unlimited --pid");
+    }
+
+    /// Valkey forgets everything, or stops for a while, or PostgreSQL ends all sessions and starts again.
+    pub(super) async fn trouble_shared(&self, number: usize, time: Duration) -> Option<&'static str> {
+        let mut shared = self.shared.as_ref()?.lock().await;
+        Some(match number % 3 {
+            0 => {
+                shared.valkey.empty().await;
+                "times Valkey was emptied"
+            }
+            1 => {
+                shared.valkey.stop();
+                tokio::time::sleep(time).await;
+                shared.valkey.start_again();
+                "times Valkey was away"
+            }
+            _ => {
+                // A kill changes the database.
+                let _alone = self.trouble.lock().await;
+                tokio::task::block_in_place(|| shared.postgres.script("restart"));
+                "restarts of PostgreSQL"
+            }
+        })
     }
 
     /// Runs a program with the process id of the first service.

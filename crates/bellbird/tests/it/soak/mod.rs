@@ -2,7 +2,8 @@
 //!
 //! Users read, link and remove; keys are created and revoked; rows come and change at the providers; providers fail;
 //! endpoints stop responding and return; a service is killed again and again. In turn a provider sends rubbish, and the
-//! same service has a clock that jumps by an hour, a full disk, or a pause. `scripts/soak` runs it for an hour.
+//! same service has a clock that jumps by an hour, a full disk, or a pause. On PostgreSQL there are three services, and
+//! Valkey is emptied and stopped, and PostgreSQL restarted, meanwhile. `scripts/soak` runs it for an hour.
 //! `BELLBIRD_TEST_SOAK_SECONDS` sets the length (default 40).
 
 mod deployment;

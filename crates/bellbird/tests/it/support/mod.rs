@@ -16,3 +16,4 @@ pub(crate) mod receiver;
 pub(crate) mod redact;
 pub(crate) mod rows;
 pub(crate) mod schema;
+pub(crate) mod servers;
