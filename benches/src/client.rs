@@ -120,6 +120,10 @@ pub(crate) struct ClientPool {
 }
 
 impl ClientPool {
+    pub(crate) fn of(clients: Vec<(Connection, Vec<u8>)>) -> Self {
+        Self { clients }
+    }
+
     pub(crate) async fn open(address: SocketAddr, requests: Vec<Vec<u8>>) -> anyhow::Result<Self> {
         let mut clients = Vec::with_capacity(requests.len());
         for request in requests {

@@ -9,6 +9,7 @@ mod compare;
 mod export;
 mod fan_out;
 mod figures;
+mod instances;
 mod memory;
 mod nginx;
 mod perf;
@@ -67,7 +68,7 @@ pub(crate) struct HttpArgs {
     program: ProgramArgs,
 
     /// Measure only names that contain this text, such as health, accounts, transactions, start, memory,
-    /// export
+    /// export, two instances
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
@@ -193,5 +194,6 @@ async fn http(args: &HttpArgs) -> anyhow::Result<Report> {
     memory::walk(args, &mut report).await?;
     memory::many_clients(args, &mut report).await?;
     export::run(args, &mut report).await?;
+    instances::run(args, &mut report).await?;
     Ok(report)
 }

@@ -87,6 +87,13 @@ pub(crate) fn unused_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
+/// The processes of all programs with this name.
+pub(crate) fn named(name: &str) -> Vec<u32> {
+    let is_named = |id: &u32| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm.trim() == name);
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_named).collect()
+}
+
 /// The fields of `/proc/PID/stat` after the process name.
 fn stat(id: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;

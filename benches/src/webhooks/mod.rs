@@ -9,7 +9,7 @@ mod neighbours;
 pub(crate) mod receiver;
 mod rows;
 mod send_only;
-mod setup;
+pub(crate) mod setup;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -18,7 +18,7 @@ const SERVER: &str = "BELLBIRD_TEST_POSTGRES_URL";
 const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Sqlite,
     Postgres,
 }
@@ -32,18 +32,18 @@ impl Kind {
     }
 
     /// SQLite always is; PostgreSQL needs the URL of a server in the environment.
-    pub(super) fn is_available(self) -> bool {
+    pub(crate) fn is_available(self) -> bool {
         self == Self::Sqlite || std::env::var_os(SERVER).is_some()
     }
 }
 
-pub(super) enum Database {
+pub(crate) enum Database {
     Sqlite(TempDir),
     Postgres { server: String, name: String },
 }
 
 impl Database {
-    pub(super) async fn create(kind: Kind) -> anyhow::Result<Self> {
+    pub(crate) async fn create(kind: Kind) -> anyhow::Result<Self> {
         if kind == Kind::Sqlite {
             return Ok(Self::Sqlite(tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?));
         }
@@ -53,7 +53,7 @@ impl Database {
         Ok(Self::Postgres { server, name })
     }
 
-    fn url(&self) -> anyhow::Result<String> {
+    pub(crate) fn url(&self) -> anyhow::Result<String> {
         match self {
             Self::Sqlite(folder) => Ok(format!("sqlite:{}", folder.path().join("bellbird.db").display())),
             Self::Postgres { server, name } => {
@@ -64,7 +64,7 @@ impl Database {
         }
     }
 
-    pub(super) async fn remove(self) -> anyhow::Result<()> {
+    pub(crate) async fn remove(self) -> anyhow::Result<()> {
         match self {
             Self::Sqlite(folder) => Ok(folder.close()?),
             Self::Postgres { server, name } => execute(&server, &format!("DROP DATABASE {name} WITH (FORCE)")).await,

@@ -1,10 +1,28 @@
 //! Both databases accept every statement of the crate.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::db::statement::{names, numbered};
 use crate::db::{Db, Param, Sql};
-use crate::tests::support::{at, both, key, new_account, on_sqlite};
+use crate::tests::support::{at, both, connect, key, new_account, on_postgres, on_sqlite};
+
+/// The first column of each unique index.
+const UNIQUE_OVER_ALL_USERS: [&str; 13] = [
+    "api_keys (id)",
+    "api_keys (key_hash)",
+    "connections (id)",
+    "connections (provider)",
+    "consent_sessions (state_hash)",
+    "identities (issuer)",
+    "links (id)",
+    "links (token_hash)",
+    "operator_audit (id)",
+    "operator_requests (operator_key_id)",
+    "sessions (token_hash)",
+    "setup_tokens (token_hash)",
+    "sign_in_links (token_hash)",
+];
 
 fn statements() -> impl Iterator<Item = &'static Sql> {
     [
@@ -57,6 +75,42 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
     ]
     .into_iter()
     .flatten()
+}
+
+/// Whether a statement names the user of the rows that it finds.
+fn is_of_one_user(text: &str) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let names_user = words.windows(3).any(|words| {
+        let column = words[0].rsplit(['.', '(']).next().unwrap_or_default();
+        column == "user_id" && words[1] == "=" && words[2].starts_with(['$', ':'])
+    });
+    names_user || text.starts_with("INSERT") || text.contains("users WHERE id = $")
+}
+
+/// Cells would need a directory for each of them that serves a request (`docs/scaling.md`). A new one shows here.
+#[test]
+fn statements_that_are_not_of_one_user_are_known() {
+    let line = |sql: &Sql| {
+        let text = sql.postgres.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text: String = text.chars().take(150).collect();
+        format!("{}: {text}", sql.name)
+    };
+    let found: BTreeSet<String> = statements().filter(|sql| !is_of_one_user(sql.postgres)).map(line).collect();
+    insta::assert_snapshot!(Vec::from_iter(found).join("\n"));
+}
+
+/// Rows of a user can move to another database as long as a value is unique within one user only.
+#[test]
+fn postgres_has_few_values_that_are_unique_over_all_users() {
+    on_postgres(async |db| {
+        let sql = "SELECT t.relname || ' (' || pg_get_indexdef(i.indexrelid, 1, true) || ')'
+            FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid
+            JOIN pg_attribute u ON u.attrelid = t.oid AND u.attname = 'user_id'
+            WHERE i.indisunique AND pg_get_indexdef(i.indexrelid, 1, true) <> 'user_id' ORDER BY 1";
+        let client = connect(&db.url).await;
+        let found: Vec<String> = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+        assert_eq!(found, UNIQUE_OVER_ALL_USERS);
+    });
 }
 
 both! {
