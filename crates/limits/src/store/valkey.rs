@@ -1,6 +1,6 @@
 //! Tests with a real server.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
@@ -194,6 +194,31 @@ async fn instance_counts_for_itself_while_the_server_is_away() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(limiter.take("c".to_owned(), now()).await.allowed);
+}
+
+/// A late reply is that of its own call, and of no later one.
+#[tokio::test]
+async fn server_that_stands_still_is_not_waited_for() {
+    let server = Server::start();
+    let store = server.store();
+    let ttl = Duration::from_secs(60);
+    for name in ["a", "b", "c", "d"] {
+        store.put("test", name.as_bytes(), ([1; 16], true), name.as_bytes(), ttl).await;
+    }
+    let mut other_client = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    other_client.write_all(b"DEBUG SLEEP 2\r\n").unwrap();
+    while store.get("test", b"a").await.is_some() {}
+    for name in ["b", "c"] {
+        assert_eq!(store.get("test", name.as_bytes()).await, None, "{name} timed out");
+    }
+    assert!(store.inner.is_away());
+    assert!(limiter(&store, 2).take("a".to_owned(), now()).await.allowed, "at once, alone");
+    while store.inner.is_away() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for name in ["d", "c", "b", "a"] {
+        assert_eq!(store.get("test", name.as_bytes()).await, Some(([1; 16], name.as_bytes().to_vec())));
+    }
 }
 
 #[tokio::test]
