@@ -2,24 +2,33 @@
 //! exactness of limits is lost.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
+use crate::support::database::execute;
 use crate::support::harness::{Database, eventually, simulated_providers};
 use crate::support::known_rows::control;
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, new_deployment_with_rows, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, new_deployment_with_rows, text};
 use crate::support::servers::Valkey;
 
 const INSTANCES: usize = 3;
 /// The rows of a window.
 const LIMIT: usize = 200;
 
+fn serve(workdir: &Workdir, number: usize) -> RunningCommand {
+    let log = workdir.folder.path().join(format!("log-{number}"));
+    RunningCommand::start_with_log(workdir, &format!("serve --json {ANY_PORTS}"), &log)
+}
+
 /// Three instances, of which each has written its log to a file.
 struct Deployment {
     workdir: Workdir,
     sandbox: RunningCommand,
+    database: String,
     valkey: Valkey,
     services: Vec<RunningCommand>,
     key: String,
@@ -32,7 +41,7 @@ impl Deployment {
     }
 
     async fn start_with(rows: u32, settings: &[(&str, &str)]) -> Self {
-        let (mut workdir, sandbox, _) = new_deployment_with_rows(Database::Postgres, rows).await;
+        let (mut workdir, sandbox, database) = new_deployment_with_rows(Database::Postgres, rows).await;
         settings.iter().for_each(|(name, value)| workdir.set(name, value));
         let valkey = Valkey::start();
         workdir.set("BELLBIRD_REDIS__URL", &valkey.url);
@@ -46,12 +55,8 @@ impl Deployment {
                 assert!(workdir.run_with_input(line, &credentials.to_string()).status.success());
             }
         }
-        let start = |number: usize| {
-            let log = workdir.folder.path().join(format!("log-{number}"));
-            RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log)
-        };
-        let services = (0..INSTANCES).map(start).collect();
-        Self { workdir, sandbox, valkey, services, key, client: reqwest::Client::new() }
+        let services = (0..INSTANCES).map(|number| serve(&workdir, number)).collect();
+        Self { workdir, sandbox, database, valkey, services, key, client: reqwest::Client::new() }
     }
 
     fn url(&self, instance: usize, path: &str) -> String {
@@ -288,6 +293,52 @@ async fn cached_responses_are_those_of_all_instances() {
         assert_eq!(deployment.status(instance, &balances).await, 404);
     }
     deployment.stop();
+}
+
+/// The schema becomes that of a newer version while programs of this one run, start and stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_are_replaced_one_after_another_on_a_newer_schema() {
+    let mut deployment = Deployment::start_with(50, &[("BELLBIRD_LIMITS__METADATA_PER_MINUTE", "0")]).await;
+    let api = |service: &RunningCommand| text(&service.json(), "apiUrl").to_owned();
+    let urls: Arc<Mutex<Vec<String>>> = Arc::new(Mutex::new(deployment.services.iter().map(api).collect()));
+    let stop = CancellationToken::new();
+    let reads = tokio::spawn(read_as_a_balancer(Arc::clone(&urls), deployment.key.clone(), stop.clone()));
+    let newer = "ALTER TABLE users ADD COLUMN nickname TEXT; INSERT INTO schema_migrations
+        (version, name, sha256, oldest_compatible, applied_at) VALUES (2, '0002_newer', '', 1, 0)";
+    execute(&deployment.database, newer, "").await;
+    for number in 0..2 * INSTANCES {
+        let number = number % INSTANCES;
+        let replaced = std::mem::replace(&mut deployment.services[number], serve(&deployment.workdir, number));
+        urls.lock().unwrap()[number] = api(&deployment.services[number]);
+        assert_eq!(replaced.stop("-TERM").0, Some(0));
+        let ready = format!("{}/ready", text(&deployment.services[number].json(), "opsUrl"));
+        assert_eq!(get(&ready, None).await.0, 200);
+    }
+    deployment.workdir.json("key create --user me@example.com --name newer");
+    stop.cancel();
+    let read = reads.await.unwrap();
+    assert!(read > 100, "{read}");
+    println!("{read} reads");
+    deployment.stop();
+}
+
+/// Reads until it stops, each time from the next instance, or the one behind it if that does not listen any more.
+/// Returns how often.
+async fn read_as_a_balancer(urls: Arc<Mutex<Vec<String>>>, key: String, stop: CancellationToken) -> usize {
+    let client = reqwest::Client::new();
+    let (mut read, mut turn) = (0, 0);
+    while !stop.is_cancelled() {
+        turn += 1;
+        let url = urls.lock().unwrap()[turn % INSTANCES].clone();
+        let Ok(response) = client.get(format!("{url}/v1/connections")).bearer_auth(&key).send().await else {
+            assert_ne!(urls.lock().unwrap()[turn % INSTANCES], url, "an instance that nobody stops");
+            continue;
+        };
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.json::<Value>().await.unwrap()["data"].as_array().unwrap().len(), 3);
+        read += 1;
+    }
+    read
 }
 
 /// All texts in a response.

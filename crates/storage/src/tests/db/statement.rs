@@ -195,7 +195,7 @@ fn placeholders(text: &str) -> usize {
     let numbers = text.split('$').skip(1).map(|rest| {
         rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<usize>().expect("a number after $")
     });
-    let numbers: std::collections::BTreeSet<usize> = numbers.collect();
+    let numbers: BTreeSet<usize> = numbers.collect();
     assert!(numbers.iter().copied().eq(1..=numbers.len()), "{text}");
     numbers.len()
 }
