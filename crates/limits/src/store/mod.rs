@@ -117,12 +117,12 @@ impl SharedStore {
     ) -> Option<Admitted> {
         let (limit, kind) = bucket.as_ref().map_or((None, ""), |bucket| (Some(bucket.limit), bucket.kind));
         let (interval_us, burst_us) = limit.map_or((0, 0), Limit::refill_us);
-        let tag = self.inner.tag(key);
-        let permits: Arc<str> = format!("{NAMES}:{{{tag}}}:permits").into();
+        let tag = self.inner.tag(key.as_bytes());
+        let permits: Arc<str> = name(&tag, "permits").into();
         // Registered first: if this future is dropped while it waits, the permit is given back.
         let lease = (permits_max > 0).then(|| Lease::new(&self.inner, &permits));
         let mut call = self.inner.admit.prepare_invoke();
-        call.key(format!("{NAMES}:{{{tag}}}:{kind}")).key(&*permits).arg(interval_us).arg(burst_us);
+        call.key(name(&tag, kind)).key(&*permits).arg(interval_us).arg(burst_us);
         call.arg(bucket.as_ref().map_or(0, |bucket| bucket.full_at_us));
         call.arg(u8::from(bucket.as_ref().is_none_or(|bucket| bucket.takes)));
         call.arg(permits_max).arg(lease.as_ref().map_or(String::new(), Lease::id)).arg(LEASE.as_micros() as u64);
@@ -150,9 +150,10 @@ impl SharedStore {
 }
 
 impl Inner {
-    /// What stands for a key in the server. Names with the same one lie on one node of a cluster.
-    fn tag(&self, key: &str) -> String {
-        hex(hmac::sign(&self.name_key, key.as_bytes()).as_ref())
+    /// What stands for a key or a value in the server.
+    fn tag(&self, of: &[u8]) -> String {
+        let tag = hmac::sign(&self.name_key, of);
+        tag.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn is_away(&self) -> bool {
@@ -163,7 +164,7 @@ impl Inner {
     async fn ping(&self) -> bool {
         let mut connection = self.connection.clone();
         let mut probe = redis::cmd("EVAL");
-        probe.arg(PROBE).arg(1).arg(format!("{NAMES}:probe"));
+        probe.arg(PROBE).arg(1).arg(name(&self.tag(b"probe"), "probe"));
         self.attempt(probe.query_async::<()>(&mut connection), CONNECT_TIMEOUT).await.is_some()
     }
 
@@ -215,9 +216,9 @@ fn derived(purpose: &str, key: &[u8; 32]) -> hmac::Key {
     hmac::Key::new(HMAC_SHA256, derived.as_ref())
 }
 
-/// The first 16 bytes.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+/// Names with the same tag lie on one node of a cluster.
+fn name(tag: &str, kind: &str) -> String {
+    format!("{NAMES}:{{{tag}}}:{kind}")
 }
 
 #[cfg(test)]

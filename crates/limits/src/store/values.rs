@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hmac;
 
-use super::{NAMES, SharedStore, hex};
+use super::{SharedStore, name as name_of};
 
 /// Larger values are not shared.
 const BYTES_MAX: usize = 256 * 1024;
@@ -49,8 +49,7 @@ impl SharedStore {
 
     pub(super) fn name(&self, kind: &str, name: &[u8]) -> Name {
         let text = [kind.as_bytes(), b" ", name].concat();
-        let tag = hex(hmac::sign(&self.inner.name_key, &text).as_ref());
-        Name { key: format!("{NAMES}:{{{tag}}}:{kind}"), text }
+        Name { key: name_of(&self.inner.tag(&text), kind), text }
     }
 
     /// Each value has a key of its own, made with its salt, so no limit of random nonces is reached.

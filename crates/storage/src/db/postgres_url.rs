@@ -139,3 +139,18 @@ pub(super) fn tls() -> std::result::Result<ClientConfig, rustls::Error> {
         .with_platform_verifier()?
         .with_no_client_auth())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_share_the_time_to_connect() {
+        let timeout_of = |hosts: &str| {
+            let url = format!("postgres://bellbird@{hosts}/bellbird?target_session_attrs=read-write");
+            *configure(&url).unwrap().get_connect_timeout().unwrap()
+        };
+        assert_eq!(timeout_of("db-1"), CONNECT_TIMEOUT);
+        assert_eq!(timeout_of("db-1,db-2:5433"), CONNECT_TIMEOUT / 2);
+    }
+}

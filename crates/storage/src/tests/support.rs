@@ -15,9 +15,10 @@ use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
 use crate::job_kinds::REFRESH;
-use crate::{NewAccount, NewConnection, NewUser, Sealer, Storage};
+use crate::{NewAccount, NewConnection, NewUser, PostgresOptions, Sealer, Storage};
 
-/// Declares tests that run on both databases, as `name::sqlite` and `name::postgres`.
+/// Declares tests that run on both databases, as `name::sqlite` and `name::postgres`. On PostgreSQL, statements are
+/// sent whole, as through a pooler. All other tests prepare them.
 macro_rules! both {
     ($(async fn $name:ident($db:ident) $body:block)*) => {$(
         mod $name {
@@ -33,7 +34,7 @@ macro_rules! both {
 
             #[test]
             fn postgres() {
-                $crate::tests::support::on_postgres(async |db| body(db).await);
+                $crate::tests::support::on_postgres_unprepared(async |db| body(db).await);
             }
         }
     )*};
@@ -200,6 +201,15 @@ pub(crate) fn on_postgres(body: impl AsyncFnOnce(&TestDb)) {
     on_empty_postgres(async |db| {
         db.migrate().await.expect("migrates");
         body(db).await;
+    });
+}
+
+pub(crate) fn on_postgres_unprepared(body: impl AsyncFnOnce(&TestDb)) {
+    on_postgres(async |db| {
+        let options = PostgresOptions { prepared_statements: false, ..PostgresOptions::default() };
+        let (url, sealer) = (db.url.clone(), db.sealer.clone());
+        let storage = Storage::open_pooled(&url, sealer.clone(), options).await.expect("opens");
+        body(&TestDb { storage, url, sealer }).await;
     });
 }
 

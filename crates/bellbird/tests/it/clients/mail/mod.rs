@@ -180,8 +180,7 @@ async fn browser_asks_for_a_link_and_opens_it() {
     browser.click("nav a[href='/settings']");
     browser.assert_accessible("console-settings-emails");
     browser.press("input[name=sign_in]");
-    // The next press scrolls, and this one is still on its way.
-    while browser.evaluate("document.querySelector('input[name=sign_in]').checked") == true {}
+    browser.wait_for("!document.querySelector('input[name=sign_in]').checked");
     browser.click("button[name=emails]");
     assert_eq!(browser.evaluate("document.querySelectorAll('input:checked').length"), 2);
 }
