@@ -24,11 +24,11 @@ const P99: &str = "p99, µs";
 const BARE: &str = "bare handler";
 const NGINX: &str = "nginx";
 /// Wait after a round: the service buffers log lines this long, and writing them belongs to the round.
-const LOG_FLUSH_WAIT: Duration = Duration::from_millis(30);
+pub(crate) const LOG_FLUSH_WAIT: Duration = Duration::from_millis(30);
 /// Delay of the distant provider.
 const DISTANCE: Duration = Duration::from_millis(20);
 /// Accounts of a request for balances.
-const BALANCES: usize = 20;
+pub(crate) const BALANCES: usize = 20;
 
 /// An API endpoint to compare with the bare handler.
 pub(crate) struct Endpoint {

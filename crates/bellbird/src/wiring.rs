@@ -201,7 +201,7 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
     Ok(registry)
 }
 
-/// Where instances share limits and cursors; `None` if redis.url is not set. Fails if that is no such URL.
+/// Where instances share limits, cursors and cached responses, if redis.url is set. Fails if that is no such URL.
 pub fn shared_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<SharedStore>> {
     let Some(url) = &settings.shared_store else { return Ok(None) };
     let store = SharedStore::open(url.expose_secret(), &storage.secrets().name_key());

@@ -75,7 +75,7 @@ pub(crate) struct Inner {
 }
 
 impl Access {
-    /// Instances that share a `shared_store` share the limits. Without one, each counts for itself.
+    /// Instances with one `shared_store` share limits and cached responses. Without it, each has its own.
     #[must_use]
     pub fn new(
         storage: Storage,
@@ -136,7 +136,7 @@ impl Access {
         &self.inner.clock
     }
 
-    /// Where instances share limits.
+    /// Where instances share limits and cached responses.
     #[must_use]
     pub fn shared_store(&self) -> Option<&SharedStore> {
         self.inner.shared_store.as_ref()
