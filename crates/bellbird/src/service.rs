@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use bellbird_console::{Demo, Site};
 use bellbird_domain::Clock;
-use bellbird_providers::Registry;
 use bellbird_storage::{Sealer, ServiceLock, Storage, StorageError};
 use metrics_exporter_prometheus::PrometheusHandle;
 use secrecy::ExposeSecret as _;
@@ -35,7 +34,6 @@ pub fn stop_timeout(settings: &Settings) -> Duration {
 /// What a start brings beside the settings.
 pub struct Start {
     pub roles: Roles,
-    pub providers: Registry,
     pub sealer: Sealer,
     pub clock: Clock,
     pub metrics: PrometheusHandle,
@@ -71,6 +69,7 @@ impl Service {
         }
         let id = Uuid::now_v7();
         let storage = wiring::open(&settings, start.sealer.clone()).await?.held_by(id);
+        let wiring = Wiring::with_clock(&settings, &storage, start.clock.clone())?;
         let listeners = Listeners::open(&settings, &start.roles).await?;
         migrate(&storage).await?;
         wiring::require_ready(&settings, &storage).await?;
@@ -79,7 +78,6 @@ impl Service {
             storage.secrets().check_sealing_key().await?;
         }
         let urls = listeners.urls(&settings);
-        let wiring = Wiring::with(&settings, &storage, start.providers.clone(), start.clock.clone());
         let parts = Parts::new(&wiring, &urls)?;
         let identity = Identity { id, urls: &urls, roles: &start.roles };
         let presence =

@@ -187,10 +187,15 @@ pub fn key_ids(settings: &Settings) -> anyhow::Result<Vec<String>> {
     Ok(sealer(settings)?.iter().flat_map(Sealer::key_ids).map(str::to_owned).collect())
 }
 
-/// The providers that have credentials. An error names the invalid setting, or the missing one if a provider has only
-/// some of its credentials.
+/// The providers that have credentials, for a command without a database. An error names the invalid setting, or the
+/// missing one if a provider has only some of its credentials.
 pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
-    let registry = Registry::new(&settings.providers, settings.provider_timeout).map_err(anyhow::Error::msg)?;
+    counted_providers(settings, None)
+}
+
+/// As [`providers`], with the calls of all instances that have the same store counted together.
+fn counted_providers(settings: &Settings, store: Option<&SharedStore>) -> anyhow::Result<Registry> {
+    let registry = Registry::new(&settings.providers, settings.provider_timeout, store).map_err(anyhow::Error::msg)?;
     for provider in PROVIDERS {
         if let Some(key) = settings.providers.missing_setting(provider) {
             let name = provider.name;
@@ -202,7 +207,7 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
 }
 
 /// Where instances share limits, cursors and cached responses, if redis.url is set. Fails if that is no such URL.
-pub fn shared_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<SharedStore>> {
+fn shared_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<SharedStore>> {
     let Some(url) = &settings.shared_store else { return Ok(None) };
     let store = SharedStore::open(url.expose_secret(), &storage.secrets().name_key());
     store.map(Some).map_err(|text| anyhow!("redis.url cannot be used: {text}"))
@@ -221,22 +226,25 @@ pub struct Wiring<'a> {
     pub storage: &'a Storage,
     pub providers: Registry,
     pub clock: Clock,
+    store: Option<SharedStore>,
     /// In which syncs collect the webhook events to deliver.
     event_buffer: WebhookEventBuffer,
 }
 
 impl<'a> Wiring<'a> {
-    /// For a command. Fails as [`providers`] does.
+    /// For a command. Fails as [`providers`] does, and if redis.url cannot be used.
     pub fn new(settings: &'a Settings, storage: &'a Storage) -> anyhow::Result<Self> {
-        Ok(Self::with(settings, storage, providers(settings)?, Clock::system()))
+        Self::with_clock(settings, storage, Clock::system())
     }
 
-    #[must_use]
-    pub fn with(settings: &'a Settings, storage: &'a Storage, providers: Registry, clock: Clock) -> Self {
+    /// As [`Self::new`], for a service.
+    pub fn with_clock(settings: &'a Settings, storage: &'a Storage, clock: Clock) -> anyhow::Result<Self> {
+        let store = shared_store(settings, storage)?;
+        let providers = counted_providers(settings, store.as_ref())?;
         let first_delay = settings.webhooks.schedule.after(0, None, 0).unwrap_or_default();
         let chunk_rows = settings.webhooks.chunk_rows.try_into().unwrap_or(usize::MAX);
         let event_buffer = WebhookEventBuffer::new(chunk_rows).with_first_delay(first_delay);
-        Self { settings, storage, providers, clock, event_buffer }
+        Ok(Self { settings, storage, providers, clock, store, event_buffer })
     }
 
     /// `console_url` is the base of link URLs and of the redirect URI; without it, linking in the browser is not
@@ -260,8 +268,9 @@ impl<'a> Wiring<'a> {
     }
 
     #[must_use]
-    pub fn reads(&self, store: Option<&SharedStore>) -> Reads {
-        Reads::new(self.storage.clone(), self.providers.clone(), self.clock.clone(), self.settings.reads, store)
+    pub fn reads(&self) -> Reads {
+        let (storage, providers, clock) = (self.storage.clone(), self.providers.clone(), self.clock.clone());
+        Reads::new(storage, providers, clock, self.settings.reads, self.store.as_ref())
     }
 }
 
@@ -304,10 +313,9 @@ pub struct Parts {
 
 impl Parts {
     pub fn new(wiring: &Wiring<'_>, urls: &Urls) -> anyhow::Result<Self> {
-        let Wiring { settings, storage, clock, .. } = wiring;
-        let store = shared_store(settings, storage)?;
-        let (reads, connections) = (wiring.reads(store.as_ref()), wiring.connections(Some(&urls.public_console)));
-        let access = settings.access.clone();
+        let Wiring { settings, storage, clock, store, .. } = wiring;
+        let (reads, connections) = (wiring.reads(), wiring.connections(Some(&urls.public_console)));
+        let (access, store) = (settings.access.clone(), store.clone());
         let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access, store);
         let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
         let webhooks = wiring.webhooks()?;

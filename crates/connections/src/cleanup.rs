@@ -20,6 +20,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: Duration::from_secs(60),
     concurrency_max: 1,
     is_enabled: |_| true,
+    gives_way: false,
     run: |state, claim| Box::pin(clean_up(state, claim)),
 };
 

@@ -42,6 +42,8 @@ pub(crate) struct JobKind {
     /// Jobs of one provider that one instance runs at the same time.
     pub(crate) concurrency_max: usize,
     pub(crate) is_enabled: fn(&State) -> bool,
+    /// Whether due jobs wait while the provider says so ([`bellbird_providers::Provider::syncs_wait`]).
+    pub(crate) gives_way: bool,
     /// Does the work. The last write of a success finishes or deletes the job: [`State::finish_job`], or a
     /// statement of the storage that checks the claim in its transaction. An error is retried, with backoff.
     pub(crate) run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob) -> Work<'a>,

@@ -37,6 +37,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: 8,
     is_enabled: |_| true,
+    gives_way: false,
     run: |state, claim| Box::pin(Refreshes(state).refresh_claimed(claim)),
 };
 

@@ -59,6 +59,7 @@ pub struct CallContext {
     calls: AtomicU32,
     /// Absent for jobs.
     requester: Option<Requester>,
+    is_sync: bool,
     /// Whose share of the provider's calls they count in.
     charged_to: Option<UserId>,
     unreadable: unreadable::UnreadableRows,
@@ -76,6 +77,7 @@ impl CallContext {
             started,
             calls,
             requester: None,
+            is_sync: false,
             charged_to: None,
             unreadable: Default::default(),
             recorder: None,
@@ -96,10 +98,21 @@ impl CallContext {
         Self { charged_to: Some(user_id), ..self }
     }
 
+    /// The context of a job that reads rows. Where a provider limits the calls of all users together, its calls leave
+    /// some to requests: they wait until the deadline.
+    #[must_use]
+    pub fn for_sync(self) -> Self {
+        Self { is_sync: true, ..self }
+    }
+
     /// Waits as long as `refused` says, if this is a request and the wait ends before its deadline.
     async fn wait_out(&self, refused: Error) -> Result<(), Error> {
+        if self.requester.is_some() { self.wait(refused).await } else { Err(refused) }
+    }
+
+    async fn wait(&self, refused: Error) -> Result<(), Error> {
         let until = Instant::now() + refused.retry_after().unwrap_or_default();
-        if self.requester.is_none() || until >= self.deadline {
+        if until >= self.deadline {
             return Err(refused);
         }
         tokio::time::sleep_until(until).await;
@@ -286,6 +299,12 @@ pub trait Provider: Send + Sync {
 
     /// How the calls so far went.
     fn health(&self) -> ProviderHealth;
+
+    /// Whether syncs must not begin now: the provider limits the calls of all instances together, and it is not known
+    /// how many the others make.
+    fn syncs_wait(&self) -> bool {
+        false
+    }
 
     /// Linking in the browser. None if the operator's credentials do not allow it.
     fn linking(&self) -> Option<&dyn Linking> {

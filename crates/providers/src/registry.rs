@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellbird_limits::SharedStore;
+
 use crate::settings::{Declaration, Form, Values};
 use crate::{Provider, akahu, fiskil, snaptrade};
 
@@ -48,13 +50,17 @@ pub struct Registry {
 
 impl Registry {
     /// Opens the adapter of each provider whose required settings are set. Each provider call takes at most
-    /// `call_timeout`. The error message names the invalid setting.
-    pub fn new(settings: &ProviderSettings, call_timeout: Duration) -> Result<Self, String> {
+    /// `call_timeout`. Instances with one `store` count calls together. The error message names the invalid setting.
+    pub fn new(
+        settings: &ProviderSettings,
+        call_timeout: Duration,
+        store: Option<&SharedStore>,
+    ) -> Result<Self, String> {
         let mut enabled = Vec::new();
         for provider in PROVIDERS {
             let values = settings.of(provider);
             if provider.needs.iter().all(|needed| values.get(needed).is_some()) {
-                let opened = (provider.open)(&values, call_timeout);
+                let opened = (provider.open)(&values, call_timeout, store);
                 enabled.push(opened.map_err(|error| format!("{}: {error}", provider.name))?);
             }
         }
@@ -111,7 +117,7 @@ mod tests {
 
     #[test]
     fn provider_without_credentials_is_not_enabled() {
-        let registry = Registry::new(&ProviderSettings::default(), Duration::from_secs(20)).unwrap();
+        let registry = Registry::new(&ProviderSettings::default(), Duration::from_secs(20), None).unwrap();
         assert_eq!(registry.iter().count(), 0);
     }
 }

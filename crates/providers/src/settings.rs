@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::ProviderName;
+use bellbird_limits::SharedStore;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
@@ -28,8 +29,9 @@ pub struct Declaration {
     pub settings: &'static [Setting],
     /// The required keys. Without them the provider is not enabled.
     pub needs: &'static [&'static str],
-    /// Creates the adapter once all required keys are set. The duration is the timeout of one provider call.
-    pub open: fn(&Values, Duration) -> Opened,
+    /// Creates the adapter once all required keys are set. The duration is the timeout of one provider call, and the
+    /// store is where instances count together what the provider limits.
+    pub open: fn(&Values, Duration, Option<&SharedStore>) -> Opened,
 }
 
 /// The adapter, or an error message that names the invalid setting.

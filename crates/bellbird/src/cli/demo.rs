@@ -102,8 +102,8 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     settings.providers = sandbox_settings(sandbox.description())?;
     let folder = use_temporary_database(&mut settings)?;
     let database = shown_database(&settings);
-    let (providers, sealer) = (wiring::providers(&settings)?, wiring::optional_sealer(&settings)?);
-    let start = Start { roles: Roles::all(), providers, sealer, clock: Clock::system(), metrics, stop: stop.clone() };
+    let sealer = wiring::optional_sealer(&settings)?;
+    let start = Start { roles: Roles::all(), sealer, clock: Clock::system(), metrics, stop: stop.clone() };
     let mut service = Service::open(settings, start).await?;
     let (storage, connections) = (service.parts.storage.clone(), service.parts.connections.clone());
     let people = add_people(&storage, &connections, sandbox.description()).await?;

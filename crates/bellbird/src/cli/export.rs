@@ -99,7 +99,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
     let request = args.request().map_err(UsageError)?;
     let settings = settings.load(None)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
-    let reads = Wiring::new(&settings, &storage)?.reads(None);
+    let reads = Wiring::new(&settings, &storage)?.reads();
     // A signal has to delete the unfinished file.
     let stop = wiring::stop_on_signal(Duration::ZERO)?;
     let written = stop.run_until_cancelled(export(&storage, &reads, args, request)).await;

@@ -44,10 +44,10 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
     raise_open_files_limit();
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
-    let (providers, sealer) = (wiring::providers(&settings)?, wiring::required_sealer(&settings).await?);
-    let has_providers = providers.iter().next().is_some();
+    let has_providers = wiring::providers(&settings)?.iter().next().is_some();
+    let sealer = wiring::required_sealer(&settings).await?;
     let roles = Roles::only(args.only.clone());
-    let start = Start { roles, providers, sealer, clock: Clock::system(), metrics, stop };
+    let start = Start { roles, sealer, clock: Clock::system(), metrics, stop };
     let mut service = Service::open(settings.clone(), start).await?;
     if !has_providers {
         tracing::warn!("providers: {}", wiring::no_provider_hint());

@@ -32,6 +32,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: 4,
     is_enabled: |_| true,
+    gives_way: false,
     run: |state, claim| Box::pin(Links(state).undo_registration(claim)),
 };
 

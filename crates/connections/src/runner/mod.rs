@@ -117,7 +117,8 @@ impl Jobs<'_> {
         provider: &str,
         running: &mut JoinSet<Result<(), ConnectionsError>>,
     ) -> Result<(), StorageError> {
-        while running.len() < kind.concurrency_max {
+        let waits = || kind.gives_way && self.0.provider(provider).is_ok_and(|provider| provider.syncs_wait());
+        while running.len() < kind.concurrency_max && !waits() {
             let (now, lease) = self.0.lease(kind.lease);
             let Some(claim) = self.0.storage.jobs().claim_due(kind.name, provider, now, lease).await? else { break };
             if self.0.defers_interrupted(kind, &claim).await? {

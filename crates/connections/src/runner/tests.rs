@@ -52,7 +52,16 @@ impl World {
 
 const fn kind(name: &'static str, run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob) -> Work<'a>) -> JobKind {
     let is_enabled = |_: &State| true;
-    JobKind { name, is_periodic: false, has_connection: false, lease: LEASE, concurrency_max: 2, is_enabled, run }
+    JobKind {
+        name,
+        is_periodic: false,
+        has_connection: false,
+        lease: LEASE,
+        concurrency_max: 2,
+        is_enabled,
+        gives_way: false,
+        run,
+    }
 }
 
 /// Waits in paused time, which passes when all tasks wait.

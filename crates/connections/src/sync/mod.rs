@@ -55,6 +55,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: 4,
     is_enabled: |state| state.sync_settings.enabled,
+    gives_way: true,
     run: |state, claim| Box::pin(async move { Syncs(state).sync_once(claim).await.map(|_| ()) }),
 };
 
@@ -235,7 +236,7 @@ impl Syncs<'_> {
         hasher.mask_days(&mut known.rows);
         let pull = Pull {
             provider: self.0.provider(&connection.provider)?.as_ref(),
-            context: &self.0.call_context_within(SYNC_DEADLINE).past_unreadable_rows(),
+            context: &self.0.call_context_within(SYNC_DEADLINE).for_sync().past_unreadable_rows(),
             credentials: &credentials,
             accounts: &self.0.storage.accounts().list_visible(user, id).await?,
             zone: &zone,

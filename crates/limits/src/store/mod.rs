@@ -1,9 +1,10 @@
 //! What all instances share, in a Valkey or Redis server.
 //!
-//! The server holds nothing that may not be lost at any moment: buckets of rate limits, permits with a lease, sealed
-//! values. What an instance knows of a bucket goes along with each call, so a server that was emptied is corrected by
-//! its callers. While the server is away, each instance goes on alone, from what it knows.
+//! The server holds nothing that may not be lost at any moment: buckets of rate limits, permits with a lease, counts of
+//! calls to providers, sealed values. What an instance knows of a bucket goes along with each call, so a server that was
+//! emptied is corrected by its callers. While the server is away, each instance goes on alone, from what it knows.
 
+mod calls;
 mod leases;
 mod values;
 
@@ -43,6 +44,7 @@ struct Inner {
     connection: ConnectionManager,
     admit: Script,
     put: Script,
+    take_call: Script,
     name_key: hmac::Key,
     value_key: hmac::Key,
     /// The server's time less ours, in microseconds, as of the last response.
@@ -91,6 +93,7 @@ impl SharedStore {
             connection: ConnectionManager::new_lazy_with_config(client, config).map_err(invalid)?,
             admit: Script::new(include_str!("admit.lua")),
             put: Script::new(include_str!("put.lua")),
+            take_call: Script::new(include_str!("take_call.lua")),
             name_key: derived("names", key),
             value_key: derived("values", key),
             ahead_us: AtomicI64::new(0),
@@ -105,6 +108,12 @@ impl SharedStore {
     /// Whether the server responds now.
     pub async fn ping(&self) -> bool {
         self.inner.ping().await
+    }
+
+    /// Whether it is known that the server does not respond.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.inner.is_away()
     }
 
     /// Asks for a call out of a bucket, a permit, or both. None if the server is away: the caller then decides itself.

@@ -6,9 +6,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::{SharedStore, Walk};
-use crate::{Admission, InFlight, Permit, RateLimiter, admit, gcra};
+use crate::{Admission, CallKind, CallWindow, InFlight, Permit, RateLimiter, admit, gcra};
 
 const NAME_KEY: [u8; 32] = [7; 32];
 
@@ -194,6 +195,59 @@ async fn instance_counts_for_itself_while_the_server_is_away() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(limiter.take("c".to_owned(), now()).await.allowed);
+}
+
+/// The same calls, counted by the server for three instances and by one alone.
+#[tokio::test]
+async fn calls_to_a_provider_are_counted_as_one_instance_does() {
+    let server = Server::start();
+    let stores = [server.store(), server.store(), server.store()];
+    let instances = stores.each_ref().map(|store| CallWindow::new("test", 40, Some(store)));
+    let alone = CallWindow::new("test", 40, None);
+    let users: Vec<Uuid> = std::iter::repeat_with(Uuid::new_v4).take(3).collect();
+    let request = |begins, has_share| CallKind::Request { begins, has_share };
+    let kinds = [CallKind::Job, CallKind::Sync, request(true, true), request(false, true), request(true, false)];
+    let (mut allowed, mut refused) = (0, 0);
+    for step in 0..120 {
+        let (instance, kind) = (&instances[step % 3], kinds[step * 7 % 5]);
+        let user = users.get(step * 5 % 4).copied();
+        if step == 60 {
+            // Others made calls that the provider has counted for another ten seconds.
+            instances.iter().for_each(|other| other.correct(50, 50, Duration::ZERO));
+            instance.correct(50, 5, Duration::from_secs(10));
+            alone.correct(50, 5, Duration::from_secs(10));
+        }
+        match (instance.take(kind, user).await, alone.take(kind, user).await) {
+            (Ok(()), Ok(())) => allowed += 1,
+            (Err(there), Err(here)) => {
+                let apart = there.wait.abs_diff(here.wait);
+                assert!(there.by_all == here.by_all && apart < Duration::from_secs(5), "{step}: {there:?} {here:?}");
+                refused += 1;
+            }
+            decided => panic!("{step}: {kind:?} {decided:?}"),
+        }
+    }
+    assert!(allowed > 30 && refused > 30, "{allowed} {refused}");
+}
+
+#[tokio::test]
+async fn syncs_wait_while_calls_of_others_are_unknown() {
+    let server = Server::start();
+    let store = server.store();
+    let window = CallWindow::new("test", 10, Some(&store));
+    assert_eq!(window.take(CallKind::Sync, None).await, Ok(()));
+    let port = server.stop().await;
+    for _ in 0..3 {
+        assert_eq!(window.take(CallKind::Job, None).await, Ok(()), "alone");
+    }
+    assert!(window.syncs_wait() && window.take(CallKind::Sync, None).await.is_err());
+    let request = CallKind::Request { begins: true, has_share: false };
+    assert_eq!(window.take(request, None).await, Ok(()));
+    let _again = Server::start_at(port);
+    while window.syncs_wait() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(window.take(CallKind::Sync, None).await, Ok(()));
 }
 
 /// A late reply is that of its own call, and of no later one.

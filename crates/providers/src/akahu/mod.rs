@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Transaction};
+use bellbird_limits::SharedStore;
 use hyper::header::HeaderValue;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
@@ -59,7 +60,7 @@ pub const DECLARATION: Declaration = Declaration {
     open,
 };
 
-fn open(values: &Values, call_timeout: Duration) -> Opened {
+fn open(values: &Values, call_timeout: Duration, _: Option<&SharedStore>) -> Opened {
     let app_token = HeaderValue::from_str(values.required("app_token")?);
     let app_token = app_token.map_err(|_| "app_token must be plain text".to_owned())?;
     let client = Client::new(NAME, call_timeout)?;

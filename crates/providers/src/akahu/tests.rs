@@ -238,7 +238,7 @@ pub(super) fn akahu(base_url: &str, app_secret: Option<&str>) -> Arc<dyn Provide
     if let Some(secret) = app_secret {
         values.set("app_secret", secret.into());
     }
-    open(&values, Duration::from_secs(20)).unwrap()
+    open(&values, Duration::from_secs(20), None).unwrap()
 }
 
 fn context() -> CallContext {
@@ -423,8 +423,8 @@ async fn check_uses_the_credentials_of_the_app() {
 
 #[test]
 fn app_token_is_required_and_checked() {
-    assert!(open(&Values::default(), Duration::from_secs(20)).is_err());
+    assert!(open(&Values::default(), Duration::from_secs(20), None).is_err());
     let mut values = Values::default();
     values.set("app_token", "two\nlines".into());
-    assert!(open(&values, Duration::from_secs(20)).is_err_and(|why| why.contains("app_token")));
+    assert!(open(&values, Duration::from_secs(20), None).is_err_and(|why| why.contains("app_token")));
 }

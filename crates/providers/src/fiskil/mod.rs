@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bellbird_domain::{Account, Balance, ConnectionStatus, Currency, ProviderName, Transaction};
+use bellbird_limits::SharedStore;
 use futures_util::future::join_all;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,7 @@ pub const DECLARATION: Declaration = Declaration {
     open,
 };
 
-fn open(values: &Values, call_timeout: Duration) -> Opened {
+fn open(values: &Values, call_timeout: Duration, _: Option<&SharedStore>) -> Opened {
     let client_secret = SecretString::from(values.required("client_secret")?);
     let client = Client::new(NAME, call_timeout)?;
     let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), client_secret);

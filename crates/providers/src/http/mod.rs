@@ -15,7 +15,9 @@ mod stream;
 use std::io::Read as _;
 use std::time::Duration;
 
-use bellbird_domain::ProviderName;
+use bellbird_domain::{ProviderName, UserId};
+use bellbird_limits::SharedStore;
+use bellbird_limits::call_window::{CallKind, CallWindow, Refused};
 use bellbird_limits::jitter::{self, jittered};
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -30,7 +32,7 @@ use breaker::{Breaker, Outcome};
 use health::ProviderHealth;
 use pool::{GaiResolver, Limits, Pool, ReadError};
 use request::RequestBuilder;
-use shares::{CallPermit, CallPermits, CallWindow, UserBudgets};
+use shares::{CallPermit, CallPermits, UserBudgets};
 
 /// The largest response body, before and after decompression.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -71,7 +73,7 @@ pub struct Client {
     pool: Pool,
     call_timeout: Duration,
     /// None if the provider has no known limit of all users' calls together.
-    window: Option<Mutex<CallWindow>>,
+    window: Option<CallWindow>,
     user_budgets: UserBudgets,
     call_permits: CallPermits,
     body_permits: Semaphore,
@@ -138,16 +140,22 @@ impl Client {
         })
     }
 
-    /// Shares the calls of a minute between users, for a provider that limits those of the whole app.
+    /// Shares the calls of a minute between users, and with the instances that have the same store, for a provider that
+    /// limits those of the whole app.
     #[must_use]
-    pub fn with_calls_per_minute(self, calls: u32) -> Self {
-        Self { window: Some(Mutex::new(CallWindow::new(calls))), ..self }
+    pub fn with_calls_per_minute(self, calls: u32, store: Option<&SharedStore>) -> Self {
+        Self { window: Some(CallWindow::new(self.provider.as_str(), calls, store)), ..self }
+    }
+
+    /// See [`crate::Provider::syncs_wait`].
+    pub(crate) fn syncs_wait(&self) -> bool {
+        self.window.as_ref().is_some_and(CallWindow::syncs_wait)
     }
 
     /// Corrects the shares by what the provider says about the last minute.
     pub(crate) fn correct_window(&self, calls_per_minute: u32, remaining: u32, reset: Duration) {
         if let Some(window) = &self.window {
-            window.lock().correct(Instant::now(), calls_per_minute, remaining, reset);
+            window.correct(calls_per_minute, remaining, reset);
         }
     }
 
@@ -209,34 +217,42 @@ impl Client {
         outcome
     }
 
-    /// Waits for a permit, and for the budgets of a request. Who waits for a budget holds no permit.
+    /// Waits for a permit, and for the budgets of a request or a sync. Who waits for a budget holds no permit.
     async fn admitted(&self, context: &CallContext) -> Result<CallPermit<'_>, Error> {
         loop {
             let permit = self.call_permit(context).await?;
-            let Err(refused) = self.charge(context) else { return Ok(permit) };
+            let Err(refused) = self.charge(context).await else { return Ok(permit) };
             drop(permit);
             let reason = if matches!(refused, Error::BudgetUsedUp { .. }) { "user_budget" } else { "provider_budget" };
-            context.wait_out(refused).await.inspect_err(|_| count_rejected(self.provider, reason))?;
+            let waited = if context.is_sync { context.wait(refused).await } else { context.wait_out(refused).await };
+            waited.inspect_err(|_| count_rejected(self.provider, reason))?;
         }
     }
 
-    /// Takes the call out of the budgets of the user whose request this is. Jobs are counted and never refused.
-    fn charge(&self, context: &CallContext) -> Result<(), Error> {
-        let mut window = self.window.as_ref().map(Mutex::lock);
-        let now = Instant::now();
+    /// Takes the call out of the budget of the user whose request this is, and counts it where the provider limits the
+    /// calls of all users.
+    async fn charge(&self, context: &CallContext) -> Result<(), Error> {
+        let (now, is_first) = (context.wall_clock(), context.calls() == 0);
+        let budget_used_up = |retry_after| Error::BudgetUsedUp { retry_after };
         if let Some(requester) = context.requester {
-            let is_first = context.calls() == 0;
-            if let Some(window) = &mut window {
-                window.check(now, requester, is_first)?;
-            }
-            self.user_budgets
-                .take(context.wall_clock(), requester, is_first)
-                .map_err(|retry_after| Error::BudgetUsedUp { retry_after })?;
+            self.user_budgets.check(now, requester, is_first).map_err(budget_used_up)?;
         }
-        if let Some(window) = &mut window {
-            window.count(now, context.charged_to);
+        if let Some(window) = &self.window {
+            let kind = match context.requester {
+                Some(requester) => CallKind::Request { begins: is_first, has_share: requester.calls_per_minute > 0 },
+                None if context.is_sync => CallKind::Sync,
+                None => CallKind::Job,
+            };
+            let user = context.charged_to.map(UserId::uuid);
+            window.take(kind, user).await.map_err(|Refused { wait, by_all }| match by_all {
+                true => Error::RateLimited { retry_after: Some(wait) },
+                false => budget_used_up(wait),
+            })?;
         }
-        Ok(())
+        match context.requester {
+            Some(requester) => self.user_budgets.take(now, requester, is_first).map_err(budget_used_up),
+            None => Ok(()),
+        }
     }
 
     /// Waits for a permit until the deadline. Waiting is not the provider's time.
@@ -390,7 +406,6 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 mod tests {
     use std::io::Write as _;
 
-    use bellbird_domain::UserId;
     use futures_util::FutureExt as _;
 
     use super::*;
@@ -410,7 +425,7 @@ mod tests {
     const USED_UP: Error = Error::BudgetUsedUp { retry_after: Duration::from_secs(60) };
 
     fn client() -> Client {
-        Client::new(ProviderName::new("test"), Duration::from_secs(20)).unwrap().with_calls_per_minute(250)
+        Client::new(ProviderName::new("test"), Duration::from_secs(20)).unwrap().with_calls_per_minute(250, None)
     }
 
     fn context() -> CallContext {

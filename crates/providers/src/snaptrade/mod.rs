@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Trade};
+use bellbird_limits::SharedStore;
 use futures_util::future::{join, join_all};
 use jiff::civil::Date;
 use secrecy::SecretString;
@@ -61,9 +62,9 @@ pub const DECLARATION: Declaration = Declaration {
     open,
 };
 
-fn open(values: &Values, call_timeout: Duration) -> Opened {
+fn open(values: &Values, call_timeout: Duration, store: Option<&SharedStore>) -> Opened {
     let consumer_key = SecretString::from(values.required("consumer_key")?);
-    let client = Client::new(NAME, call_timeout)?.with_calls_per_minute(CALLS_PER_MINUTE);
+    let client = Client::new(NAME, call_timeout)?.with_calls_per_minute(CALLS_PER_MINUTE, store);
     let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), &consumer_key);
     Ok(Arc::new(SnapTrade { api, consent_statuses: ConsentStatusCache::default() }))
 }
@@ -298,6 +299,10 @@ impl Provider for SnapTrade {
 
     fn health(&self) -> ProviderHealth {
         self.api.client.health()
+    }
+
+    fn syncs_wait(&self) -> bool {
+        self.api.client.syncs_wait()
     }
 
     fn linking(&self) -> Option<&dyn Linking> {

@@ -35,7 +35,7 @@ pub(super) fn snaptrade(base_url: &str, consumer_key: &str) -> Arc<dyn Provider>
     values.set("base_url", base_url.into());
     values.set("client_id", "TESTCLIENT".into());
     values.set("consumer_key", consumer_key.into());
-    open(&values, Duration::from_secs(20)).unwrap()
+    open(&values, Duration::from_secs(20), None).unwrap()
 }
 
 fn credentials() -> SecretString {
@@ -67,7 +67,7 @@ impl Peer {
         let mut values = Values::default();
         values.set("base_url", format!("http://{}", listener.local_addr().unwrap()).into());
         let key = SecretString::from("test-consumer-key-1");
-        let client = Client::new(NAME, Duration::from_secs(5)).unwrap().with_calls_per_minute(CALLS_PER_MINUTE);
+        let client = Client::new(NAME, Duration::from_secs(5)).unwrap().with_calls_per_minute(CALLS_PER_MINUTE, None);
         let api = Api::new(client, values.url("base_url").unwrap(), "TESTCLIENT".to_owned(), &key);
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);

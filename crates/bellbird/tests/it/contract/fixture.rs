@@ -298,7 +298,7 @@ impl Fixture {
 }
 
 fn open(settings: &ProviderSettings, name: &str, call_timeout: Duration) -> Arc<dyn Provider> {
-    let registry = Registry::new(settings, call_timeout).expect("the settings are valid");
+    let registry = Registry::new(settings, call_timeout, None).expect("the settings are valid");
     Arc::clone(registry.find(name).expect("the settings are complete"))
 }
 

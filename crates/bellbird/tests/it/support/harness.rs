@@ -106,8 +106,8 @@ impl Shared {
     /// Another instance, as if the service had just started.
     pub(crate) async fn new_instance(&self) -> Connections {
         let storage = Storage::open(&self.database, self.sealer.clone()).await.expect("the database opens");
-        let providers = wiring::providers(&self.settings).expect("providers");
-        Wiring::with(&self.settings, &storage, providers, self.clock.clone()).connections(Some(&self.console_url))
+        let wiring = Wiring::with_clock(&self.settings, &storage, self.clock.clone()).expect("the settings are valid");
+        wiring.connections(Some(&self.console_url))
     }
 }
 
@@ -193,12 +193,10 @@ impl App {
         let mut settings = setup.settings;
         settings.database.url = SecretString::from(url.clone());
         settings.providers = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
-        let providers = wiring::providers(&settings).expect("providers");
         let (sealer, clock, stop) = (Sealer::random(), Clock::manual(now), CancellationToken::new());
         let metrics = PrometheusBuilder::new().build_recorder().handle();
         let roles = Roles::all();
-        let start =
-            Start { roles, providers, sealer: sealer.clone(), clock: clock.clone(), metrics, stop: stop.clone() };
+        let start = Start { roles, sealer: sealer.clone(), clock: clock.clone(), metrics, stop: stop.clone() };
         let mut service = Service::open(settings.clone(), start).await.expect("the service starts");
         service.stop_timeout = setup.stop_timeout.unwrap_or(service.stop_timeout);
         let (parts, urls) = (service.parts.clone(), service.urls.clone());
@@ -446,8 +444,7 @@ impl App {
     pub(crate) async fn start_another(&self) -> String {
         let Shared { database, settings, sealer, clock, .. } = &self.shared;
         let storage = Storage::open(database, sealer.clone()).await.expect("the database opens");
-        let providers = wiring::providers(settings).expect("providers");
-        let wiring = Wiring::with(settings, &storage, providers, clock.clone());
+        let wiring = Wiring::with_clock(settings, &storage, clock.clone()).expect("the settings are valid");
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
         let (api_url, console_url) = (format!("http://{}", listener.address()), self.console_url.clone());
         let urls = Urls {
