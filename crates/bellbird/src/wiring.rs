@@ -208,8 +208,8 @@ fn counted_providers(settings: &Settings, store: Option<&SharedStore>) -> anyhow
 
 /// Where instances share limits, cursors and cached responses, if redis.url is set. Fails if that is no such URL.
 fn shared_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<SharedStore>> {
-    let Some(url) = &settings.shared_store else { return Ok(None) };
-    let store = SharedStore::open(url.expose_secret(), &storage.secrets().name_key());
+    let Some(of_store) = &settings.shared_store else { return Ok(None) };
+    let store = SharedStore::open(of_store, &storage.secrets().name_key());
     store.map(Some).map_err(|text| anyhow!("redis.url cannot be used: {text}"))
 }
 

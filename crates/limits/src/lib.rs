@@ -18,4 +18,4 @@ pub use expiring::Expiring;
 pub use in_flight::{InFlight, Permit};
 pub use rate_limit::{Buckets, RateLimiter};
 pub use single_flight::SingleFlight;
-pub use store::SharedStore;
+pub use store::{SharedStore, StoreSettings};

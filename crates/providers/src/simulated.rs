@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -147,6 +147,8 @@ pub struct Simulated {
     running: AtomicUsize,
     /// The most calls that ran at once.
     pub running_max: AtomicUsize,
+    /// As [`Provider::syncs_wait`].
+    pub syncs_wait: AtomicBool,
 }
 
 impl Simulated {
@@ -155,7 +157,20 @@ impl Simulated {
         let (rows, script, calls) = (Mutex::new(rows), Mutex::default(), Mutex::default());
         let (name, delay) = (ProviderName::new(name), Duration::ZERO);
         let (empty_every, filters_range) = (0, true);
-        Self { name, category, rows_max, empty_every, filters_range, rows, script, calls, delay, running, running_max }
+        Self {
+            name,
+            category,
+            rows_max,
+            empty_every,
+            filters_range,
+            rows,
+            script,
+            calls,
+            delay,
+            running,
+            running_max,
+            syncs_wait: AtomicBool::new(false),
+        }
     }
 
     pub fn with_delay(self, delay: Duration) -> Self {
@@ -235,6 +250,10 @@ impl Provider for Simulated {
 
     fn health(&self) -> ProviderHealth {
         ProviderHealth::default()
+    }
+
+    fn syncs_wait(&self) -> bool {
+        self.syncs_wait.load(Ordering::SeqCst)
     }
 
     async fn check(&self, _: &CallContext) -> Result<(), Error> {

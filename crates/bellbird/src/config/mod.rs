@@ -24,6 +24,7 @@ use bellbird_api::front::AccessSettings;
 use bellbird_connections::{ReturnOrigin, SyncSettings};
 use bellbird_console::{ConsoleSettings, OidcSettings};
 use bellbird_interop::InteropSettings;
+use bellbird_limits::StoreSettings;
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_reads::Limits;
 use bellbird_storage::PostgresOptions;
@@ -58,7 +59,7 @@ pub struct Settings {
     pub caches: ApiSettings,
     pub access: AccessSettings,
     /// The URL of the Valkey or Redis server in which instances share limits, cursors and cached responses.
-    pub shared_store: Option<SecretString>,
+    pub shared_store: Option<StoreSettings>,
     pub interop: InteropSettings,
     pub pages: ConsoleSettings,
     pub sync: SyncSettings,
@@ -199,7 +200,8 @@ impl Settings {
         };
         let interop =
             InteropSettings { simplefin_per_minute: from.number("limits.simplefin_per_minute", 60, 0..=1_000_000) };
-        let shared_store = from.secret("redis.url");
+        let (store_url, is_cluster) = (from.secret("redis.url"), from.switch("redis.cluster", false));
+        let shared_store = store_url.map(|url| StoreSettings { url, is_cluster });
         let pages = ConsoleSettings {
             operator_name,
             trusted_proxies: access.trusted_proxies.clone(),

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use bellbird_domain::Clock;
-use bellbird_domain::UserId;
-use bellbird_providers::Registry;
+use bellbird_domain::{Clock, ConnectionCategory, UserId};
+use bellbird_providers::simulated::Simulated;
+use bellbird_providers::{Provider, Registry};
 use bellbird_storage::{ClaimedJob, Sealer, Storage};
 use jiff::SignedDuration;
 use tempfile::TempDir;
@@ -25,12 +25,16 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::with(Registry::default()).await
+    }
+
+    async fn with(providers: Registry) -> Self {
         let directory = TempDir::new().unwrap();
         let url = format!("sqlite:{}", directory.path().join("test.db").display());
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
         storage.migrate().await.unwrap();
         let clock = Clock::manual("2026-11-20T00:00:00Z".parse().unwrap());
-        let state = Arc::new(State::new(storage, Registry::default(), clock.clone(), Signals::new(lanes())));
+        let state = Arc::new(State::new(storage, providers, clock.clone(), Signals::new(lanes())));
         Self { state, clock, stop: CancellationToken::new(), _directory: directory }
     }
 
@@ -134,6 +138,34 @@ async fn job_that_kills_its_process_backs_off_from_the_second_time_on() {
     world.stop.cancel();
     lane.await.unwrap();
     assert!(jobs.list_failing(9).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn due_syncs_wait_while_the_provider_says_so() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    const OTHER: JobKind = kind("test", |state, claim| {
+        Box::pin(async move {
+            RUNS.fetch_add(1, Ordering::SeqCst);
+            state.finish_job(claim, None).await
+        })
+    });
+    static SYNC: JobKind = JobKind { gives_way: true, ..OTHER };
+    let broker = Arc::new(Simulated::new("snaptrade", ConnectionCategory::Brokerage, 100, Vec::new()));
+    broker.syncs_wait.store(true, Ordering::SeqCst);
+    let world = World::with(Registry::of(vec![Arc::clone(&broker) as Arc<dyn Provider>])).await;
+    world.add(&SYNC, "snaptrade", "waits").await;
+    world.add(&SYNC, "fiskil", "of a provider that is not configured").await;
+    let lanes = [world.start(&SYNC, "snaptrade"), world.start(&SYNC, "fiskil")];
+    until(|| RUNS.load(Ordering::SeqCst) == 1).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(RUNS.load(Ordering::SeqCst), 1);
+    assert!(world.state.storage.jobs().list_failing(9).await.unwrap().is_empty(), "waiting is no failure");
+    broker.syncs_wait.store(false, Ordering::SeqCst);
+    until(|| RUNS.load(Ordering::SeqCst) == 2).await;
+    world.stop.cancel();
+    for lane in lanes {
+        lane.await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
-use redis::Pipeline;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
@@ -93,22 +93,27 @@ pub(super) async fn keep(store: Weak<Inner>, wake: Arc<Notify>) {
 
 impl Inner {
     async fn send_leases(&self, renews: bool) {
-        let mut pipeline = Pipeline::new();
+        let mut commands = Vec::new();
         for (id, permits) in std::mem::take(&mut *self.leases.dropped.lock()) {
-            pipeline.cmd("ZREM").arg(&*permits).arg(id.simple().to_string()).ignore();
+            let mut command = redis::cmd("ZREM");
+            command.arg(&*permits).arg(id.simple().to_string());
+            commands.push(command);
         }
         if renews {
             for (id, permits) in &*self.leases.held.lock() {
+                let mut command = redis::cmd("EVAL");
                 // In full, because a server that was emptied has lost the script too.
-                let call = pipeline.cmd("EVAL").arg(include_str!("renew.lua")).arg(1).arg(&**permits);
-                call.arg(id.simple().to_string()).arg(LEASE.as_micros() as u64).ignore();
+                command.arg(include_str!("renew.lua")).arg(1).arg(&**permits);
+                command.arg(id.simple().to_string()).arg(LEASE.as_micros() as u64);
+                commands.push(command);
             }
         }
-        if pipeline.is_empty() {
-            return;
-        }
-        let mut connection = self.connection.clone();
-        // Those that cannot be given back lapse.
-        self.call(pipeline.query_async::<()>(&mut connection)).await;
+        // One by one, because those of several keys lie on several nodes of a cluster. Those that cannot be given back
+        // lapse.
+        let sent = commands.iter().map(async |command| {
+            let mut connection = self.connection.clone();
+            self.call(command.query_async::<()>(&mut connection)).await
+        });
+        join_all(sent).await;
     }
 }

@@ -1,10 +1,11 @@
 //! What all instances share, in a Valkey or Redis server.
 //!
 //! The server holds nothing that may not be lost at any moment: buckets of rate limits, permits with a lease, counts of
-//! calls to providers, sealed values. What an instance knows of a bucket goes along with each call, so a server that was
-//! emptied is corrected by its callers. While the server is away, each instance goes on alone, from what it knows.
+//! calls to providers, sealed values. What an instance knows of a bucket goes along with each call, so a server that
+//! was emptied is corrected by its callers. While the server is away, each instance goes on alone, from what it knows.
 
 mod calls;
+mod connection;
 mod leases;
 mod values;
 
@@ -14,25 +15,31 @@ use std::time::Duration;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use jiff::Timestamp;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::io::tcp::TcpSettings;
-use redis::{IntoConnectionInfo as _, RedisResult, Script};
+use redis::{RedisResult, Script};
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::gcra::{self, Decision, Limit};
+use connection::{CONNECT_TIMEOUT, Connection};
 pub use leases::Lease;
 use leases::{LEASE, Leases};
 pub use values::Walk;
 
 /// What a request waits for the server, which responds within a millisecond. One that is late is as good as away.
 const CALL_TIMEOUT: Duration = Duration::from_millis(500);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// The connection is closed if sent data stays unacknowledged for this long.
-const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Calls that fail one after the other until the server counts as away. Then only a probe calls it.
 const FAILURES_MAX: u32 = 3;
 /// The first part of all names in the server. It changes with the meaning of what is there.
 const NAMES: &str = "bellbird1";
 const PROBE: &str = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '', 'PX', 1000)";
+
+/// Where the server is.
+#[derive(Debug, Clone)]
+pub struct StoreSettings {
+    /// redis:// or rediss://, perhaps with user and password. For a cluster, nodes that know the others, separated by
+    /// commas.
+    pub url: SecretString,
+    pub is_cluster: bool,
+}
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -41,7 +48,7 @@ pub struct SharedStore {
 }
 
 struct Inner {
-    connection: ConnectionManager,
+    connection: Connection,
     admit: Script,
     put: Script,
     take_call: Script,
@@ -79,18 +86,11 @@ impl SharedStore {
     ///
     /// # Errors
     /// If the URL cannot be used. The text does not hold it, because it may have a password.
-    pub fn open(url: &str, key: &[u8; 32]) -> Result<Self, String> {
+    pub fn open(settings: &StoreSettings, key: &[u8; 32]) -> Result<Self, String> {
         let invalid =
             |_| "expected redis://HOST:PORT or rediss://HOST:PORT, with user and password if needed".to_owned();
-        let info = url.into_connection_info().map_err(invalid)?;
-        let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(TCP_TIMEOUT);
-        let client = redis::Client::open(info.set_tcp_settings(tcp)).map_err(invalid)?;
-        let config = ConnectionManagerConfig::new()
-            .set_number_of_retries(1)
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(None);
         let inner = Arc::new(Inner {
-            connection: ConnectionManager::new_lazy_with_config(client, config).map_err(invalid)?,
+            connection: Connection::open(settings.url.expose_secret(), settings.is_cluster).map_err(invalid)?,
             admit: Script::new(include_str!("admit.lua")),
             put: Script::new(include_str!("put.lua")),
             take_call: Script::new(include_str!("take_call.lua")),
@@ -232,3 +232,5 @@ fn name(tag: &str, kind: &str) -> String {
 
 #[cfg(test)]
 mod valkey;
+#[cfg(test)]
+mod valkey_cluster;

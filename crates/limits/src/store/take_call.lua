@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Counts a call to a provider among those of the last minute of all instances, unless it must wait, as
 -- `call_window.rs` does, by the server's clock.
--- KEYS: the calls, each with the time at which it no longer counts, named "COUNT KIND USER ID".
+-- KEYS: the calls, each with the time at which it no longer counts, named "COUNT KIND USER ID", where a kind is s(ync)
+-- or o(ther).
 -- ARGV: the calls that the provider allows in a minute; tenths for jobs, tenths for requests; the kind (job, sync,
 -- begins, continues, unshared); the user; an id for the call; the provider's own count (0: not known) and for how many
 -- microseconds it counts.
@@ -27,7 +28,7 @@ end
 local found = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
 for at = 1, #found, 2 do
     local count, by, of = string.match(found[at], '^(%d+) (%a+) (%x*) ')
-    local call = { count = tonumber(count), is_sync = by == 'sync', is_of_user = user ~= '' and of == user }
+    local call = { count = tonumber(count), is_sync = by == 's', is_of_user = user ~= '' and of == user }
     call.ends = tonumber(found[at + 1])
     change(call, 1)
     calls[#calls + 1] = call
@@ -36,7 +37,7 @@ end
 local beyond = tonumber(ARGV[7]) - all
 if beyond > 0 then
     local call = { count = beyond, ends = now + tonumber(ARGV[8]) }
-    add(string.format('%.0f', beyond), 'others ', tonumber(ARGV[8]))
+    add(string.format('%.0f', beyond), 'o ', tonumber(ARGV[8]))
     change(call, 1)
     calls[#calls + 1] = call
     table.sort(calls, function(one, other) return one.ends < other.ends end)
@@ -54,7 +55,7 @@ local function is_allowed(by)
 end
 
 if is_allowed(kind) then
-    add('1', (kind == 'sync' and 'sync ' or 'other ') .. user, minute)
+    add('1', (kind == 'sync' and 's ' or 'o ') .. user, minute)
     return { 1, 0, 0 }
 end
 local by_all = kind == 'sync' or not is_allowed('unshared')

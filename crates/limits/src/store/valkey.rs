@@ -8,10 +8,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{SharedStore, Walk};
+use super::{SharedStore, StoreSettings, Walk};
 use crate::{Admission, CallKind, CallWindow, InFlight, Permit, RateLimiter, admit, gcra};
 
-const NAME_KEY: [u8; 32] = [7; 32];
+pub(super) const NAME_KEY: [u8; 32] = [7; 32];
 
 struct Server {
     port: u16,
@@ -42,7 +42,7 @@ impl Server {
     }
 
     fn store(&self) -> SharedStore {
-        SharedStore::open(&format!("redis://127.0.0.1:{}", self.port), &NAME_KEY).unwrap()
+        SharedStore::open(&settings(&format!("redis://127.0.0.1:{}", self.port)), &NAME_KEY).unwrap()
     }
 
     async fn command(&self, words: &[&str]) -> redis::Value {
@@ -70,11 +70,15 @@ impl Server {
     }
 }
 
-fn limiter(store: &SharedStore, calls: u32) -> RateLimiter<String> {
+fn settings(url: &str) -> StoreSettings {
+    StoreSettings { url: url.into(), is_cluster: false }
+}
+
+pub(super) fn limiter(store: &SharedStore, calls: u32) -> RateLimiter<String> {
     RateLimiter::per_minute(calls).unwrap().shared(Some(store), "test")
 }
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     bellbird_domain::Clock::system().now()
 }
 
@@ -317,7 +321,7 @@ async fn value_is_there_for_other_instances_and_sealed() {
     let redis::Value::Int(ttl) = server.command(&["TTL", key]).await else { panic!("no time to live") };
     assert!((1..=60).contains(&ttl), "{ttl}");
     // Another installation's value, a changed one and one of another name are as none.
-    let other = SharedStore::open(&format!("redis://127.0.0.1:{}", server.port), &[8; 32]).unwrap();
+    let other = SharedStore::open(&settings(&format!("redis://127.0.0.1:{}", server.port)), &[8; 32]).unwrap();
     assert_eq!(get(&other).await, None);
     let moved = one.name("test", b"another name").key;
     server.command(&["COPY", key, &moved]).await;
@@ -375,7 +379,7 @@ async fn replica_that_cannot_be_written_counts_as_away() {
 fn url_that_cannot_be_used_is_not_repeated() {
     for url in ["", "0", "http://user:secret@host", "redis://user:secret@host:port"] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let error = runtime.block_on(async { SharedStore::open(url, &NAME_KEY).err() }).unwrap();
+        let error = runtime.block_on(async { SharedStore::open(&settings(url), &NAME_KEY).err() }).unwrap();
         assert!(error.starts_with("expected redis://") && !error.contains("secret"), "{error}");
     }
 }

@@ -224,7 +224,8 @@ impl Client {
             let Err(refused) = self.charge(context).await else { return Ok(permit) };
             drop(permit);
             let reason = if matches!(refused, Error::BudgetUsedUp { .. }) { "user_budget" } else { "provider_budget" };
-            let waited = if context.is_sync { context.wait(refused).await } else { context.wait_out(refused).await };
+            let waits = context.is_sync && !self.syncs_wait();
+            let waited = if waits { context.wait(refused).await } else { context.wait_out(refused).await };
             waited.inspect_err(|_| count_rejected(self.provider, reason))?;
         }
     }

@@ -372,8 +372,9 @@ fn secrets_are_read_from_files() {
             let value = match PROVIDERS.iter().find(|provider| provider.name.as_str() == section) {
                 Some(provider) => settings.providers.section(provider).get(key).map(str::to_owned),
                 None => {
-                    let secret = if section == "redis" { &settings.shared_store } else { &settings.master_keys };
-                    secret.as_ref().map(|secret| secret.expose_secret().to_owned())
+                    let of_store = settings.shared_store.as_ref().map(|of_store| &of_store.url);
+                    let secret = if section == "redis" { of_store } else { settings.master_keys.as_ref() };
+                    secret.map(|secret| secret.expose_secret().to_owned())
                 }
             };
             assert_eq!(value.as_deref(), Some("from-a-file"), "{name}");

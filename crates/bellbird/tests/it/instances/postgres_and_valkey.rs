@@ -218,6 +218,33 @@ async fn reads_go_on_without_valkey() {
     deployment.stop();
 }
 
+/// SnapTrade limits the calls of an app: a user alone may begin requests up to 75 of 250 calls a minute, and end them
+/// up to 88, at all instances together.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_to_a_provider_are_shared_over_all_instances() {
+    let unlimited = [("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0"), ("BELLBIRD_READS__DEADLINE_SECONDS", "5")];
+    let deployment = Deployment::start_with(50, &unlimited).await;
+    let list = deployment.list("/v1/trades", "snaptrade").await;
+    control(&deployment.sandbox, "snaptrade", Method::POST, "limits", json!({"perMinute": 250})).await;
+    deployment.calls("snaptrade").await;
+    let mut windows = 1..=250;
+    let refused = loop {
+        let limit = windows.next().expect("no call was refused");
+        match deployment.status(limit, &format!("{list}&limit={limit}")).await {
+            200 => {}
+            status => break status,
+        }
+    };
+    assert_eq!(refused, 429);
+    let calls = deployment.calls("snaptrade").await;
+    assert!((60..=88).contains(&calls), "{calls}");
+    for instance in 0..INSTANCES {
+        assert_eq!(deployment.status(instance, &format!("{list}&limit=251&offset={instance}")).await, 429);
+    }
+    assert!(deployment.dump().await.contains("}:calls"));
+    deployment.stop();
+}
+
 /// A client behind a balancer gets each window from another instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn walk_goes_on_at_any_instance() {

@@ -1,0 +1,159 @@
+//! Tests with a real cluster: three nodes, and a replica of the first.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::valkey::{NAME_KEY, limiter, now};
+use super::{SharedStore, StoreSettings};
+use crate::{CallKind, CallWindow, InFlight, admit};
+
+const NODES: usize = 4;
+/// Nodes talk to each other on a port as much higher.
+const BUS: u16 = 10_000;
+
+struct Cluster {
+    ports: Vec<u16>,
+    child: Child,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let mut ports = BTreeSet::new();
+        while ports.len() < NODES {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            if port.checked_add(BUS).is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok()) {
+                ports.insert(port);
+            }
+        }
+        Self::start_at(ports.into_iter().collect())
+    }
+
+    fn start_at(ports: Vec<u16>) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-valkey");
+        let mut command = Command::new(script);
+        command.arg("cluster").args(ports.iter().map(u16::to_string)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self { ports, child }
+    }
+
+    /// An instance that knows these nodes.
+    fn store(&self, nodes: &[usize]) -> SharedStore {
+        let urls: Vec<String> = nodes.iter().map(|node| format!("redis://127.0.0.1:{}", self.ports[*node])).collect();
+        SharedStore::open(&StoreSettings { url: urls.join(",").into(), is_cluster: true }, &NAME_KEY).unwrap()
+    }
+
+    fn command(&self, node: usize, words: &[&str]) -> redis::RedisResult<redis::Value> {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.ports[node]))?;
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]).query(&mut client.get_connection()?)
+    }
+
+    /// How many names each of the three nodes has.
+    fn names(&self) -> Vec<i64> {
+        let count = |node| match self.command(node, &["DBSIZE"]).unwrap() {
+            redis::Value::Int(count) => count,
+            other => panic!("{other:?}"),
+        };
+        (0..NODES - 1).map(count).collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_permits_and_values_are_those_of_a_cluster() {
+    let cluster = Cluster::start();
+    let (one, two) = (cluster.store(&[0]), cluster.store(&[2, 1]));
+    assert!(one.ping().await && two.ping().await);
+    let limits = [limiter(&one, 10), limiter(&two, 10)];
+    for key in 0..30 {
+        let mut allowed = 0;
+        for turn in 0..14 {
+            allowed += u32::from(limits[turn % 2].take(format!("key {key}"), now()).await.allowed);
+        }
+        assert!((10..=11).contains(&allowed), "{allowed}");
+        let name = format!("name {key}");
+        one.put("test", name.as_bytes(), ([1; 16], true), name.as_bytes(), Duration::from_secs(60)).await;
+        assert_eq!(two.get("test", name.as_bytes()).await, Some(([1; 16], name.into_bytes())));
+    }
+    assert!(cluster.names().iter().all(|names| *names >= 5), "{:?}", cluster.names());
+
+    let permits = |store| InFlight::<String>::new(1).shared(Some(store));
+    let (here, there) = (permits(&one), permits(&two));
+    let mut held = Vec::new();
+    for key in 0..30 {
+        held.push(admit(None, Some(&here), format!("key {key}"), now()).await.permit.expect("nobody holds one"));
+        assert!(!admit(None, Some(&there), format!("key {key}"), now()).await.has_permit);
+    }
+    // Given back to all nodes, though the commands are sent together.
+    drop(held);
+    for key in 0..30 {
+        while !admit(None, Some(&there), format!("key {key}"), now()).await.has_permit {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let window = CallWindow::new("test", 10, Some(&one));
+    assert_eq!(window.take(CallKind::Job, None).await, Ok(()));
+    assert!(!one.is_away() && !two.is_away());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replica_takes_over_from_its_node() {
+    let cluster = Cluster::start();
+    let store = cluster.store(&[0, 1]);
+    let limit = limiter(&store, 10);
+    let take = async |key: u32| limit.take(format!("key {key}"), now()).await;
+    for key in 0..30 {
+        assert_eq!(take(key).await.remaining, 9);
+    }
+    let _ended = cluster.command(0, &["SHUTDOWN", "NOSAVE"]);
+    // Some keys lie on the other nodes, but all of them are decided meanwhile, by what is known.
+    for key in 0..30 {
+        assert!(take(key).await.remaining <= 8);
+    }
+    // The replica counts for the keys of its node, which a second instance sees.
+    let other = cluster.store(&[1, 2]);
+    let seen = limiter(&other, 10);
+    for key in 0..30 {
+        while seen.peek(&format!("key {key}"), now()).await.remaining > 9 {
+            take(key).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    while !store.ping().await || store.is_away() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_cluster_at_the_same_addresses_is_found() {
+    let cluster = Cluster::start();
+    let store = cluster.store(&[0, 1, 2]);
+    let limit = limiter(&store, 10);
+    assert!(limit.take("a".to_owned(), now()).await.allowed);
+    let ports = cluster.ports.clone();
+    drop(cluster);
+    while !store.is_away() {
+        assert!(limit.take("a".to_owned(), now()).await.remaining <= 9);
+    }
+    let _again = Cluster::start_at(ports);
+    while store.is_away() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for key in 0..30 {
+        assert!(limit.take(format!("key {key}"), now()).await.allowed);
+    }
+    assert!(!store.is_away());
+}
