@@ -152,6 +152,11 @@ impl Access {
 
     /// Origins whose pages may call from a browser.
     #[must_use]
+    pub(crate) fn trusted_proxies(&self) -> &[Network] {
+        &self.inner.settings.trusted_proxies
+    }
+
+    #[must_use]
     pub fn cors_origins(&self) -> &[String] {
         &self.inner.settings.cors_origins
     }

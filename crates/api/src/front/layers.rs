@@ -15,7 +15,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::front::access::Access;
 use crate::front::guard::guard;
-use crate::front::log::access_log;
+use crate::front::log::{AccessLog, access_log};
 use crate::front::mount::{Mount, Mounts, is_below};
 use crate::front::problem::Problem;
 
@@ -27,10 +27,11 @@ pub struct ResponseTimeout(pub Duration);
 /// `first` words the errors of paths that the prefix of no interface begins.
 pub fn router(access: Access, first: Mount, others: Vec<Mount>) -> Router {
     let mounts = Mounts::new(first, others);
+    let trusted_proxies = access.trusted_proxies().to_vec();
     let cors = cors(access.cors_origins(), &mounts);
     // Outermost first. One call, because each one would box every request, response and body once more.
     let layers = (
-        from_fn_with_state(Arc::new(mounts), access_log),
+        from_fn_with_state(Arc::new(AccessLog { mounts, trusted_proxies }), access_log),
         option_layer(cors),
         CatchPanicLayer::custom(|_| Problem::Internal.into_response()),
     );

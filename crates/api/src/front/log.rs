@@ -9,15 +9,18 @@ use std::time::Instant;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use bellbird_limits::client_address::Network;
 use http::header::{CACHE_CONTROL, HeaderName};
 use http::{HeaderValue, Method};
-use tracing::Instrument as _;
+use opentelemetry::trace::TraceId;
 use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use crate::front::mount::Mounts;
 use crate::front::problem::{Problem, json_response_with_code};
 use crate::front::route::Route;
+use crate::front::trace;
 
 /// Limit of path and query together.
 const URI_BYTES_MAX: usize = 16 * 1024;
@@ -51,7 +54,7 @@ pub(crate) fn request_id() -> Uuid {
 
 /// The key of this request, of a user or an operator.
 pub(crate) fn set_key(key_id: Uuid) {
-    tracing::Span::current().record("key_id", tracing::field::display(key_id));
+    Span::current().record("key_id", tracing::field::display(key_id));
     let _ = FACTS.try_with(|facts| facts.key_id.set(Some(key_id)));
 }
 
@@ -74,20 +77,35 @@ pub(crate) async fn recorded(id: Uuid, work: impl Future<Output = ()>) -> (u32, 
     (facts.provider_calls.get(), facts.read_by.get())
 }
 
-pub(crate) async fn access_log(State(mounts): State<Arc<Mounts>>, mut request: Request, next: Next) -> Response {
-    let endpoint = Arc::clone(mounts.find(request.uri().path(), request.method()));
+/// What the layer knows.
+pub(crate) struct AccessLog {
+    pub(crate) mounts: Mounts,
+    /// Whose `traceparent` is believed.
+    pub(crate) trusted_proxies: Vec<Network>,
+}
+
+pub(crate) async fn access_log(State(state): State<Arc<AccessLog>>, mut request: Request, next: Next) -> Response {
+    let endpoint = Arc::clone(state.mounts.find(request.uri().path(), request.method()));
     let facts = Facts { id: Uuid::new_v4(), ..Facts::default() };
     let id = facts.id.hyphenated().to_string();
     let (route, form) = (Arc::clone(&endpoint.route), endpoint.form);
     let endpoint_has_codes = route.has_codes;
-    let mut request_log =
-        RequestLog { id, method: known_method(request.method()), route, started: Instant::now(), responded: false };
+    let mut request_log = RequestLog {
+        id,
+        method: known_method(request.method()),
+        route,
+        started: Instant::now(),
+        responded: false,
+        span: Span::none(),
+        trace_id: None,
+    };
     let (response, facts) = match oversized(&request) {
         Some(problem) => (problem.into_response(), facts),
         None => {
             request.extensions_mut().insert(endpoint);
+            request_log.begin_span(&request, &state.trusted_proxies);
             let mut work = pin!(FACTS.scope(facts, next.run(request)));
-            let response = work.as_mut().instrument(request_log.span()).await;
+            let response = work.as_mut().instrument(request_log.span.clone()).await;
             (response, work.take_value().unwrap_or_default())
         }
     };
@@ -121,19 +139,26 @@ struct RequestLog {
     route: Arc<Route>,
     started: Instant,
     responded: bool,
+    span: Span,
+    trace_id: Option<TraceId>,
 }
 
 impl RequestLog {
     /// The span of all lines that the request causes, also in background tasks. It is on at every log level, and holds
     /// no text chosen by the client.
-    fn span(&self) -> tracing::Span {
-        tracing::error_span!(
+    fn begin_span(&mut self, request: &Request, trusted_proxies: &[Network]) {
+        self.span = tracing::error_span!(
             "request",
             request_id = self.id,
             method = self.method,
             route = self.route.path(),
-            key_id = Empty
-        )
+            key_id = Empty,
+            trace_id = Empty
+        );
+        self.trace_id = trace::join(&self.span, request, trusted_proxies);
+        if let Some(trace_id) = self.trace_id {
+            self.span.record("trace_id", tracing::field::display(trace_id));
+        }
     }
 
     /// Writes the access line. It contains no text chosen by the client: an unknown method is logged as `other`, an
@@ -154,8 +179,10 @@ impl RequestLog {
             provider_calls = facts.provider_calls.get(),
             key_id = facts.key_id.get().map(tracing::field::display),
             read_by = facts.read_by.get().map(tracing::field::display),
+            trace_id = self.trace_id.map(tracing::field::display),
             "request"
         );
+        trace::set_status(&self.span, status);
     }
 }
 

@@ -24,6 +24,7 @@ pub mod problem;
 pub mod quota;
 mod route;
 mod seen;
+mod trace;
 
 pub use access::{Access, AccessSettings};
 pub use auth::{SignedInCaller, authorization};

@@ -95,7 +95,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         }
         None => None,
     };
-    let log = telemetry::start_log(&settings.log);
+    let log = telemetry::start_log(&settings.log, None);
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
     let sandbox = bellbird_sandbox::start(args.data.options()).await.context("could not start the sandbox")?;

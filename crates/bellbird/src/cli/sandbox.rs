@@ -80,7 +80,7 @@ impl DataArgs {
 
 pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
-    let _log = telemetry::start_log(&settings.log);
+    let _log = telemetry::start_log(&settings.log, None);
     let stop = wiring::stop_on_signal(STOP_TIMEOUT)?;
     let SandboxArgs { data, fiskil_listen, akahu_listen, snaptrade_listen, webhooks_anywhere, toml, format } = args;
     let options = Options {

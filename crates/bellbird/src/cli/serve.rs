@@ -13,6 +13,7 @@ use crate::config::Settings;
 use crate::instances::{self, Finding};
 use crate::roles::{Role, Roles};
 use crate::service::{self, Service, Start};
+use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogGuard};
 use crate::wiring::{self, Urls};
 use bellbird_api::serve::raise_open_files_limit;
@@ -39,7 +40,8 @@ pub(super) struct ServeArgs {
 
 pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow::Result<()> {
     let settings = setting_args.load(Some(&args.listen))?;
-    let log = telemetry::start_log(&settings.log);
+    let traces = settings.traces_url.as_ref().map(|url| Traces::start(url)).transpose().map_err(anyhow::Error::msg)?;
+    let log = telemetry::start_log(&settings.log, traces.as_ref());
     change_level_on_hangup(setting_args.clone(), args.listen.clone(), &log)?;
     raise_open_files_limit();
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
@@ -64,6 +66,9 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
     })?;
     service.start_background();
     let served = service.serve(None).await;
+    if let Some(traces) = traces {
+        traces.stop().await;
+    }
     tracing::info!("stopped");
     served
 }

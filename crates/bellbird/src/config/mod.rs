@@ -65,6 +65,8 @@ pub struct Settings {
     pub sync: SyncSettings,
     pub webhooks: WebhookSettings,
     pub log: Log,
+    /// The collector of traces, if they are on.
+    pub traces_url: Option<String>,
     /// The settings file that was read, with its absolute path.
     pub file: Option<PathBuf>,
     /// The source of each setting that is not at its default, by `section.key`.
@@ -230,6 +232,7 @@ impl Settings {
         };
         let log =
             Log { format: from.choice("log.format", LogFormat::Auto), level: from.choice("log.level", LogLevel::Info) };
+        let traces_url = from.optional_url("traces.otlp_url");
         Self {
             database,
             api,
@@ -249,6 +252,7 @@ impl Settings {
             sync,
             webhooks,
             log,
+            traces_url,
             file: from.file.clone(),
             origins: from.origins(),
         }

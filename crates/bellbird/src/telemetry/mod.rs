@@ -5,6 +5,7 @@
 
 mod json;
 pub mod metrics;
+pub mod traces;
 mod writer;
 
 use std::io::Write as _;
@@ -14,13 +15,14 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 use tracing_appender::non_blocking::{ErrorCounter, WorkerGuard};
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt, reload};
 
 use crate::config::{Log, LogFormat, LogLevel, terminal};
 use crate::instances::COMMIT;
+use traces::Traces;
 
 /// Histograms keep raw samples until upkeep aggregates them.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -57,8 +59,8 @@ pub fn hide_panic_messages() {
     }));
 }
 
-/// Starts the log. A second call in the same process leaves the first log in place.
-pub fn start_log(log: &Log) -> LogGuard {
+/// Starts the log, and sends traces if they are on. A second call in the same process leaves the first log in place.
+pub fn start_log(log: &Log, traces: Option<&Traces>) -> LogGuard {
     let (lines, worker) = writer::start(std::io::stderr());
     let dropped = lines.error_counter();
     let as_text = match log.format {
@@ -72,11 +74,23 @@ pub fn start_log(log: &Log) -> LogGuard {
     } else {
         layer.with_ansi(false).event_format(json::JsonLines).fmt_fields(json::JsonLines).boxed()
     };
-    // Only the filter can be changed, which costs a request nothing: what it decides about a line is cached.
-    let (filter_layer, handle) = reload::Layer::new(filter(log.level));
-    let _ = tracing_subscriber::registry().with(layer).with(filter_layer).try_init();
-    // Fails only for a log that has ended.
-    let set_level = Arc::new(move |level| drop(handle.reload(filter(level))));
+    let set_level: Arc<dyn Fn(LogLevel) + Send + Sync> = if let Some(traces) = traces {
+        let (filter_layer, handle) = reload::Layer::new(filter(log.level));
+        let spans = tracing_opentelemetry::layer()
+            .with_tracer(traces.tracer())
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false)
+            .with_filter(filter_fn(|metadata| metadata.is_span() && metadata.target().starts_with("bellbird")));
+        let _ = tracing_subscriber::registry().with(layer.with_filter(filter_layer)).with(spans).try_init();
+        Arc::new(move |level| drop(handle.reload(filter(level))))
+    } else {
+        // One filter for all is cheaper than one for each layer: what it decides about a line is cached.
+        let (filter_layer, handle) = reload::Layer::new(filter(log.level));
+        let _ = tracing_subscriber::registry().with(layer).with(filter_layer).try_init();
+        // Fails only for a log that has ended.
+        Arc::new(move |level| drop(handle.reload(filter(level))))
+    };
     LogGuard { _worker: worker, dropped, set_level }
 }
 

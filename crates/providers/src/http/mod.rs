@@ -26,6 +26,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::{CallContext, Error, json};
 use breaker::{Breaker, Outcome};
@@ -207,7 +208,10 @@ impl Client {
         let started = Instant::now();
         self.breaker.lock().admit(started).map_err(|wait| self.breaker_open(wait))?;
         context.count();
-        let response = self.exchange(context, request).await;
+        // For traces only: no level of the log has it.
+        let span =
+            tracing::trace_span!(target: "bellbird::traces", "provider_call", provider = %self.provider, operation);
+        let response = self.exchange(context, request).instrument(span).await;
         if self.breaker.lock().record(Instant::now(), self.outcome_of(&response, started)) {
             tracing::warn!(provider = %self.provider, "circuit breaker opened");
         }

@@ -312,7 +312,7 @@ fn error_names_setting_value_expectation_and_source() {
     {
         let message = format!(
             "unknown section `{section}` in FILE, line 1: the sections are database, api, console, oidc, admin, \
-             ops, secrets, {providers}, reads, cache, limits, redis, sync, webhooks, log"
+             ops, secrets, {providers}, reads, cache, limits, redis, sync, webhooks, log, traces"
         );
         assert_eq!(error_of(&from_file(file)), message, "{file}");
     }
@@ -547,7 +547,8 @@ fn the_example_file_has_the_defaults() {
             "admin.listen",
             "admin.return_origins",
             "secrets.key",
-            "redis.url"
+            "redis.url",
+            "traces.otlp_url"
         ]
     );
 }

@@ -2,6 +2,7 @@
 
 mod log;
 mod metrics;
+mod traces;
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -29,7 +30,12 @@ struct Answered {
 
 impl Deployment {
     async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    async fn start_with(settings: &[(&str, &str)]) -> Self {
         let (mut workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
+        settings.iter().for_each(|(name, value)| workdir.set(name, value));
         workdir.set("BELLBIRD_LOG__LEVEL", "trace");
         workdir.set("BELLBIRD_SYNC__ENABLED", "false");
         workdir.json("user add --email me@example.com");
