@@ -2,5 +2,6 @@
 
 mod postgres_and_valkey;
 mod postgres_fail_over;
+mod postgres_network;
 mod postgres_pooler;
 mod postgres_roles;

@@ -3,30 +3,59 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-fn script(name: &str) -> Command {
-    Command::new(format!("{}/../../scripts/{name}", env!("CARGO_MANIFEST_DIR")))
+use reqwest::Url;
+
+use super::network::Network;
+
+fn script(name: &str, network: Option<&Arc<Network>>) -> Command {
+    let path = format!("{}/../../scripts/{name}", env!("CARGO_MANIFEST_DIR"));
+    network.map_or_else(|| Command::new(&path), |network| network.command(&path))
+}
+
+fn with_host(url: &str, host: &str) -> String {
+    let mut url: Url = url.parse().unwrap();
+    url.set_host(Some(host)).unwrap();
+    url.into()
 }
 
 pub(crate) struct Valkey {
     pub(crate) url: String,
     port: u16,
+    network: Option<Arc<Network>>,
     child: Option<Child>,
 }
 
 impl Valkey {
     pub(crate) fn start() -> Self {
+        Self::start_at(None)
+    }
+
+    pub(crate) fn start_in(network: &Arc<Network>) -> Self {
+        Self::start_at(Some(Arc::clone(network)))
+    }
+
+    fn start_at(network: Option<Arc<Network>>) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut valkey = Self { url: format!("redis://127.0.0.1:{port}"), port, child: None };
+        let host = network.as_ref().map_or("127.0.0.1", |network| network.address(0));
+        let url = format!("redis://{host}:{port}");
+        let mut valkey = Self { url, port, network, child: None };
         valkey.start_again();
         valkey
     }
 
+    /// The URL by another address of its network.
+    pub(crate) fn url_at(&self, host: &str) -> String {
+        with_host(&self.url, host)
+    }
+
     pub(crate) fn start_again(&mut self) {
-        let mut command = script("test-valkey");
+        let mut command = script("test-valkey", self.network.as_ref());
         self.child = Some(command.arg(self.port.to_string()).stdin(Stdio::piped()).spawn().unwrap());
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        let host = self.network.as_ref().map_or("127.0.0.1", |network| network.address(0));
+        while TcpStream::connect((host, self.port)).is_err() {
             std::thread::yield_now();
         }
     }
@@ -48,21 +77,36 @@ impl Valkey {
 pub(crate) struct Postgres {
     pub(crate) url: String,
     folder: PathBuf,
+    network: Option<Arc<Network>>,
 }
 
 impl Postgres {
     pub(crate) fn start() -> Self {
+        Self::start_at(None)
+    }
+
+    pub(crate) fn start_in(network: &Arc<Network>) -> Self {
+        Self::start_at(Some(Arc::clone(network)))
+    }
+
+    /// The URL by another address of its network.
+    pub(crate) fn url_at(&self, host: &str) -> String {
+        with_host(&self.url, host) + "?sslmode=disable"
+    }
+
+    fn start_at(network: Option<Arc<Network>>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("bellbird-server-{}-{number}", std::process::id()));
-        let mut server = Self { url: String::new(), folder };
+        let mut server = Self { url: String::new(), folder, network };
         server.url = server.script("start");
         server
     }
 
     /// What `scripts/test-postgres` prints.
     pub(crate) fn script(&self, verb: &str) -> String {
-        let done = script("test-postgres").arg(verb).env("BELLBIRD_TEST_POSTGRES_DIR", &self.folder).output().unwrap();
+        let mut command = script("test-postgres", self.network.as_ref());
+        let done = command.arg(verb).env("BELLBIRD_TEST_POSTGRES_DIR", &self.folder).output().unwrap();
         assert!(done.status.success(), "{verb}: {}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap().trim().to_owned()
     }
