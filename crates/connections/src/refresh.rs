@@ -38,7 +38,7 @@ pub(crate) static KIND: JobKind = JobKind {
     concurrency_max: 8,
     is_enabled: |_| true,
     gives_way: false,
-    run: |state, claim| Box::pin(Refreshes(state).refresh_claimed(claim)),
+    run: |state, claim| Box::pin(Refreshes(state).refresh_claimed(claim, Refreshes(state).context())),
 };
 
 part! {
@@ -52,7 +52,7 @@ impl Refreshes<'_> {
     /// If a refresh is running already, here or in another instance, returns the stored status without waiting.
     pub async fn run(self, user_id: UserId, id: ConnectionId) -> Result<ConnectionStatus, ConnectionsError> {
         let claim = self.claim_refresh(user_id, id).await?;
-        self.run_refresh(user_id, id, claim).await
+        self.run_refresh(user_id, id, claim, self.context()).await
     }
 
     /// As [`Self::run`], but if a refresh is running already, waits for it and then refreshes again. The result of the
@@ -63,7 +63,7 @@ impl Refreshes<'_> {
         id: ConnectionId,
     ) -> Result<ConnectionStatus, ConnectionsError> {
         let claim = claim_or_wait(Instant::now() + LEASE, || self.claim_refresh(user_id, id)).await?;
-        self.run_refresh(user_id, id, claim).await
+        self.run_refresh(user_id, id, claim, self.context().for_refresh_of_sync()).await
     }
 
     /// Refreshes, if there is a claim, and returns the status.
@@ -72,12 +72,18 @@ impl Refreshes<'_> {
         user_id: UserId,
         id: ConnectionId,
         claim: Option<ClaimedJob>,
+        context: CallContext,
     ) -> Result<ConnectionStatus, ConnectionsError> {
         if let Some(claim) = claim {
-            self.0.run_claimed(&KIND, &claim, self.refresh_claimed(&claim)).await.map_err(|failed| failed.error)?;
+            let refresh = self.refresh_claimed(&claim, context);
+            self.0.run_claimed(&KIND, &claim, refresh).await.map_err(|failed| failed.error)?;
         }
         let connection = self.0.storage.connections().find(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
         Ok(connection.status)
+    }
+
+    fn context(self) -> CallContext {
+        self.0.call_context_within(REFRESH_DEADLINE)
     }
 
     async fn claim_refresh(self, user: UserId, id: ConnectionId) -> Result<Option<ClaimedJob>, ConnectionsError> {
@@ -100,10 +106,10 @@ impl Refreshes<'_> {
     }
 
     /// Refreshes, then releases the job until the next refresh, if one is planned.
-    async fn refresh_claimed(self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
+    async fn refresh_claimed(self, claim: &ClaimedJob, context: CallContext) -> Result<(), ConnectionsError> {
         let backfill_ends_at =
             self.0.storage.refreshes().find_backfill_end(claim.user_id(), claim.subject_id()).await?;
-        self.refresh_connection(claim, backfill_ends_at).await?;
+        self.refresh_connection(claim, context, backfill_ends_at).await?;
         let now = self.0.clock.now();
         match backfill_ends_at {
             // Until a refresh after the backfill window succeeds, accounts with new ids are matched with stored ones.
@@ -118,6 +124,7 @@ impl Refreshes<'_> {
     async fn refresh_connection(
         self,
         claim: &ClaimedJob,
+        context: CallContext,
         backfill_ends_at: Option<Timestamp>,
     ) -> Result<(), ConnectionsError> {
         let (user, id) = (claim.user_id(), claim.subject_id());
@@ -125,7 +132,7 @@ impl Refreshes<'_> {
         let credentials =
             self.0.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let provider = self.0.provider(&connection.provider)?;
-        let context = self.0.call_context_within(REFRESH_DEADLINE).charged_to(user);
+        let context = context.charged_to(user);
         let Consent { status: mut consent_status, expires_at } = provider.consent(&context, &credentials).await?;
         // A provider that omits the end once has not taken it back.
         if expires_at.is_some() && expires_at != connection.consent_expires_at {

@@ -21,8 +21,10 @@ const STORE_AWAY_WAIT: Duration = Duration::from_secs(5);
 /// Who makes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallKind {
-    /// Counted, and never refused: a refresh, a link, a removal.
+    /// Counted, and never refused: a link, a removal, a refresh.
     Job,
+    /// As [`Self::Job`], but counts as a call of syncs.
+    SyncRefresh,
     /// Reads rows in the background, so it leaves calls to requests.
     Sync,
     /// A user's request. One that has made no call yet `begins`. Without a `share` it may have all that is left.
@@ -135,6 +137,8 @@ impl CallWindow {
 struct Counts {
     all: u64,
     of_syncs: u64,
+    /// Calls that only the provider's count shows may be of requests.
+    of_requests: u64,
     of_user: u64,
 }
 
@@ -143,13 +147,14 @@ impl Counts {
     fn allow(&self, per_minute: u64, kind: CallKind) -> bool {
         let for_jobs = per_minute * JOB_TENTHS / 10;
         match kind {
-            CallKind::Job => true,
+            CallKind::Job | CallKind::SyncRefresh => true,
             CallKind::Sync => {
                 let is_own = self.of_syncs < for_jobs.max(1) && self.all < per_minute;
                 is_own || self.all < per_minute - per_minute * REQUEST_TENTHS / 10
             }
             CallKind::Request { begins, has_share } => {
-                let left = (per_minute - for_jobs).saturating_sub(self.all);
+                let for_requests = (per_minute - for_jobs).saturating_sub(self.of_requests);
+                let left = for_requests.min(per_minute.saturating_sub(self.all));
                 let is_within_share = if begins { self.of_user * 4 < left * 3 } else { self.of_user < left };
                 left > 0 && (!has_share || is_within_share)
             }
@@ -165,15 +170,21 @@ impl Calls {
 
     fn check(&mut self, now: Instant, kind: CallKind, user: Option<Uuid>) -> Result<(), Refused> {
         self.forget(now);
-        let of = |calls: &Counted| Counts {
-            all: calls.count,
-            of_syncs: if calls.by.is_some_and(|(kind, _)| kind == CallKind::Sync) { calls.count } else { 0 },
-            of_user: if user.is_some() && calls.by.is_some_and(|(_, by)| by == user) { calls.count } else { 0 },
+        let of = |calls: &Counted| {
+            let kind = calls.by.map(|(kind, _)| kind);
+            let if_so = |is_so| if is_so { calls.count } else { 0 };
+            Counts {
+                all: calls.count,
+                of_syncs: if_so(matches!(kind, Some(CallKind::Sync | CallKind::SyncRefresh))),
+                of_requests: if_so(matches!(kind, None | Some(CallKind::Request { .. }))),
+                of_user: if_so(user.is_some() && calls.by.is_some_and(|(_, by)| by == user)),
+            }
         };
         let mut counts = Counts::default();
-        for Counts { all, of_syncs, of_user } in self.counted.iter().map(of) {
+        for Counts { all, of_syncs, of_requests, of_user } in self.counted.iter().map(of) {
             counts.all += all;
             counts.of_syncs += of_syncs;
+            counts.of_requests += of_requests;
             counts.of_user += of_user;
         }
         if counts.allow(self.per_minute, kind) {
@@ -182,9 +193,10 @@ impl Calls {
         let unshared = CallKind::Request { begins: false, has_share: false };
         let by_all = kind == CallKind::Sync || !counts.allow(self.per_minute, unshared);
         let freeing = self.counted.iter().find(|calls| {
-            let Counts { all, of_syncs, of_user } = of(calls);
+            let Counts { all, of_syncs, of_requests, of_user } = of(calls);
             counts.all -= all;
             counts.of_syncs -= of_syncs;
+            counts.of_requests -= of_requests;
             counts.of_user -= of_user;
             counts.allow(self.per_minute, kind)
         });
@@ -252,14 +264,17 @@ mod tests {
     async fn syncs_leave_calls_to_requests_and_get_their_own() {
         let (window_of_syncs, user) = (window(250), Uuid::new_v4());
         assert_eq!(use_up(&window_of_syncs, CallKind::Sync, user).await, 150, "six tenths");
-        assert_eq!(use_up(&window_of_syncs, UNSHARED, Uuid::new_v4()).await, 25);
+        assert_eq!(use_up(&window_of_syncs, UNSHARED, Uuid::new_v4()).await, 100, "the other four");
         let refused = window_of_syncs.take(CallKind::Sync, None).await;
         assert_eq!(refused, Err(Refused { wait: MINUTE, by_all: true }));
         assert_eq!(window_of_syncs.take(CallKind::Job, None).await, Ok(()), "another job");
 
         let window_of_requests = window(250);
         assert_eq!(use_up(&window_of_requests, UNSHARED, user).await, 175);
-        assert_eq!(use_up(&window_of_requests, CallKind::Sync, user).await, 75, "three tenths");
+        for _ in 0..50 {
+            window_of_requests.take(CallKind::SyncRefresh, None).await.unwrap();
+        }
+        assert_eq!(use_up(&window_of_requests, CallKind::Sync, user).await, 25, "three tenths with their refreshes");
 
         let smallest = window(1);
         assert_eq!(use_up(&smallest, CallKind::Sync, user).await, 1);
@@ -273,10 +288,10 @@ mod tests {
         let wait = || check().err().map(|refused| refused.wait);
         window.correct(250, 249, 5 * SECOND);
         assert_eq!(wait(), None, "it has counted the same call");
-        window.correct(250, 75, 5 * SECOND);
+        window.correct(250, 74, 5 * SECOND);
         assert_eq!(wait(), Some(5 * SECOND), "others have used it up");
-        window.correct(300, 76, 3600 * SECOND);
-        assert_eq!(wait(), Some(5 * SECOND), "49 more are no reason to wait longer");
+        window.correct(300, 74, 3600 * SECOND);
+        assert_eq!(wait(), Some(5 * SECOND), "50 more are no reason to wait longer");
         window.correct(u32::MAX, 0, 3600 * SECOND);
         assert_eq!(wait(), Some(MINUTE), "no reset is later");
         tokio::time::advance(MINUTE).await;

@@ -59,12 +59,18 @@ pub struct CallContext {
     calls: AtomicU32,
     /// Absent for jobs.
     requester: Option<Requester>,
-    is_sync: bool,
+    of_sync: Option<SyncPart>,
     /// Whose share of the provider's calls they count in.
     charged_to: Option<UserId>,
     unreadable: unreadable::UnreadableRows,
     /// Only for `bellbird record`.
     recorder: Option<Recorder>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SyncPart {
+    Refresh,
+    Rows,
 }
 
 impl CallContext {
@@ -77,7 +83,7 @@ impl CallContext {
             started,
             calls,
             requester: None,
-            is_sync: false,
+            of_sync: None,
             charged_to: None,
             unreadable: Default::default(),
             recorder: None,
@@ -102,7 +108,13 @@ impl CallContext {
     /// some to requests: they wait until the deadline.
     #[must_use]
     pub fn for_sync(self) -> Self {
-        Self { is_sync: true, ..self }
+        Self { of_sync: Some(SyncPart::Rows), ..self }
+    }
+
+    /// The context of the refresh before it, whose calls count as those of a sync, but do not wait.
+    #[must_use]
+    pub fn for_refresh_of_sync(self) -> Self {
+        Self { of_sync: Some(SyncPart::Refresh), ..self }
     }
 
     /// Waits as long as `refused` says, if this is a request and the wait ends before its deadline.

@@ -15,6 +15,8 @@ pub mod following;
 mod model;
 mod plan;
 mod pull;
+#[cfg(test)]
+mod simulation;
 
 use std::time::Duration;
 

@@ -20,6 +20,7 @@ impl SharedStore {
     ) -> Option<Result<(), Refused>> {
         let kind = match kind {
             CallKind::Job => "job",
+            CallKind::SyncRefresh => "refresh",
             CallKind::Sync => "sync",
             CallKind::Request { has_share: false, .. } => "unshared",
             CallKind::Request { begins: true, .. } => "begins",

@@ -210,10 +210,18 @@ async fn calls_to_a_provider_are_counted_as_one_instance_does() {
     let alone = CallWindow::new("test", 40, None);
     let users: Vec<Uuid> = std::iter::repeat_with(Uuid::new_v4).take(3).collect();
     let request = |begins, has_share| CallKind::Request { begins, has_share };
-    let kinds = [CallKind::Job, CallKind::Sync, request(true, true), request(false, true), request(true, false)];
+    let kinds = [
+        CallKind::Job,
+        CallKind::Sync,
+        request(true, true),
+        request(false, true),
+        request(true, false),
+        CallKind::SyncRefresh,
+        CallKind::Sync,
+    ];
     let (mut allowed, mut refused) = (0, 0);
     for step in 0..120 {
-        let (instance, kind) = (&instances[step % 3], kinds[step * 7 % 5]);
+        let (instance, kind) = (&instances[step % 3], kinds[step * 5 % 7]);
         let user = users.get(step * 5 % 4).copied();
         if step == 60 {
             // Others made calls that the provider has counted for another ten seconds.

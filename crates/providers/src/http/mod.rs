@@ -28,7 +28,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::{CallContext, Error, json};
+use crate::{CallContext, Error, SyncPart, json};
 use breaker::{Breaker, Outcome};
 use health::ProviderHealth;
 use pool::{GaiResolver, Limits, Pool, ReadError};
@@ -228,7 +228,7 @@ impl Client {
             let Err(refused) = self.charge(context).await else { return Ok(permit) };
             drop(permit);
             let reason = if matches!(refused, Error::BudgetUsedUp { .. }) { "user_budget" } else { "provider_budget" };
-            let waits = context.is_sync && !self.syncs_wait();
+            let waits = context.of_sync == Some(SyncPart::Rows) && !self.syncs_wait();
             let waited = if waits { context.wait(refused).await } else { context.wait_out(refused).await };
             waited.inspect_err(|_| count_rejected(self.provider, reason))?;
         }
@@ -245,8 +245,11 @@ impl Client {
         if let Some(window) = &self.window {
             let kind = match context.requester {
                 Some(requester) => CallKind::Request { begins: is_first, has_share: requester.calls_per_minute > 0 },
-                None if context.is_sync => CallKind::Sync,
-                None => CallKind::Job,
+                None => match context.of_sync {
+                    Some(SyncPart::Rows) => CallKind::Sync,
+                    Some(SyncPart::Refresh) => CallKind::SyncRefresh,
+                    None => CallKind::Job,
+                },
             };
             let user = context.charged_to.map(UserId::uuid);
             window.take(kind, user).await.map_err(|Refused { wait, by_all }| match by_all {
@@ -483,7 +486,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn charged_job_counts_in_the_share_of_its_user() {
         let (client, user_id) = (client(), UserId::new());
-        for _ in 0..100 {
+        for _ in 0..110 {
             client.admitted(&context().charged_to(user_id)).await.unwrap();
         }
         let request = |user_id| context().for_request_of(user_id, 300);
