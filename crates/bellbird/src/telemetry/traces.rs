@@ -1,5 +1,5 @@
-//! Sends the spans of requests, jobs, deliveries and provider calls to a collector, by OTLP over HTTP. They hold what the
-//! log holds: ids and words of ours, never a row, a key or a text that a client chose.
+//! Sends the spans of requests, jobs, deliveries and provider calls to a collector, by OTLP over HTTP. They hold what
+//! the log holds: ids and words of ours, never a row, a key or a text that a client chose.
 
 use std::time::Duration;
 

@@ -199,6 +199,7 @@ async fn simulate(name: &str, scenario: Scenario) -> Outcome {
     outcome
 }
 
+#[expect(clippy::disallowed_methods, reason = "how much a test simulates is no setting of the service")]
 fn connections(usual: u64) -> u64 {
     std::env::var("BELLBIRD_TEST_SIMULATED_CONNECTIONS").ok().map_or(usual, |text| text.parse().unwrap())
 }
