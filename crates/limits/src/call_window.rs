@@ -94,7 +94,6 @@ impl CallWindow {
     /// # Errors
     /// The time to wait.
     pub async fn take(&self, kind: CallKind, user: Option<Uuid>) -> Result<(), Refused> {
-        let now = Instant::now();
         if let Some(store) = &self.store {
             let (per_minute, correction) = {
                 let mut calls = self.calls.lock();
@@ -102,7 +101,7 @@ impl CallWindow {
             };
             match store.take_call(self.name, per_minute, kind, user, correction).await {
                 Some(Ok(())) => {
-                    self.calls.lock().count(now, kind, user);
+                    self.calls.lock().count(Instant::now(), kind, user);
                     return Ok(());
                 }
                 Some(Err(refused)) => return Err(refused),
@@ -111,6 +110,7 @@ impl CallWindow {
             }
         }
         let mut calls = self.calls.lock();
+        let now = Instant::now();
         calls.check(now, kind, user)?;
         calls.count(now, kind, user);
         Ok(())

@@ -74,7 +74,7 @@ pub fn start_log(log: &Log, traces: Option<&Traces>) -> LogGuard {
     } else {
         layer.with_ansi(false).event_format(json::JsonLines).fmt_fields(json::JsonLines).boxed()
     };
-    let set_level: Arc<dyn Fn(LogLevel) + Send + Sync> = if let Some(traces) = traces {
+    let set_level = if let Some(traces) = traces {
         let (filter_layer, handle) = reload::Layer::new(filter(log.level));
         let spans = tracing_opentelemetry::layer()
             .with_tracer(traces.tracer())
@@ -83,15 +83,19 @@ pub fn start_log(log: &Log, traces: Option<&Traces>) -> LogGuard {
             .with_tracked_inactivity(false)
             .with_filter(filter_fn(|metadata| metadata.is_span() && metadata.target().starts_with("bellbird")));
         let _ = tracing_subscriber::registry().with(layer.with_filter(filter_layer)).with(spans).try_init();
-        Arc::new(move |level| drop(handle.reload(filter(level))))
+        level_setter(handle)
     } else {
         // One filter for all is cheaper than one for each layer: what it decides about a line is cached.
         let (filter_layer, handle) = reload::Layer::new(filter(log.level));
         let _ = tracing_subscriber::registry().with(layer).with(filter_layer).try_init();
-        // Fails only for a log that has ended.
-        Arc::new(move |level| drop(handle.reload(filter(level))))
+        level_setter(handle)
     };
     LogGuard { _worker: worker, dropped, set_level }
+}
+
+fn level_setter<S: 'static>(handle: reload::Handle<Targets, S>) -> Arc<dyn Fn(LogLevel) + Send + Sync> {
+    // Fails only for a log that has ended.
+    Arc::new(move |level| drop(handle.reload(filter(level))))
 }
 
 fn filter(level: LogLevel) -> Targets {
