@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
 use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus};
-use bellbird_storage::{AuditRow, JobKey, StorageError, SyncState, job_kinds};
+use bellbird_storage::{AuditRow, StorageError, SyncState};
 use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
 use jiff::{SignedDuration, Timestamp};
@@ -171,8 +171,7 @@ async fn sync_now(console: &Console, session: &Session, id: ConnectionId) -> Res
         Ok(None) => return error_page::connection_not_found(console),
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let key = JobKey::new(job_kinds::SYNC, session.user(), id);
-    match console.storage().jobs().request(&key, session.now, SYNC_AT_MOST_EVERY).await {
+    match console.storage().syncs().request(session.user(), id, session.now, SYNC_AT_MOST_EVERY).await {
         Ok(_) => {
             console.inner.connections.syncs().wake(&found.provider);
             Redirect::to(&console.path("/connections")).into_response()

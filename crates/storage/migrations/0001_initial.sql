@@ -288,6 +288,8 @@ CREATE TABLE syncs (
     mark INTEGER NOT NULL DEFAULT 0,
     -- Digests of rows of which the provider said that they are gone, 16 bytes each. The next sync checks it.
     said_gone BLOB NOT NULL,
+    -- When a client last asked for its changes, or a person for a sync, within a day. NULL: never.
+    followed_at INTEGER,
     PRIMARY KEY (user_id, connection_id),
     FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;

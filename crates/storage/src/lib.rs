@@ -51,7 +51,7 @@ pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
 pub use connections::overview::{BrokenConnection, ConnectionCount, EndingConsent};
 pub use connections::removals::PendingRemoval;
-pub use connections::syncs::{DegradedConnection, FinishedSync, SyncState, UnreadRange, UnreadableRows};
+pub use connections::syncs::{DegradedConnection, FinishedSync, Followers, SyncState, UnreadRange, UnreadableRows};
 pub use db::postgres::PostgresOptions;
 pub use db::service_lock::ServiceLock;
 pub use error::{SealError, StorageError};

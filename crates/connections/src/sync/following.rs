@@ -23,6 +23,9 @@ use crate::ConnectionsError;
 /// Rows with one id that are compared with each row that is read. More of them mean that the provider is faulty.
 const EQUAL_IDS_MAX: usize = 100;
 
+/// How often it is stored that clients follow a connection.
+const FOLLOWED_EVERY: Duration = Duration::from_secs(86_400);
+
 /// The first day that is watched whole by syncs that read from this instant: providers and users count days in other
 /// time zones.
 pub fn first_whole_day(from: Timestamp) -> UtcDay {
@@ -278,9 +281,13 @@ impl Syncs<'_> {
     ///
     /// Fails with [`ConnectionsError::ConsentInactive`] if the consent is gone.
     pub async fn freshen(self, user: UserId, id: ConnectionId, age_max: Duration) -> Result<(), ConnectionsError> {
+        let (state, now) = (self.state(user, id).await?, self.0.clock.now());
         // Another instance may have synced it meanwhile.
-        if self.is_fresh(&self.state(user, id).await?, age_max) {
+        if self.is_fresh(&state, age_max) {
             return Ok(());
+        }
+        if state.followed_at.is_none_or(|at| at <= now.minus(FOLLOWED_EVERY)) {
+            self.0.storage.syncs().set_followed(user, id, now).await?;
         }
         // A sync is many calls deep.
         let SyncReport { status, .. } = Box::pin(self.run_once(user, id)).await?;

@@ -15,6 +15,7 @@ pub mod following;
 mod model;
 mod plan;
 mod pull;
+mod scheduled;
 #[cfg(test)]
 mod simulation;
 
@@ -58,7 +59,7 @@ pub(crate) static KIND: JobKind = JobKind {
     concurrency_max: 4,
     is_enabled: |state| state.sync_settings.enabled,
     gives_way: true,
-    run: |state, claim| Box::pin(async move { Syncs(state).sync_once(claim).await.map(|_| ()) }),
+    run: |state, claim| Box::pin(async move { Syncs(state).run_scheduled(claim).await }),
 };
 
 /// The result of a sync. Serialized as commands print it with `--json`.

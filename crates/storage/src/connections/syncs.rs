@@ -2,15 +2,15 @@
 //! transactions or trades of a date range, and reports new and changed ones in webhook events.
 
 use bellbird_domain::{AccountId, ConnectionId, Digest, EventType, Fingerprints, SyncRunId, UserId};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::Syncs;
 use crate::connections::fingerprints;
 use crate::db::{Bound, Row, Tx, named, params, statements};
 use crate::error::Result;
-use crate::jobs::{self, ClaimedJob, sync_is_held};
-use crate::locks::user_lock;
+use crate::jobs::{self, ClaimedJob, JobKey, job_kinds, sync_is_held};
+use crate::locks::{lock_user, user_lock};
 use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
 /// Rows in `said_gone` of a connection.
@@ -24,7 +24,7 @@ statements! {
             s.reread_from, s.unread_to, s.unread_after_account, s.unreadable_rows, s.unreadable_reason,
             s.unreadable_since, j.run_at, j.attempts, j.last_error,
             (SELECT MIN(a.missing_since) FROM accounts a WHERE a.user_id = c.user_id AND a.connection_id = c.id),
-            s.mark, s.said_gone
+            s.mark, s.said_gone, s.followed_at
         FROM connections c JOIN syncs s ON s.user_id = c.user_id AND s.connection_id = c.id
             JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = c.id
         WHERE c.user_id = $1 AND c.id = $2";
@@ -47,6 +47,14 @@ statements! {
         WHERE user_id = $1 AND connection_id = $2";
 
     SAY_GONE = "UPDATE syncs SET said_gone = $3 WHERE user_id = $1 AND connection_id = $2 AND said_gone = $4";
+
+    SET_FOLLOWED = "UPDATE syncs SET followed_at = $3 WHERE user_id = $1 AND connection_id = $2";
+
+    FIND_FOLLOWERS = "SELECT s.followed_at, s.rows_backfill_began_at, s.synced_at, s.unread_to, j.started_at,
+            CAST(CASE WHEN EXISTS (SELECT 1 FROM webhook_endpoints e
+                WHERE (e.user_id = s.user_id OR e.user_id = $3) AND e.status = 'enabled') THEN 1 ELSE 0 END AS BIGINT)
+        FROM syncs s JOIN jobs j ON j.user_id = s.user_id AND j.kind = 'refresh' AND j.subject = s.connection_id
+        WHERE s.user_id = $1 AND s.connection_id = $2";
 
     LIST_UNREADABLE = "SELECT c.id, c.provider, s.unreadable_rows, s.unreadable_reason, s.unreadable_since
         FROM syncs s JOIN connections c ON c.user_id = s.user_id AND c.id = s.connection_id
@@ -90,6 +98,9 @@ pub struct SyncState {
     /// Rows of which the provider said that they are gone, since the last sync began.
     #[serde(skip)]
     pub said_gone: Vec<Digest>,
+    /// When a client last asked for the changes, or a person for a sync, within a day.
+    #[serde(skip)]
+    pub followed_at: Option<Timestamp>,
     /// Rows that the last sync could not read.
     pub unreadable: Option<UnreadableRows>,
     /// The next sync. While one runs, this is when that one was due, or a later time that was requested meanwhile.
@@ -118,6 +129,23 @@ pub struct UnreadableRows {
     pub reason: String,
     /// When the oldest one was, or a time before.
     pub since: Timestamp,
+}
+
+/// Whether anybody waits for the rows of a connection, and what is known of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Followers {
+    /// The user or the installation has an enabled endpoint.
+    pub has_endpoint: bool,
+    /// As in [`SyncState`].
+    pub followed_at: Option<Timestamp>,
+    /// As in [`SyncState`].
+    pub rows_backfill_began_at: Timestamp,
+    /// As in [`SyncState`].
+    pub synced_at: Option<Timestamp>,
+    /// Whether the last sync was too large for one run.
+    pub has_unread: bool,
+    /// When the last refresh began.
+    pub refreshed_at: Option<Timestamp>,
 }
 
 /// A connection with rows that its last sync could not read.
@@ -156,6 +184,30 @@ impl Syncs<'_> {
     /// The syncs of the user's connection. None if it is gone or being deleted.
     pub async fn find(self, user: UserId, connection: ConnectionId) -> Result<Option<SyncState>> {
         self.0.db.one(FIND, params![user, connection], state).await
+    }
+
+    /// Who waits for the rows of a connection. None if it is gone.
+    pub async fn find_followers(self, user: UserId, connection: ConnectionId) -> Result<Option<Followers>> {
+        self.0.db.one(FIND_FOLLOWERS, params![user, connection, UserId::INSTALLATION], followers).await
+    }
+
+    /// A client asks for the changes of the connection.
+    pub async fn set_followed(self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
+        self.0.db.run(SET_FOLLOWED, params![user, connection, now]).await.map(|_| ())
+    }
+
+    /// Requests a sync for a person, as `storage.jobs().request` does. Returns false if the connection is gone.
+    pub async fn request(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+        now: Timestamp,
+        at_most_every: SignedDuration,
+    ) -> Result<bool> {
+        let mut tx = self.0.db.begin().await?;
+        let is_requested = request(&mut tx, (user, connection), now, at_most_every).await?;
+        tx.commit().await?;
+        Ok(is_requested)
     }
 
     /// The provider said that these rows of the user's connection are gone. The next sync checks it.
@@ -223,6 +275,18 @@ impl Syncs<'_> {
     }
 }
 
+/// As `storage.syncs().request`.
+pub(crate) async fn request(
+    tx: &mut Tx,
+    (user, connection): (UserId, ConnectionId),
+    now: Timestamp,
+    at_most_every: SignedDuration,
+) -> Result<bool> {
+    lock_user(tx, user).await?;
+    tx.run(SET_FOLLOWED, params![user, connection, now]).await?;
+    jobs::request(tx, &JobKey::new(job_kinds::SYNC, user, connection), now, at_most_every).await
+}
+
 /// Adds what is known of the syncs of a new connection, or begins the backfill of a renewed one again.
 pub(crate) async fn begin_backfill(tx: &mut Tx, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
     tx.run(INSERT, params![user, connection, now, [].as_slice()]).await.map(|_| ())
@@ -264,6 +328,17 @@ fn save<'a>(claim: &ClaimedJob, finished: &FinishedSync<'a>, said_gone: &'a [u8]
     ])
 }
 
+fn followers(row: &Row<'_>) -> Result<Followers> {
+    Ok(Followers {
+        has_endpoint: row.int(5)? == 1,
+        followed_at: row.opt_time(0)?,
+        rows_backfill_began_at: row.time(1)?,
+        synced_at: row.opt_time(2)?,
+        has_unread: row.opt_time(3)?.is_some(),
+        refreshed_at: row.opt_time(4)?,
+    })
+}
+
 fn unreadable(row: &Row<'_>, at: usize) -> Result<Option<UnreadableRows>> {
     let count = row.number::<u32>(at, "a number of rows")?;
     let (Some(reason), Some(since)) = (row.opt_text(at + 1)?, row.opt_time(at + 2)?) else { return Ok(None) };
@@ -287,6 +362,7 @@ fn state(row: &Row<'_>) -> Result<SyncState> {
         unread,
         mark: row.number(16, "the mark of a sync")?,
         said_gone: row.blob(17)?.as_chunks().0.iter().map(|row| Digest(*row)).collect(),
+        followed_at: row.opt_time(18)?,
         unreadable: unreadable(row, 9)?,
         next_at: row.opt_time(12)?,
         attempts: row.attempts(13)?,

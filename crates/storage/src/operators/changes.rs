@@ -6,10 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::connections::removals;
+use crate::connections::{removals, syncs};
 use crate::db::Tx;
 use crate::error::Result;
-use crate::jobs::{self, JobKey, job_kinds};
 use crate::linking::links;
 use crate::operators::audit::{self, ChangedBy, OperatorAction};
 use crate::operators::requests::{self, Earlier, Idempotency, StoredResponse};
@@ -184,8 +183,7 @@ impl OperatorChange<'_> {
 
     /// Requests a sync. The caller wakes the service.
     pub async fn request_sync(&mut self, user: UserId, id: ConnectionId) -> Result<()> {
-        let key = JobKey::new(job_kinds::SYNC, user, id);
-        if jobs::request(&mut self.tx, &key, self.now, SignedDuration::ZERO).await? {
+        if syncs::request(&mut self.tx, (user, id), self.now, SignedDuration::ZERO).await? {
             return Ok(());
         }
         Err(StorageError::NotFound("connection"))

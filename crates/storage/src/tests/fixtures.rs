@@ -146,6 +146,7 @@ pub(crate) fn state_after(now: i64) -> SyncState {
         unread: None,
         mark: 0,
         said_gone: Vec::new(),
+        followed_at: None,
         unreadable: None,
         next_at: Some(at(now + 1000)),
         attempts: 0,

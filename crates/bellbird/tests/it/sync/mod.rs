@@ -4,4 +4,5 @@ mod gaps;
 mod large;
 mod missing_accounts;
 mod runs;
+mod scheduled;
 mod unreadable;

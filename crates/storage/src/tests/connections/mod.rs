@@ -2,6 +2,7 @@ mod accounts;
 mod audit;
 mod connection;
 mod fingerprints;
+mod followers;
 mod imports;
 mod refreshes;
 mod removals;

@@ -1,0 +1,70 @@
+//! What scheduled syncs read of a connection, by who follows it.
+
+use bellbird_domain::Connection;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::provider_spec::spec;
+
+/// What scheduled syncs read of a connection in six days.
+#[derive(Debug, PartialEq, Eq)]
+struct Reads {
+    rows: u32,
+    refreshes: u32,
+}
+
+impl App {
+    async fn scheduled_reads(&self, connection: &Connection) -> Reads {
+        let state = async || {
+            let (user, id) = (connection.user_id, connection.id);
+            let refreshed: Timestamp = self
+                .storage
+                .connections()
+                .find(user, id)
+                .await
+                .unwrap()
+                .expect("there")
+                .last_refreshed_at
+                .expect("refreshed");
+            (self.storage.syncs().find(user, id).await.unwrap().expect("there").sequence, refreshed)
+        };
+        let (before, mut refreshes) = (state().await, 0);
+        let mut last = before;
+        for _ in 0..6 * 4 {
+            self.advance_clock(SignedDuration::from_hours(6)).await;
+            self.connections.jobs().run_due("sync").await.unwrap();
+            let now = state().await;
+            refreshes += u32::from(now.1 != last.1);
+            last = now;
+        }
+        Reads { rows: last.0 - before.0, refreshes }
+    }
+}
+
+on_both_databases! {
+    async fn rows_are_read_rarely_for_nobody(database: Database) {
+        let mut setup = Setup { database, ..Setup::default() };
+        setup.settings.sync.enabled = true;
+        let app = App::start(setup).await;
+        for provider in simulated_providers() {
+            let person = app.person_at(provider).await;
+            let connection = &person.connections[0];
+            app.sync(connection).await;
+            app.scheduled_reads(connection).await;
+
+            let rare = Reads { rows: 2, refreshes: 6 };
+            assert_eq!(app.scheduled_reads(connection).await, rare, "{provider}: nobody");
+            let hook = app.hook(&person.user).await;
+            let often = app.scheduled_reads(connection).await;
+            assert!(often.rows >= 12 && often.refreshes == often.rows, "{provider}: an endpoint: {often:?}");
+            app.storage.endpoints().delete(person.user.id, hook.endpoint.id).await.unwrap();
+            assert_eq!(app.scheduled_reads(connection).await, rare, "{provider}: nobody again");
+
+            app.advance_clock(SignedDuration::from_hours(1)).await;
+            let path = format!("/v1/{}/changes?connectionId={}&limit=1", spec(provider).list, connection.id);
+            assert_eq!(app.get_as(&person.key, &path).await.status, 200);
+            let often = app.scheduled_reads(connection).await;
+            assert!(often.rows >= 12 && often.refreshes == often.rows, "{provider}: a client: {often:?}");
+        }
+    }
+}
