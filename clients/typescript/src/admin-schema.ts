@@ -225,7 +225,7 @@ export type components = {
             name: string;
             /**
              * @description The first characters of the key.
-             * @example bb_7Kd2p
+             * @example bb_007Kd2p
              */
             prefix: string;
             /**
@@ -627,7 +627,7 @@ export type components = {
             name: string;
             /**
              * @description The first characters of the key.
-             * @example bb_7Kd2p
+             * @example bb_007Kd2p
              */
             prefix: string;
             /**

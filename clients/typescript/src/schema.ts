@@ -804,7 +804,7 @@ export type components = {
             name: string;
             /**
              * @description The key's first characters.
-             * @example bb_4KdQz
+             * @example bb_004KdQz
              */
             prefix: string;
         };

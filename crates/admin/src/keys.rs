@@ -5,7 +5,7 @@ use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
 use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod};
 use bellbird_domain::{ApiKey, KeyId, UserId};
-use bellbird_storage::{KeyRecord, OperatorAction, random_base62};
+use bellbird_storage::{KeyRecord, OperatorAction};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,7 @@ struct KeyView {
     #[schema(example = "app")]
     name: String,
     /// The first characters of the key.
-    #[schema(example = "bb_7Kd2p")]
+    #[schema(example = "bb_007Kd2p")]
     prefix: String,
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     created_at: Timestamp,
@@ -145,7 +145,7 @@ async fn create_key(
 ) -> Result<Response, Problem> {
     let name = body.value.name.as_ref().map_or(DEFAULT_NAME, |name| &name.0);
     let expires_at = body.value.expires_at.as_ref().map(|at| at.0);
-    let key = ApiKey::from_random(random_base62());
+    let key = admin.storage().new_key();
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
@@ -169,7 +169,7 @@ async fn rotate_key(
     let grace = body.value.grace_seconds.map_or(DEFAULT_GRACE, |seconds| SignedDuration::from_secs(seconds.0));
     let ends_at = operator.now.saturating_add(grace).map_err(|_| Problem::Internal)?;
     let old = admin.storage().keys().find(id).await?;
-    let key = ApiKey::from_random(random_base62());
+    let key = admin.storage().new_key();
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),

@@ -3,9 +3,9 @@
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod};
-use bellbird_domain::{SetupToken, UserId};
+use bellbird_domain::UserId;
 use bellbird_interop::simplefin::{SETUP_TOKEN_LIFETIME, setup_token_text};
-use bellbird_storage::{NewSetupToken, OperatorAction, random_base62};
+use bellbird_storage::{NewSetupToken, OperatorAction};
 use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -72,7 +72,7 @@ async fn create_token(
     body: JsonBody<NewTokenBody>,
 ) -> Result<Response, Problem> {
     let name = body.value.name.as_ref().map_or(DEFAULT_NAME, |name| &name.0);
-    let token = SetupToken::from_random(random_base62());
+    let token = admin.storage().new_setup_token();
     let expires_at = operator.now.saturating_add(SETUP_TOKEN_LIFETIME).map_err(|_| Problem::Internal)?;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,

@@ -9,13 +9,13 @@ use bellbird_api::V1State;
 use bellbird_api::front::Access;
 use bellbird_connections::Connections;
 use bellbird_console::Mailer;
-use bellbird_domain::{ApiKey, Clock, ConnectionId, UserId};
+use bellbird_domain::{Clock, ConnectionId, UserId};
 use bellbird_interop::Interop;
 use bellbird_limits::SharedStore;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
-use bellbird_storage::{SealedSecrets, Sealer, Storage, StorageError, random_base62};
+use bellbird_storage::{SealedSecrets, Sealer, Storage, StorageError};
 use bellbird_webhooks::Webhooks;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use secrecy::ExposeSecret as _;
@@ -104,16 +104,16 @@ pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage>
 
 /// Opens the database and leaves its schema unchecked. A SQLite file that does not exist is an error.
 pub async fn open_existing(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
-    let Database { url, postgres } = &settings.database;
+    let Database { url, postgres, cell } = &settings.database;
     let opened = Storage::open_existing(url.expose_secret(), sealer, *postgres).await;
-    opened.map_err(|error| describe_open_error(settings, error))
+    opened.map(|storage| storage.in_cell(*cell)).map_err(|error| describe_open_error(settings, error))
 }
 
 /// As [`open_existing`], but creates a SQLite file that does not exist.
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
-    let Database { url, postgres } = &settings.database;
+    let Database { url, postgres, cell } = &settings.database;
     let opened = Storage::open_pooled(url.expose_secret(), sealer, *postgres).await;
-    opened.map_err(|error| describe_open_error(settings, error))
+    opened.map(|storage| storage.in_cell(*cell)).map_err(|error| describe_open_error(settings, error))
 }
 
 /// Names the database of the settings: `SQLite database /var/lib/bellbird.db`.
@@ -339,12 +339,6 @@ impl Parts {
         self.api.purge_expired();
         self.interop.purge_expired();
     }
-}
-
-/// Generates an API key from the system's random numbers.
-#[must_use]
-pub fn new_key() -> ApiKey {
-    ApiKey::from_random(random_base62())
 }
 
 /// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once. `stop_timeout` is how long

@@ -43,7 +43,7 @@ pub use linking::Links;
 pub use linking::callback::{CallbackAnswer, CallbackOutcome, HandledCallback, LinkResult, ReturnLink};
 pub use linking::link_page::{FoundLink, LinkPage, LinkableProvider, LinkedConnection, RemovalPage, UnfinishedSession};
 pub use linking::link_session::{LinkSession, NoConnection};
-pub use linking::start::{CreatedLink, LinkTarget, PreparedLink, new_browser_cookie};
+pub use linking::start::{CreatedLink, LinkTarget, PreparedLink};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ProviderEvents, ReceiveError};
 pub use refresh::Refreshes;
 pub use removal::{Removal, Removals};

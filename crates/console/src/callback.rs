@@ -56,7 +56,7 @@ pub(crate) async fn submit_answer(
     };
     match form.as_ref() {
         b"answer=yes" => {
-            let browser = console.inner.cookie.value_or_new(&headers);
+            let browser = console.inner.cookie.value_or(&headers, console.storage().new_token());
             let browser = browser.expose_secret();
             let mut response = handled(&console, &headers, &parameters, CallbackAnswer::Yes(browser)).await;
             response.headers_mut().extend(console.inner.cookie.header(browser).map(|cookie| (SET_COOKIE, cookie)));

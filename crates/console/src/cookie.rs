@@ -3,7 +3,6 @@
 //! the link without naming it. The third says who is signed in. The fourth stays when the user signs out, and says that
 //! a user has signed in here before. The fifth binds a sign-in at the identity provider to the browser.
 
-use bellbird_connections::new_browser_cookie;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 use jiff::SignedDuration;
@@ -74,8 +73,8 @@ impl Cookie {
     }
 
     /// The browser's value, or a new one. Several sessions of one browser share it.
-    pub(crate) fn value_or_new(&self, headers: &HeaderMap) -> SecretString {
-        self.value(headers).map_or_else(new_browser_cookie, SecretString::from)
+    pub(crate) fn value_or(&self, headers: &HeaderMap, new: SecretString) -> SecretString {
+        self.value(headers).map_or(new, SecretString::from)
     }
 
     /// `SameSite=Lax`, because the provider's page sends the browser back here.
@@ -131,9 +130,8 @@ mod tests {
         {
             assert_eq!(value(&[&wrong]), None, "{wrong}");
         }
-        let kept = cookie.value_or_new(&[(COOKIE, HeaderValue::from_str(&ours).unwrap())].into_iter().collect());
-        assert_eq!(kept.expose_secret(), "0".repeat(64));
-        let new = cookie.value_or_new(&HeaderMap::new());
-        assert_eq!(new.expose_secret().len(), VALUE_BYTES);
+        let sent = [(COOKIE, HeaderValue::from_str(&ours).unwrap())].into_iter().collect();
+        assert_eq!(cookie.value_or(&sent, "new".into()).expose_secret(), "0".repeat(64));
+        assert_eq!(cookie.value_or(&HeaderMap::new(), "new".into()).expose_secret(), "new");
     }
 }

@@ -29,7 +29,7 @@ pub(crate) async fn send_link(State(console): State<Console>, form: GuestForm) -
             Notice::new(Tone::Attention, "Too many people sign in at this moment").with("Try again in a minute.");
         return page_response(StatusCode::SERVICE_UNAVAILABLE, &notice.page(&console.inner.frame));
     };
-    let browser = console.inner.cookie.value_or_new(&form.headers);
+    let browser = console.inner.cookie.value_or(&form.headers, console.storage().new_token());
     let task = EmailedLink {
         console: console.clone(),
         mailer: mailer.clone(),

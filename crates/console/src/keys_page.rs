@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{ApiKey, KeyId, TimestampExt as _, UserId};
-use bellbird_storage::{KeyReadCount, KeyRecord, StorageError, random_base62};
+use bellbird_storage::{KeyReadCount, KeyRecord, StorageError};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
@@ -132,14 +132,14 @@ pub(crate) async fn create_key(
     if keys.iter().filter(|key| works(key, session.now)).count() >= KEYS_MAX {
         return Ok(None);
     }
-    let key = ApiKey::from_random(random_base62());
+    let key = console.storage().new_key();
     console.storage().keys().insert(session.user(), &key, name, None, session.now).await?;
     Ok(Some(key))
 }
 
 async fn rotate(console: &Console, session: &Session, id: KeyId) -> Result<ApiKey, StorageError> {
     let old = own_key(console, session, id).await?;
-    let new = ApiKey::from_random(random_base62());
+    let new = console.storage().new_key();
     let ends_at = session.now.plus(ROTATION_GRACE);
     console.storage().keys().rotate(&old, &new, ends_at, session.now).await?;
     Ok(new)

@@ -127,7 +127,7 @@ async fn start_consent_session(
     token: String,
     target: LinkTarget<'static>,
 ) -> Response {
-    let browser = console.inner.cookie.value_or_new(headers);
+    let browser = console.inner.cookie.value_or(headers, console.storage().new_token());
     let cookies = [console.inner.cookie.header(browser.expose_secret()), console.inner.link_cookie.header(&token)];
     let connections = console.inner.connections.clone();
     let start = async move { connections.links().start_consent_session(&token, target, browser.expose_secret()).await };

@@ -3,7 +3,6 @@
 
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_connections::new_browser_cookie;
 use bellbird_domain::user::parse_email;
 use bellbird_storage::{Identity, IdentitySignIn};
 use http::header::{HeaderValue, SET_COOKIE};
@@ -30,7 +29,7 @@ pub(crate) async fn leave(State(console): State<Console>, headers: HeaderMap) ->
     if !is_same_origin(&headers) {
         return error_page::cross_site_form(&console);
     }
-    let cookie = new_browser_cookie();
+    let cookie = console.storage().new_token();
     let attempt = Attempt::begin(cookie.expose_secret(), console.inner.clock.now());
     match provider.authorization_url(&attempt).await {
         Ok(url) => with_cookie(Redirect::to(&url).into_response(), provider.cookie.header(cookie.expose_secret())),

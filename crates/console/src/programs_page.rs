@@ -4,9 +4,9 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{ApiKey, ConnectionCategory, SetupToken, TimestampExt as _};
+use bellbird_domain::{ApiKey, ConnectionCategory, TimestampExt as _};
 use bellbird_interop::simplefin::{SETUP_TOKEN_LIFETIME, setup_token_text};
-use bellbird_storage::{NewSetupToken, StorageError, random_base62};
+use bellbird_storage::{NewSetupToken, StorageError};
 use http::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -157,7 +157,7 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
 }
 
 async fn create_token(console: &Console, session: &Session, name: &str) -> Result<SecretString, StorageError> {
-    let token = SetupToken::from_random(random_base62());
+    let token = console.storage().new_setup_token();
     let expires_at = session.now.plus(SETUP_TOKEN_LIFETIME);
     let new = NewSetupToken { user_id: session.user(), token: &token, name, expires_at };
     console.storage().setup_tokens().insert(&new, session.now).await?;

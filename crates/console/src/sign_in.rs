@@ -5,7 +5,6 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_connections::new_browser_cookie;
 use bellbird_domain::{TimestampExt as _, UserId};
 use bellbird_storage::{NewSession, NewSignInLink, OperatorChange, Storage, StorageError};
 use http::header::{HeaderName, SET_COOKIE, USER_AGENT};
@@ -54,7 +53,7 @@ pub(crate) async fn insert_link(
     console_url: &str,
     now: Timestamp,
 ) -> Result<Option<SecretString>, StorageError> {
-    let token = new_browser_cookie();
+    let token = storage.new_token();
     let link = new_link(user_id, &token, browser, now);
     let is_inserted = storage.sessions().insert_link(&link, links_max, now).await?;
     Ok(is_inserted.then(|| url_of(console_url, &token)))
@@ -67,7 +66,7 @@ pub(crate) async fn create_sign_in_link_in(
     console_url: &str,
     now: Timestamp,
 ) -> Result<SecretString, StorageError> {
-    let token = new_browser_cookie();
+    let token = change.storage().new_token();
     if !change.insert_sign_in_link(&new_link(user_id, &token, None, now), LINKS_MAX).await? {
         return Err(TOO_MANY_LINKS);
     }
@@ -169,9 +168,9 @@ pub(crate) struct BrowserSession {
 impl BrowserSession {
     pub(crate) fn new(console: &Console, headers: &HeaderMap, now: Timestamp) -> Self {
         Self {
-            token: new_browser_cookie(),
+            token: console.storage().new_token(),
             browser: browser_name_of(headers),
-            known_browser: console.inner.known_browser_cookie.value_or_new(headers),
+            known_browser: console.inner.known_browser_cookie.value_or(headers, console.storage().new_token()),
             expires_at: now.plus(SESSION_TTL),
         }
     }

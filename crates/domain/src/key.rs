@@ -1,14 +1,15 @@
-//! The text form of keys: `bb_` for a user's API key, `bbo_` for an operator's, then 32 random characters, and a
-//! checksum of 6 characters.
+//! The text form of keys: `bb_` for a user's API key, `bbo_` for an operator's, then two characters of the cell, 30
+//! random ones, and a checksum of 6.
 
 use std::fmt;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// 62 to the power of 32 is about 190 bits.
+/// 62 to the power of 30 is about 178 bits.
 pub(crate) const RANDOM_CHARACTERS: usize = 32;
 const CHECK_CHARACTERS: usize = 6;
-/// The random characters of the stored prefix, by which users recognise their keys: about 30 of the key's 190 bits.
-const SHOWN_CHARACTERS: usize = 5;
+/// The characters of the stored prefix, by which users recognise their keys: two of the cell, then about 30 of the 178
+/// random bits.
+const SHOWN_CHARACTERS: usize = 7;
 
 /// The text has another form, or its checksum is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -107,8 +108,8 @@ mod tests {
         let key = ApiKey::from_random([0; 32]);
         assert_eq!(&key.expose()[..35], "bb_00000000000000000000000000000000");
         assert_eq!(&key.expose()[35..], KNOWN_CHECK);
-        assert_eq!(key.prefix(), "bb_00000");
-        assert_eq!(OperatorKey::from_random([0; 32]).prefix(), "bbo_00000");
+        assert_eq!(key.prefix(), "bb_0000000");
+        assert_eq!(OperatorKey::from_random([0; 32]).prefix(), "bbo_0000000");
     }
 
     const KNOWN_CHECK: &str = "2wjyrI";

@@ -67,7 +67,7 @@ pub use operators::audit::{OperatorAction, OperatorAuditRow};
 pub use operators::changes::{BegunChange, OperatorChange};
 pub use operators::keys::{FoundOperatorKey, OperatorKeyRecord};
 pub use operators::requests::{Idempotency, StoredResponse};
-pub use secrets::random::{random_base62, random_bytes};
+pub use secrets::random::{Cell, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
 pub use users::emails::{DueEmail, EmailKey};
@@ -98,6 +98,7 @@ statements! {
 pub struct Storage {
     db: Db,
     sealer: Sealer,
+    cell: Cell,
     /// The instance that takes leases. None: a command, whose leases end by themselves.
     holder: Option<Uuid>,
     /// Whether no job or endpoint is claimed, because this machine's clock is wrong.
@@ -226,7 +227,15 @@ impl Storage {
 
     fn new(db: Db, sealer: Sealer, open_lock: Option<Arc<OpenLock>>) -> Self {
         let (claims_nothing, sealing_key_is_new) = (Arc::default(), Arc::default());
-        Self { db, sealer, holder: None, claims_nothing, sealing_key_is_new, _open_lock: open_lock }
+        Self {
+            db,
+            sealer,
+            cell: Cell::default(),
+            holder: None,
+            claims_nothing,
+            sealing_key_is_new,
+            _open_lock: open_lock,
+        }
     }
 
     /// The storage of an instance of the service. Its leases end with its row: see `storage.instances().renew`.

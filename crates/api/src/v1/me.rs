@@ -93,7 +93,7 @@ struct KeyView {
     #[schema(example = "spreadsheet")]
     name: String,
     /// The key's first characters.
-    #[schema(example = "bb_4KdQz")]
+    #[schema(example = "bb_004KdQz")]
     prefix: String,
     /// When the key was made, RFC 3339 in UTC.
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]

@@ -224,7 +224,7 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
     };
     let operator = UserChange { is_operator: Some(email == PROFESSIONAL), ..UserChange::default() };
     let user = storage.users().update(user.id, &operator).await?;
-    let key = wiring::new_key();
+    let key = storage.new_key();
     storage.keys().insert(user.id, &key, "demo", None, now).await?;
     Ok(Person { user, key })
 }

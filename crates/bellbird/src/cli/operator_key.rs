@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{OperatorKey, OperatorKeyId};
-use bellbird_storage::{OperatorAuditRow, OperatorKeyRecord, Storage, StorageError, random_base62};
+use bellbird_domain::OperatorKeyId;
+use bellbird_storage::{OperatorAuditRow, OperatorKeyRecord, Storage, StorageError};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -118,7 +118,7 @@ pub(super) async fn run(settings: &SettingArgs, command: OperatorKeyCommand) -> 
 }
 
 async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
-    let (key, now) = (OperatorKey::from_random(random_base62()), Timestamp::now());
+    let (key, now) = (storage.new_operator_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let record = storage.operator_keys().insert(&key, &args.name, expires_at, now).await?;
     let OperatorKeyRecord { id, name, prefix, created_at, expires_at, .. } = &record;

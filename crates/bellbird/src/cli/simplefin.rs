@@ -1,9 +1,9 @@
 //! `bellbird simplefin`: setup tokens for programs that speak SimpleFIN.
 
 use anyhow::Context as _;
-use bellbird_domain::{SetupToken, UserId};
+use bellbird_domain::UserId;
 use bellbird_interop::simplefin::{SETUP_TOKEN_LIFETIME, setup_token_text};
-use bellbird_storage::{NewSetupToken, Storage, random_base62};
+use bellbird_storage::{NewSetupToken, Storage};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -115,7 +115,7 @@ pub(super) async fn create_setup_token(
     name: &str,
     api_url: &str,
 ) -> anyhow::Result<(SecretString, Timestamp)> {
-    let (token, now) = (SetupToken::from_random(random_base62()), Timestamp::now());
+    let (token, now) = (storage.new_setup_token(), Timestamp::now());
     let expires_at = now.checked_add(SETUP_TOKEN_LIFETIME)?;
     storage.setup_tokens().insert(&NewSetupToken { user_id, token: &token, name, expires_at }, now).await?;
     Ok((setup_token_text(api_url, &token), expires_at))

@@ -27,7 +27,7 @@ use bellbird_interop::InteropSettings;
 use bellbird_limits::StoreSettings;
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_reads::Limits;
-use bellbird_storage::PostgresOptions;
+use bellbird_storage::{Cell, PostgresOptions};
 use bellbird_webhooks::Settings as WebhookSettings;
 use bellbird_webhooks::delivery::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
@@ -77,6 +77,7 @@ pub struct Settings {
 pub struct Database {
     pub url: SecretString,
     pub postgres: PostgresOptions,
+    pub cell: Cell,
 }
 
 /// Where a listener is, and the URL at which others reach it, if that is another one.
@@ -165,6 +166,7 @@ impl Settings {
                 pool_size: from.number("database.pool_size", postgres.pool_size, 2..=1_000),
                 prepared_statements: from.switch("database.prepared_statements", postgres.prepared_statements),
             },
+            cell: from.cell("database.cell"),
         };
         let api = Address { listen: from.listen("api.listen", 8080), public_url: from.optional_url("api.public_url") };
         let trusted_proxies = from.list("api.trusted_proxies", NETWORKS, |item| item.parse().ok());

@@ -10,6 +10,7 @@ use bellbird_console::EmailSettings;
 use bellbird_domain::Plan;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Form, provider_url};
+use bellbird_storage::Cell;
 use clap::ValueEnum;
 use secrecy::SecretString;
 
@@ -136,6 +137,11 @@ impl Values {
         let is_shown = |text: &str| text.chars().count() <= chars_max && !text.chars().any(char::is_control);
         let parse = |raw: &Raw| raw.text().map(str::trim).filter(|text| is_shown(text)).map(str::to_owned);
         self.read(name, Show::Value, &accepted, parse).filter(|text| !text.is_empty())
+    }
+
+    pub(super) fn cell(&mut self, name: &str) -> Cell {
+        let accepted = "two hexadecimal digits in lower case, such as 0a";
+        self.read(name, Show::Value, accepted, |raw| Cell::parse(raw.text()?)).unwrap_or_default()
     }
 
     pub(super) fn list<T>(&mut self, name: &str, accepted: &str, parse: impl Fn(&str) -> Option<T>) -> Vec<T> {

@@ -12,7 +12,7 @@ use bellbird_domain::{Connection, ConnectionId, TimestampExt as _, User, UserId}
 use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_providers::{ConsentStatus, Linking};
-use bellbird_storage::{NewConsentSession, NewLink, NewLinkSession, random_bytes};
+use bellbird_storage::{NewConsentSession, NewLink, NewLinkSession};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
@@ -82,11 +82,6 @@ struct StartRequest<'a> {
     browser: &'a str,
 }
 
-/// Returns a new value for the cookie that binds consent sessions to a browser.
-pub fn new_browser_cookie() -> SecretString {
-    random_token()
-}
-
 impl<'c> Links<'c> {
     /// Creates a link URL for a user. Checks provider and connection now, so that the caller gets the error and not the
     /// user in the browser.
@@ -120,7 +115,7 @@ impl<'c> Links<'c> {
         if let Some(name) = &provider {
             self.linking_for(name)?;
         }
-        let token = random_token();
+        let token = self.0.storage.new_token();
         let expires_at = self.0.clock.now().plus(LINK_TTL);
         // Whole seconds, for people to read.
         let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
@@ -222,7 +217,7 @@ impl<'c> Links<'c> {
             known.extend(found.into_iter().map(|consent| consent.provider_connection_id));
         }
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let state = random_token();
+        let state = self.0.storage.new_token();
         let now = self.0.clock.now();
         let session = NewConsentSession {
             user_id: user.id,
@@ -279,9 +274,4 @@ impl<'c> Links<'c> {
         }
         Ok(url)
     }
-}
-
-/// Returns 256 random bits in hexadecimal.
-fn random_token() -> SecretString {
-    hex::encode(*random_bytes::<32>()).into()
 }

@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use bellbird_api::front::Problem;
 use bellbird_domain::{ApiKey, SetupToken};
-use bellbird_storage::{SetupTokenClaim, random_base62};
+use bellbird_storage::SetupTokenClaim;
 use http::StatusCode;
 
 use super::{SimpleFin, text};
@@ -24,7 +24,7 @@ pub(super) async fn claim(State(server): State<SimpleFin>, request: Request) -> 
     // Anyone can make up a token with a right checksum.
     let permit = server.inner.claims.acquire().await.map_err(|_| Problem::Internal)?;
     access.check_failures(&head, now).await?;
-    let key = ApiKey::from_random(random_base62());
+    let key = access.storage().new_key();
     let claim = access.storage().setup_tokens().claim(&token, &key, now).await?;
     drop(permit);
     match claim {

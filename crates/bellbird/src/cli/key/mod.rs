@@ -182,7 +182,7 @@ pub(super) async fn run(settings: &SettingArgs, command: KeyCommand) -> anyhow::
 
 async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
-    let (key, now) = (wiring::new_key(), Timestamp::now());
+    let (key, now) = (storage.new_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let record = storage.keys().insert(user.id, &key, &args.name, expires_at, now).await?;
     output::print(args.format, &NewKeyView::new(&user.email, &key, &record), NewKeyView::text)?;
@@ -250,7 +250,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
         ACTIVE => {}
         other => bail!("the key {} is {other}: create a new one with `bellbird key create`", old.id),
     }
-    let key = wiring::new_key();
+    let key = storage.new_key();
     let user = storage.users().find(old.user_id).await?.context("the key's user was removed meanwhile")?;
     let record = storage.keys().rotate(&old, &key, after(now, args.grace)?, now).await?;
     output::print(args.format, &NewKeyView::new(&user.email, &key, &record), NewKeyView::text)

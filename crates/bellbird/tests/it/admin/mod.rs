@@ -11,8 +11,6 @@ mod many_users;
 mod users;
 mod webhooks;
 
-use bellbird_domain::OperatorKey;
-use bellbird_storage::random_base62;
 use reqwest::Method;
 use serde_json::Value;
 
@@ -73,7 +71,7 @@ impl Admin {
 }
 
 async fn operator_key(app: &App, name: &str) -> String {
-    let key = OperatorKey::from_random(random_base62());
+    let key = app.storage.new_operator_key();
     app.storage.operator_keys().insert(&key, name, None, app.clock.now()).await.unwrap();
     key.expose().to_owned()
 }

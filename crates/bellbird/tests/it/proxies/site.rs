@@ -34,7 +34,7 @@ pub(super) struct Site {
 }
 
 /// A running proxy. Dropping it stops its processes.
-struct Proxy {
+pub(super) struct Proxy {
     process: Child,
     log: PathBuf,
     https: SocketAddr,
@@ -42,13 +42,13 @@ struct Proxy {
 }
 
 /// Where the parts of a site are.
-struct Places<'a> {
-    folder: &'a Path,
-    https: SocketAddr,
-    http: SocketAddr,
+pub(super) struct Places<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) https: SocketAddr,
+    pub(super) http: SocketAddr,
     /// Host and port.
-    api: &'a str,
-    console: &'a str,
+    pub(super) api: &'a str,
+    pub(super) console: &'a str,
 }
 
 impl Site {
@@ -126,13 +126,13 @@ impl Drop for Proxy {
 }
 
 /// Two addresses that were free a moment ago: the proxies cannot choose a port and say which.
-fn free_addresses() -> (SocketAddr, SocketAddr) {
+pub(super) fn free_addresses() -> (SocketAddr, SocketAddr) {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [https, http] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
     (https, http)
 }
 
-fn committed(path: &str) -> String {
+pub(super) fn committed(path: &str) -> String {
     fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy")).join(path)).unwrap()
 }
 
@@ -199,6 +199,12 @@ fn start_nginx(places: &Places<'_>) -> (Proxy, PathBuf) {
     ] {
         replace(&mut site, line, new);
     }
+    (run_nginx(places, &site), places.folder.join("fullchain.pem"))
+}
+
+/// nginx with this in its `http` block.
+pub(super) fn run_nginx(places: &Places<'_>, http: &str) -> Proxy {
+    let folder = places.folder.display().to_string();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {folder}/temporary-{kind};"))
         .concat();
@@ -206,7 +212,7 @@ fn start_nginx(places: &Places<'_>) -> (Proxy, PathBuf) {
     let user = if std::os::unix::fs::MetadataExt::uid(&user) == 0 { "user root;" } else { "" };
     let configuration = format!(
         "{user} daemon off; pid {folder}/nginx.pid; worker_processes 2; error_log stderr info;\n\
-         events {{ worker_connections 768; }}\nhttp {{ gzip on; {temporary}\n{site}}}\n"
+         events {{ worker_connections 768; }}\nhttp {{ gzip on; {temporary}\n{http}}}\n"
     );
     let path = places.folder.join("nginx.conf");
     fs::write(&path, configuration).unwrap();
@@ -216,5 +222,5 @@ fn start_nginx(places: &Places<'_>) -> (Proxy, PathBuf) {
         nginx.env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin");
         nginx
     };
-    (run(nginx(&["-t"]), nginx(&[]), places), places.folder.join("fullchain.pem"))
+    run(nginx(&["-t"]), nginx(&[]), places)
 }

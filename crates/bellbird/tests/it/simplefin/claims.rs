@@ -2,8 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellbird_domain::{KeyId, SetupToken};
-use bellbird_storage::random_base62;
+use bellbird_domain::KeyId;
 use jiff::SignedDuration;
 use reqwest::Method;
 
@@ -62,7 +61,7 @@ async fn unknown_and_expired_tokens_are_forbidden_without_a_trace() {
     let app = App::start(Setup::default()).await;
     let expired = new_token(&app, app.olivia.user.id).await;
     app.clock.set(app.clock.now() + SignedDuration::from_hours(1));
-    let unknown = SetupToken::from_random(random_base62());
+    let unknown = app.storage.new_setup_token();
     let mut texts = Vec::new();
     for token in [expired.expose(), unknown.expose(), "x", "%00", "bbst", &"é".repeat(500)] {
         let answer = claim(&app, token).await;
@@ -80,7 +79,7 @@ async fn failed_claims_are_limited_by_address() {
     let mut setup = Setup::default();
     setup.settings.access.failed_auth_per_minute = 3;
     let app = App::start(setup).await;
-    let unknown = SetupToken::from_random(random_base62());
+    let unknown = app.storage.new_setup_token();
     for token in ["x", unknown.expose(), "y"] {
         assert_plain(&claim(&app, token).await, 403);
     }

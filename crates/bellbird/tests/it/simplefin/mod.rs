@@ -9,7 +9,7 @@ mod mapping;
 mod slow;
 
 use bellbird_domain::{SetupToken, UserId};
-use bellbird_storage::{NewSetupToken, random_base62};
+use bellbird_storage::NewSetupToken;
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ const SECOND_OF_DAY: i64 = 39_540;
 
 /// A setup token that can be claimed for an hour.
 async fn new_token(app: &App, user_id: UserId) -> SetupToken {
-    let (token, now) = (SetupToken::from_random(random_base62()), app.clock.now());
+    let (token, now) = (app.storage.new_setup_token(), app.clock.now());
     let expires_at = now + SignedDuration::from_hours(1);
     let new = NewSetupToken { user_id, token: &token, name: "Actual", expires_at };
     app.storage.setup_tokens().insert(&new, now).await.unwrap();

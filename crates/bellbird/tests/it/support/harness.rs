@@ -486,7 +486,7 @@ async fn person(
         .insert(&NewUser { email, plan, timezone: Some("Australia/Sydney"), reference: None }, now)
         .await
         .expect("a user");
-    let key = wiring::new_key();
+    let key = storage.new_key();
     storage.keys().insert(user.id, &key, "test", None, now).await.expect("the key is stored");
     let mut imported = Vec::new();
     for credentials in all_credentials {

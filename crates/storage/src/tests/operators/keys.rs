@@ -6,7 +6,7 @@ use crate::tests::support::{at, both, operator_key};
 both! {
     async fn operator_key_is_valid_until_it_expires_or_is_revoked(db) {
         let record = db.operator_keys().insert(&operator_key(1), "backend", Some(at(100)), at(0)).await.unwrap();
-        assert_eq!((record.name.as_str(), record.prefix.as_str()), ("backend", "bbo_11111"));
+        assert_eq!((record.name.as_str(), record.prefix.as_str()), ("backend", "bbo_1111111"));
         let found = db.operator_keys().find_valid(&operator_key(1), at(99)).await.unwrap().expect("valid");
         assert_eq!((found.id, found.last_used_at), (record.id, None));
         assert_eq!(db.operator_keys().find_valid(&operator_key(1), at(100)).await.unwrap(), None);

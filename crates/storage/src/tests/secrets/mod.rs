@@ -1,2 +1,3 @@
+mod random;
 mod sealer;
 mod store;

@@ -9,7 +9,7 @@ both! {
         let new = NewUser { email: "a@x", plan: Plan::Developer, timezone: Some("Pacific/Auckland"), reference: None };
         let user = db.users().insert(&new, at(0)).await.unwrap();
         let record = db.keys().insert(user.id, &key(1), "laptop", None, at(1)).await.unwrap();
-        assert_eq!((record.name.as_str(), record.prefix.as_str()), ("laptop", "bb_11111"));
+        assert_eq!((record.name.as_str(), record.prefix.as_str()), ("laptop", "bb_1111111"));
         assert_eq!((record.created_at, record.last_used_at, record.expires_at), (at(1), None, None));
         let found = db.keys().find_caller(&key(1), at(2)).await.unwrap().expect("valid");
         assert_eq!((found.caller.key_id, found.caller.user_id), (record.id, user.id));
