@@ -31,7 +31,7 @@ impl Clock {
         Self { since: Some(Instant::now()), ..Self::manual(Timestamp::now()) }
     }
 
-    /// A clock that stays at `now` until [`Clock::set`].
+    /// A clock that stays at `now` until [`Clock::set`]. In a simulation, it goes on with the simulated time.
     #[must_use]
     pub fn manual(now: Timestamp) -> Self {
         Self { micros: Arc::new(AtomicI64::new(now.as_microsecond())), since: None }
@@ -65,6 +65,10 @@ impl Clock {
     }
 
     fn elapsed(&self) -> i64 {
+        #[cfg(feature = "test-support")]
+        if self.since.is_none() {
+            return crate::random::simulation::elapsed();
+        }
         self.since.map_or(0, |since| i64::try_from(since.elapsed().as_micros()).unwrap_or(i64::MAX))
     }
 }

@@ -20,7 +20,7 @@ macro_rules! typed_id {
             /// Creates a time-ordered id (UUID version 7), so that rows created together are neighbours in an index.
             #[must_use]
             pub fn new() -> Self {
-                Self(Uuid::now_v7())
+                Self(crate::random::time_ordered_id())
             }
 
             #[must_use]

@@ -20,6 +20,7 @@ pub mod key;
 pub mod linking;
 pub mod minor_units;
 pub mod page;
+pub mod random;
 pub mod setup_token;
 pub mod sum;
 pub mod timestamp;

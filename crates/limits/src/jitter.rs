@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
 /// Between `least` and `least + most_more`, by a random number. 0 gives the least, and 1,000 the middle.
 #[must_use]
 pub fn jittered(least: Duration, most_more: Duration, random: u64) -> Duration {
@@ -14,7 +12,7 @@ pub fn jittered(least: Duration, most_more: Duration, random: u64) -> Duration {
 
 #[must_use]
 pub fn random() -> u64 {
-    Uuid::new_v4().as_u64_pair().1
+    bellbird_domain::random::number()
 }
 
 #[cfg(test)]

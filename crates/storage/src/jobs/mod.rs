@@ -8,7 +8,7 @@
 
 pub(crate) mod overview;
 
-use bellbird_domain::UserId;
+use bellbird_domain::{UserId, random};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
@@ -341,7 +341,7 @@ fn by_key(key: &JobKey, provider: String, attempts: u32, fence: i64) -> ClaimedJ
 }
 
 fn new_fence() -> i64 {
-    i64::try_from(Uuid::new_v4().as_u64_pair().1 >> 1).unwrap_or_default()
+    i64::try_from(random::number() >> 1).unwrap_or_default()
 }
 
 fn claimed(row: &Row<'_>) -> Result<(String, u32)> {

@@ -4,9 +4,8 @@
 //! The holder of a claim has a lease and a fence, as of a job (see `jobs/mod.rs`), so that only one instance at a time
 //! sends to an endpoint. The fence of an endpoint is a counter, because its row outlives all claims.
 
-use bellbird_domain::{ApiVersion, EndpointId, EventId, SyncRunId, UserId};
+use bellbird_domain::{ApiVersion, EndpointId, EventId, SyncRunId, UserId, random};
 use jiff::Timestamp;
-use uuid::Uuid;
 
 use crate::Deliveries;
 use crate::db::{Bound, Param, Row, Sql, named, params, statements};
@@ -353,7 +352,7 @@ impl FinishedAttempt {
                 user = user,
                 endpoint = endpoint,
                 fence = fence,
-                id = Param::Id(Uuid::now_v7()),
+                id = Param::Id(random::time_ordered_id()),
                 event = self.event_id,
                 due_at = self.due_at,
                 attempt = i64::from(self.attempt),
