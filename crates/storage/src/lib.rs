@@ -31,6 +31,8 @@ mod locks;
 mod migrate;
 mod operators;
 mod secrets;
+#[cfg(feature = "test-support")]
+mod simulation;
 mod users;
 mod webhooks;
 
@@ -54,6 +56,8 @@ pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{DegradedConnection, FinishedSync, Followers, SyncState, UnreadRange, UnreadableRows};
 pub use db::postgres::PostgresOptions;
 pub use db::service_lock::ServiceLock;
+#[cfg(feature = "test-support")]
+pub use db::wire::{DatabaseSimulation, DatabaseStep};
 pub use error::{SealError, StorageError};
 pub use instances::{INSTANCE_TIMEOUT, Instance};
 pub use jobs::overview::{FailingJob, JobCounts};
@@ -70,6 +74,8 @@ pub use operators::requests::{Idempotency, StoredResponse};
 pub use secrets::random::{Cell, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
+#[cfg(feature = "test-support")]
+pub use simulation::ClaimState;
 pub use users::emails::{DueEmail, EmailKey};
 pub use users::identities::{Identity, IdentityRecord, IdentitySignIn};
 pub use users::key_reads::KeyReadCount;

@@ -71,9 +71,21 @@ impl Webhooks {
     ) -> Result<Self, String> {
         let resolver = Resolver::from_system(settings.rules)?;
         let client = Client::new(resolver, settings.rules, settings.timeout)?;
+        Ok(Self::with_client(storage, providers, clock, event_buffer, settings, client))
+    }
+
+    /// As [`Self::new`], with this client.
+    pub fn with_client(
+        storage: Storage,
+        providers: Registry,
+        clock: Clock,
+        event_buffer: WebhookEventBuffer,
+        settings: Settings,
+        client: Client,
+    ) -> Self {
         let rebuilds = Rebuilds::default();
         let inner = Inner { storage, providers, clock, event_buffer, settings, client, rebuilds };
-        Ok(Self { inner: Arc::new(inner) })
+        Self { inner: Arc::new(inner) }
     }
 
     /// Which endpoint URLs are allowed.

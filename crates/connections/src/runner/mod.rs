@@ -65,7 +65,7 @@ impl Jobs<'_> {
         while lanes.join_next().await.is_some() {}
     }
 
-    async fn run_lane(self, kind: &'static JobKind, provider: &'static str, stop: CancellationToken) {
+    pub(crate) async fn run_lane(self, kind: &'static JobKind, provider: &'static str, stop: CancellationToken) {
         let mut is_added = !kind.is_periodic;
         let mut running = JoinSet::new();
         while !stop.is_cancelled() {
@@ -78,6 +78,7 @@ impl Jobs<'_> {
             }
             let has_room = running.len() < kind.concurrency_max;
             tokio::select! {
+                biased;
                 () = stop.cancelled() => {}
                 Some(_) = running.join_next() => {}
                 () = self.0.signals.requested(kind.name, provider), if has_room => {}

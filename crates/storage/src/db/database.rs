@@ -8,6 +8,7 @@ use crate::db::postgres::{PooledClient, Postgres};
 use crate::db::row::ReadRow;
 use crate::db::sqlite::{Sqlite, SqliteTx};
 use crate::db::statement::{Bound, Param, Sql};
+use crate::db::wire::DatabaseStep;
 use crate::error::Result;
 
 /// Cheap to clone.
@@ -24,7 +25,10 @@ impl Db {
     /// user. The PostgreSQL future is boxed, because it is large and the SQLite path would carry it along.
     pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
         match self {
-            Self::Sqlite(db) => db.all(sql, params, map),
+            Self::Sqlite(db) => {
+                db.wire.pass(DatabaseStep::Read).await?;
+                db.all(sql, params, map)
+            }
             Self::Postgres(db) => Box::pin(db.all(sql, params, map)).await,
         }
     }

@@ -15,6 +15,7 @@ pub(crate) mod row;
 pub(crate) mod service_lock;
 pub(crate) mod sqlite;
 pub(crate) mod statement;
+pub(crate) mod wire;
 
 pub(crate) use database::{Db, Tx};
 pub(crate) use row::{Row, as_stored};

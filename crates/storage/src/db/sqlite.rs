@@ -37,6 +37,7 @@ use uuid::Uuid;
 
 use crate::db::row::{ReadRow, Row};
 use crate::db::statement::{Param, Sql};
+use crate::db::wire::{DatabaseStep, Wire};
 use crate::error::{Result, StorageError};
 
 /// More readers than request threads would only use memory.
@@ -71,8 +72,9 @@ pub(crate) enum MissingFile {
 
 /// One database file with several connections.
 pub(crate) struct Sqlite {
-    readers: Box<[Mutex<Connection>]>,
+    readers: Arc<[Mutex<Connection>]>,
     writer: Arc<tokio::sync::Mutex<Connection>>,
+    pub(crate) wire: Wire,
 }
 
 impl Sqlite {
@@ -91,9 +93,16 @@ impl Sqlite {
                 Ok(Mutex::new(reader))
             });
             let readers = readers.collect::<Result<_>>()?;
-            Ok(Self { readers, writer: Arc::new(tokio::sync::Mutex::new(writer)) })
+            Ok(Self { readers, writer: Arc::new(tokio::sync::Mutex::new(writer)), wire: Wire::default() })
         })
         .await
+    }
+
+    /// Shares the connections of `other`.
+    #[cfg(feature = "test-support")]
+    pub(crate) fn simulated_by(other: &Self, simulation: Arc<dyn crate::db::wire::DatabaseSimulation>) -> Self {
+        let wire = Wire { simulation: Some(simulation) };
+        Self { readers: Arc::clone(&other.readers), writer: Arc::clone(&other.writer), wire }
     }
 
     /// Each thread has a preferred reader, whose cache holds its pages and statements. If that one is busy, the thread
@@ -109,7 +118,7 @@ impl Sqlite {
     }
 
     pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
-        all(&self.reader(), sql, params, map)
+        all(&self.reader(), self.wire.statement(sql), params, map)
     }
 
     /// Calls `visit` with each value of a query, and returns the number of rows.
@@ -135,14 +144,16 @@ impl Sqlite {
     /// Waits for the writer, then for other processes, and begins. `begin_statement` takes the write lock at once. A
     /// transaction that reads first and writes later would fail without waiting for `busy_timeout`.
     pub(crate) async fn begin(&self, begin_statement: &'static str) -> Result<SqliteTx> {
+        self.wire.pass(DatabaseStep::Begin).await?;
         let writer = Arc::clone(&self.writer).lock_owned().await;
+        let wire = self.wire.clone();
         blocking(move || {
             if !writer.is_autocommit() {
                 writer.execute_batch("ROLLBACK").map_err(to_storage_error)?;
             }
             writer.execute_batch(begin_statement).map_err(to_storage_error)?;
             // Created on this thread: if the caller is cancelled meanwhile, dropping the result rolls back.
-            Ok(SqliteTx { writer: Some(writer) })
+            Ok(SqliteTx { writer: Some(writer), wire })
         })
         .await
     }
@@ -232,6 +243,7 @@ impl Sqlite {
 pub(crate) struct SqliteTx {
     /// None after the commit, or while a blocking thread uses the connection.
     writer: Option<Writer>,
+    wire: Wire,
 }
 
 impl SqliteTx {
@@ -240,20 +252,22 @@ impl SqliteTx {
     }
 
     pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
-        all(self.writer()?, sql, params, map)
+        all(self.writer()?, self.wire.statement(sql), params, map)
     }
 
     pub(crate) fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        let touched = prepare_and_bind(self.writer()?, sql, params)?.raw_execute().map_err(to_storage_error)?;
+        let touched = prepare_and_bind(self.writer()?, self.wire.statement(sql), params)?
+            .raw_execute()
+            .map_err(to_storage_error)?;
         Ok(touched as u64)
     }
 
     pub(crate) async fn script(&mut self, text: Cow<'static, str>) -> Result<()> {
         let Some(writer) = self.writer.take() else { return self.writer().map(|_| ()) };
-        let mut moved = Self { writer: Some(writer) };
+        let mut moved = Self { writer: Some(writer), wire: self.wire.clone() };
         *self = blocking(move || {
             moved.writer()?.execute_batch(&text).map_err(to_storage_error)?;
-            Ok(Self { writer: moved.writer.take() })
+            Ok(Self { writer: moved.writer.take(), wire: moved.wire.clone() })
         })
         .await?;
         Ok(())
@@ -261,13 +275,16 @@ impl SqliteTx {
 
     /// Runs on a blocking thread, because it waits for the disk. It completes even if the caller is cancelled.
     pub(crate) async fn commit(self) -> Result<()> {
+        let wire = self.wire.clone();
+        wire.pass(DatabaseStep::Commit).await?;
         blocking(move || {
             let mut tx = self;
             tx.writer()?.execute_batch("COMMIT").map_err(to_storage_error)?;
             tx.writer = None;
             Ok(())
         })
-        .await
+        .await?;
+        wire.pass(DatabaseStep::Committed).await
     }
 }
 
@@ -406,6 +423,10 @@ fn use_wal(connection: &Connection) -> Result<()> {
 
 /// Runs work that may wait for the disk or for another process on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    #[cfg(feature = "test-support")]
+    if bellbird_domain::random::simulation::is_running() {
+        return work();
+    }
     let span = tracing::Span::current();
     tokio::task::spawn_blocking(move || {
         let _span = span.entered();

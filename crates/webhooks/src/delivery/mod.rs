@@ -105,6 +105,7 @@ impl Webhooks {
             let is_full = self.start_time_slices(&mut healthy, HEALTHY_ENDPOINTS_MAX, false, &stop).await;
             self.start_time_slices(&mut failing, FAILING_ENDPOINTS_MAX, true, &stop).await;
             tokio::select! {
+                biased;
                 () = stop.cancelled() => {}
                 Some(_) = healthy.join_next() => {}
                 Some(_) = failing.join_next() => {}
@@ -114,6 +115,7 @@ impl Webhooks {
             // If all permits are in use, endpoints may be waiting, so the next free permit is used without delay.
             if !is_full {
                 tokio::select! {
+                    biased;
                     () = stop.cancelled() => {}
                     () = tokio::time::sleep(CLAIM_DELAY) => {}
                 }
@@ -178,6 +180,7 @@ impl Webhooks {
             tokio::time::sleep(SHUTDOWN_GRACE).await;
         };
         let served = tokio::select! {
+            biased;
             served = self.serve(&claim, stop) => served,
             // Aborts the running attempts. Their deliveries stay due, so those events are sent again.
             () = shutdown_grace => Ok(()),

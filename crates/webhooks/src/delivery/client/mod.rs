@@ -11,6 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bellbird_domain::{EndpointId, EventId};
 use bellbird_providers::http::pool::{self, Limits, Pool, SendError, TcpError};
 use bytes::Bytes;
+#[cfg(feature = "test-support")]
+use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
@@ -70,12 +72,23 @@ pub(crate) mod delivery_error {
     pub(super) const REJECTED: &str = "rejected";
 }
 
+#[derive(Clone)]
 pub struct Client {
     usual: Pool,
     /// Its connections have to be open within [`SHORT_CONNECT_TIMEOUT`].
     short: Pool,
     rules: Rules,
     timeout: Duration,
+    #[cfg(feature = "test-support")]
+    receiver: Option<std::sync::Arc<dyn Receiver>>,
+}
+
+/// Takes the messages of a [`Client`] in a simulation.
+#[cfg(feature = "test-support")]
+pub trait Receiver: Send + Sync {
+    fn connect<'a>(&'a self, url: &'a Url) -> BoxFuture<'a, Result<(), Exchange>>;
+
+    fn post<'a>(&'a self, url: &'a Url, message: Message<'a>) -> BoxFuture<'a, Exchange>;
 }
 
 /// How long a connection may take to open, within the deadline of the exchange.
@@ -147,7 +160,16 @@ impl Client {
             short: pool(SHORT_CONNECT_TIMEOUT, timeout.min(SHORT_CONNECT_TIMEOUT)),
             rules,
             timeout,
+            #[cfg(feature = "test-support")]
+            receiver: None,
         }
+    }
+
+    /// The same client, but `receiver` takes its messages, and nothing is sent.
+    #[cfg(feature = "test-support")]
+    #[must_use]
+    pub fn received_by(&self, receiver: std::sync::Arc<dyn Receiver>) -> Self {
+        Self { receiver: Some(receiver), ..self.clone() }
     }
 
     fn pool(&self, connect_time: ConnectTime) -> &Pool {
@@ -160,6 +182,10 @@ impl Client {
     /// Resolves the host name, connects and finishes TLS as [`Self::post`] does, and closes the connection. Sends
     /// nothing. Shows whether an endpoint is worth the provider calls of a message.
     pub async fn connect(&self, url: &Url, connect_time: ConnectTime) -> Result<(), Exchange> {
+        #[cfg(feature = "test-support")]
+        if let Some(receiver) = &self.receiver {
+            return receiver.connect(url).await;
+        }
         let started = Instant::now();
         let connecting = async {
             let uri = allowed_uri(url, self.rules)?;
@@ -177,6 +203,10 @@ impl Client {
     ///
     /// Checks the URL again. Each address that its host name resolves to is vetted when the connection is opened.
     pub async fn post(&self, url: &Url, message: Message<'_>, connect_time: ConnectTime) -> Exchange {
+        #[cfg(feature = "test-support")]
+        if let Some(receiver) = &self.receiver {
+            return receiver.post(url, message).await;
+        }
         let pool = self.pool(connect_time);
         let started = Instant::now();
         let deadline = started + self.timeout;

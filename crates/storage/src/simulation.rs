@@ -1,0 +1,73 @@
+//! The storage of simulated instances, and what a simulation reads besides.
+
+use std::sync::Arc;
+
+use bellbird_domain::UserId;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::Storage;
+use crate::db::sqlite::Sqlite;
+use crate::db::wire::DatabaseSimulation;
+use crate::db::{Db, Sql, params};
+use crate::error::Result;
+
+/// A job or an endpoint, with its claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimState {
+    /// `sync`, `refresh` or `endpoint`.
+    pub kind: String,
+    pub user: UserId,
+    pub subject: String,
+    pub holder: Option<Uuid>,
+    pub lease_until: Option<Timestamp>,
+    pub fence: Option<i64>,
+    /// What only the holder changes: what is known of the syncs, or how many attempts the deliveries had.
+    pub progress: String,
+    /// Deliveries that have not ended.
+    pub open: i64,
+    pub run_at: Option<Timestamp>,
+}
+
+const CLAIMS: Sql = Sql::new(
+    "CLAIMS",
+    "SELECT j.kind, j.user_id, j.subject, j.holder, j.lease_until, j.fence,
+        CASE WHEN j.kind = 'sync' THEN (SELECT s.sequence || ' ' || COALESCE(s.synced_at, 0) || ' ' || s.mark
+            FROM syncs s WHERE s.user_id = j.user_id AND s.connection_id = j.subject) ELSE '' END
+            || COALESCE((SELECT ' ' || hex(substr(f.entries, 1, 4000)) FROM fingerprints f
+            WHERE f.user_id = j.user_id AND f.connection_id = j.subject AND j.kind = 'sync'), ''), 0, j.run_at
+    FROM jobs j
+    UNION ALL SELECT 'endpoint', p.user_id, p.id, p.holder, p.lease_until, p.fence,
+        (SELECT COUNT(d.ended_at) || ' ' || COALESCE(SUM(d.attempts), 0) FROM webhook_deliveries d
+            WHERE d.user_id = p.user_id AND d.endpoint_id = p.id),
+        (SELECT COUNT(*) FROM webhook_deliveries d WHERE d.user_id = p.user_id AND d.endpoint_id = p.id
+            AND d.ended_at IS NULL), p.due_at
+    FROM webhook_endpoints p ORDER BY 1, 2, 3",
+);
+
+impl Storage {
+    /// The storage of an instance whose every step is simulated. Shares the SQLite connections of this one.
+    #[must_use]
+    pub fn simulated_by(&self, simulation: Arc<dyn DatabaseSimulation>) -> Self {
+        let Db::Sqlite(db) = &self.db else { unreachable!("simulations run on SQLite") };
+        Self { db: Db::Sqlite(Arc::new(Sqlite::simulated_by(db, simulation))), ..self.clone() }
+    }
+
+    /// All jobs and endpoints, as they are committed.
+    pub fn claims(&self) -> Result<Vec<ClaimState>> {
+        let Db::Sqlite(db) = &self.db else { unreachable!("simulations run on SQLite") };
+        db.all(CLAIMS, params![], |row| {
+            Ok(ClaimState {
+                kind: row.text(0)?.to_owned(),
+                user: row.id(1)?,
+                subject: row.text(2)?.to_owned(),
+                holder: row.opt_id(3)?,
+                lease_until: row.opt_time(4)?,
+                fence: row.opt_int(5)?,
+                progress: row.text(6)?.to_owned(),
+                open: row.int(7)?,
+                run_at: row.opt_time(8)?,
+            })
+        })
+    }
+}
