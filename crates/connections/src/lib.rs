@@ -19,6 +19,8 @@ pub mod schedule;
 mod state;
 mod sync;
 mod sync_settings;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,108 @@
+//! Faults put in by hand: each replaces a part of the statements that have it.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fault {
+    /// A sync finishes without the fence.
+    UnfencedSync,
+    UnfencedRenewal,
+    /// Fingerprints are stored without the fence, but their events are not.
+    UnfencedFingerprints,
+    /// A job is claimed although another process runs it.
+    ClaimOfRunningJob,
+    /// The results of attempts are stored without the fence.
+    UnfencedResults,
+    /// All chunks of a run are due at once.
+    ChunksAtOnce,
+    /// A sync begins to read where the one before it ended.
+    NoOverlap,
+    /// Events go to the endpoints of all users.
+    ForeignEvents,
+    /// The jobs of killed processes stay theirs.
+    LeaseWithoutEnd,
+    /// A delivery whose attempt failed counts as delivered.
+    FailureCountsAsSuccess,
+    /// The rows of a sync are stored as known, but not its events.
+    ForgottenEvents,
+}
+
+pub(super) const ALL: &[Fault] = &[
+    Fault::UnfencedSync,
+    Fault::UnfencedRenewal,
+    Fault::UnfencedFingerprints,
+    Fault::ClaimOfRunningJob,
+    Fault::UnfencedResults,
+    Fault::ChunksAtOnce,
+    Fault::NoOverlap,
+    Fault::ForeignEvents,
+    Fault::LeaseWithoutEnd,
+    Fault::FailureCountsAsSuccess,
+    Fault::ForgottenEvents,
+];
+
+const OF_JOB: &str = "subject = $3 AND fence = $4";
+const OF_ANY_FENCE: &str = "subject = $3 AND $4 IS NOT NULL";
+const OF_SYNC: &str = "AND fence = :fence)";
+const OF_ENDPOINT: &str = "fence = :fence AND lease_until IS NOT NULL";
+
+/// A statement that has the first text gets the third in place of the second.
+type Replacement = (&'static str, &'static str, &'static str);
+
+impl Fault {
+    fn replacements(self) -> &'static [Replacement] {
+        match self {
+            Self::UnfencedSync => &[
+                ("", OF_SYNC, "AND :fence IS NOT NULL)"),
+                ("SELECT attempts FROM jobs", OF_JOB, OF_ANY_FENCE),
+                ("SET attempts = 0", OF_JOB, OF_ANY_FENCE),
+            ],
+            Self::UnfencedRenewal => &[("UPDATE jobs SET lease_until = $5 WHERE", OF_JOB, OF_ANY_FENCE)],
+            Self::UnfencedFingerprints => &[("INSERT INTO fingerprints", OF_SYNC, "AND :fence IS NOT NULL)")],
+            Self::ClaimOfRunningJob => &[("FROM jobs", "COALESCE(lease_until, run_at) <= $3", "run_at <= $3")],
+            Self::UnfencedResults => &[
+                ("UPDATE webhook_endpoints SET delivered_at", OF_ENDPOINT, ":fence IS NOT NULL"),
+                ("FROM webhook_deliveries WHERE", OF_ENDPOINT, ":fence IS NOT NULL"),
+                ("UPDATE webhook_deliveries SET state = :state", OF_ENDPOINT, ":fence IS NOT NULL"),
+                ("UPDATE webhook_deliveries SET state = 'pending'", OF_ENDPOINT, ":fence IS NOT NULL"),
+            ],
+            Self::ChunksAtOnce => &[("INSERT INTO webhook_deliveries", "e.chunk = 1", "e.chunk >= 1")],
+            Self::NoOverlap => &[(
+                "UPDATE syncs",
+                "covered_from = :covered_from",
+                "covered_from = COALESCE(:synced_at, :covered_from)",
+            )],
+            Self::ForeignEvents => &[
+                ("INSERT INTO webhook_deliveries", "SELECT e.user_id, p.id", "SELECT p.user_id, p.id"),
+                ("INSERT INTO webhook_deliveries", "p.user_id = $1", "p.user_id <> ''"),
+                ("d.next_attempt_at FROM webhook_deliveries d", "e.user_id = $1 AND e.id", "e.id"),
+            ],
+            Self::LeaseWithoutEnd => &[(
+                "FROM jobs",
+                "COALESCE(lease_until, run_at) <= $3",
+                "CASE WHEN lease_until IS NULL THEN run_at END <= $3",
+            )],
+            Self::FailureCountsAsSuccess => &[(
+                "UPDATE webhook_deliveries SET state = :state",
+                "next_attempt_at = :next, ended_at = :ended",
+                "next_attempt_at = NULLIF(:next, :next), ended_at = COALESCE(:ended, 1)",
+            )],
+            Self::ForgottenEvents => &[("INSERT INTO webhook_events", "AND api_version >= ", "AND api_version < ")],
+        }
+    }
+
+    /// The statement with the fault. Each text is made once.
+    pub(super) fn statement(self, text: &'static str) -> &'static str {
+        static MADE: Mutex<BTreeMap<(Fault, usize), &'static str>> = Mutex::new(BTreeMap::new());
+        let make = || {
+            let replace = |made: String, (in_text, from, to): &Replacement| {
+                if made.contains(in_text) { made.replace(from, to) } else { made }
+            };
+            let made = self.replacements().iter().fold(text.to_owned(), replace);
+            if made == text { text } else { &*made.leak() }
+        };
+        MADE.lock().entry((self, text.as_ptr() as usize)).or_insert_with(make)
+    }
+}

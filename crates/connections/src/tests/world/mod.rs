@@ -1,0 +1,437 @@
+//! Several instances of the service over one database, in one thread. The syncs, the deliveries and their statements
+//! are those of the service; the provider, the endpoints, the clocks and the time are simulated. A seed decides which
+//! step comes next and which fails, who is killed or stands still, and which commit succeeds without its caller hearing
+//! of it. So each seed can be replayed:
+//!
+//! ```sh
+//! BELLBIRD_TEST_WORLD_SEED=7 cargo nextest run -p bellbird-connections runs::replay --no-capture
+//! ```
+
+mod audit;
+mod bank;
+mod faults;
+mod instance;
+mod receiver;
+mod runs;
+mod scene;
+
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_domain::UserId;
+use bellbird_domain::random::simulation;
+use bellbird_domain::{AccountType, ApiVersion, ConnectionCategory, ConnectionId, EventType, Plan, TimestampExt as _};
+use bellbird_storage::{JobKey, NewAccount, NewConnection, NewEndpoint, NewUser, Sealer, Storage, job_kinds};
+use bellbird_webhooks::delivery::sign::{Signer, new_secret};
+use bellbird_webhooks::event::digest::RowHasher;
+use jiff::{SignedDuration, Timestamp};
+use secrecy::{ExposeSecret as _, SecretString};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use bank::{BankConnection, BankRow};
+use faults::Fault;
+use instance::{Running, SKEW_MAX};
+use receiver::EndpointModel;
+use scene::{Condition, Process, Scene};
+
+const INSTANCES: usize = 3;
+/// The user of each connection.
+const CONNECTIONS: [usize; 3] = [0, 0, 1];
+/// The time at which a world begins, in seconds.
+const BEGIN: i64 = 1_800_000_000;
+/// Steps in which anything may fail.
+const ROUGH_STEPS: u64 = 500;
+/// How long everything may take to be delivered once nothing fails any more.
+const SETTLE_MAX: Duration = Duration::from_secs(1_800);
+
+std::thread_local!(static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) });
+
+/// Microseconds of simulated time.
+fn elapsed() -> i64 {
+    BEGAN.get().map_or(0, |began| i64::try_from(began.elapsed().as_micros()).unwrap_or(i64::MAX))
+}
+
+/// What became of a seed.
+struct Outcome {
+    steps: u64,
+    trace: String,
+    broken: Option<String>,
+    /// Messages that endpoints have taken.
+    messages: u64,
+}
+
+/// A directory in memory, if there is one.
+fn directory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("a directory")
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+}
+
+fn url(directory: &TempDir) -> String {
+    format!("sqlite:{}", directory.path().join("world.db").display())
+}
+
+/// A migrated database, of which each world gets a copy.
+fn template() -> TempDir {
+    let directory = directory();
+    runtime().block_on(async {
+        let storage = Storage::open(&url(&directory), Sealer::random()).await.expect("opens");
+        storage.migrate().await.expect("migrates");
+        storage.close().await;
+    });
+    directory
+}
+
+fn run(template: &TempDir, seed: u64, fault: Option<Fault>, keeps_all_lines: bool) -> Outcome {
+    let directory = directory();
+    std::fs::copy(template.path().join("world.db"), directory.path().join("world.db")).expect("copies");
+    let outcome = runtime().block_on(async {
+        BEGAN.set(Some(Instant::now()));
+        simulation::begin(seed, elapsed);
+        let mut world = World::new(&directory, Scene::new(seed, fault, keeps_all_lines)).await;
+        world.live_roughly().await;
+        world.settle().await;
+        let state = world.scene.state.lock();
+        let messages = state.endpoints.list.iter().map(|endpoint| endpoint.messages).sum();
+        Outcome { steps: state.steps, trace: state.trace(), broken: state.broken.clone(), messages }
+    });
+    simulation::end();
+    BEGAN.set(None);
+    outcome
+}
+
+struct World {
+    scene: Scene,
+    database: Storage,
+    /// By the place of the instance. None: it is not running.
+    running: [Option<Running>; INSTANCES],
+    /// When each instance that is not running starts again.
+    starts_at: [Instant; INSTANCES],
+    processes: u64,
+    /// The database as other programs reach it, whose steps never fail.
+    outside: Storage,
+    tasks: JoinSet<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+    connections: Vec<ConnectionId>,
+    users: Vec<UserId>,
+}
+
+impl World {
+    async fn new(directory: &TempDir, scene: Scene) -> Self {
+        let database = Storage::open(&url(directory), Sealer::random()).await.expect("opens");
+        let now = Timestamp::from_second(BEGIN).expect("a time");
+        // So long ago that a sync does not read everything again.
+        let linked_at = now.minus(Duration::from_secs(2 * 86_400));
+        let mut users = Vec::new();
+        for email in ["one@example.com", "two@example.com"] {
+            let new = NewUser { email, plan: Plan::Professional, timezone: None, reference: None };
+            users.push(database.users().insert(&new, linked_at).await.expect("a user").id);
+        }
+        let mut connections = Vec::new();
+        for (number, user) in CONNECTIONS.into_iter().enumerate() {
+            let names = bank::accounts(number);
+            let accounts = names.each_ref().map(|name| NewAccount {
+                provider_account_id: name,
+                name,
+                account_type: AccountType::Transaction,
+                number: None,
+                currency: None,
+                known_as: None,
+            });
+            let consent = format!("consent-{number}");
+            let new = NewConnection {
+                user_id: users[user],
+                provider: bank::NAME,
+                category: ConnectionCategory::Banking,
+                provider_connection_id: &consent,
+                institution_id: "bank",
+                institution_name: "Bank",
+                institution_logo: None,
+                credentials: &SecretString::from(number.to_string()),
+                provider_user_id: None,
+                consent_expires_at: None,
+                repairs: None,
+                next_refresh_at: None,
+                backfill_ends_at: None,
+                next_sync_at: now,
+                first_attempt_at: now,
+                cause: "imported",
+            };
+            let id = database.connections().import(&new, &accounts, linked_at).await.expect("imports").id;
+            connections.push(id);
+            let mut state = scene.state.lock();
+            state.endpoints.users.push((users[user], id.to_string()));
+            state.bank.0.push(BankConnection::default());
+        }
+        let owners = [(users[0], ApiVersion::V2026_11_01), (users[0], ApiVersion::V2026_12_01)];
+        let others = [(users[1], ApiVersion::V2026_12_01), (UserId::INSTALLATION, ApiVersion::V2026_12_01)];
+        for (number, (user_id, api_version)) in owners.into_iter().chain(others).enumerate() {
+            let (secret, url) = (new_secret(), format!("https://hooks.example.com/{number}"));
+            let event_types = &[EventType::TransactionsSynced];
+            let new = NewEndpoint { user_id, url: &url, event_types, api_version, secret: &secret };
+            let id = database.endpoints().insert(&new, 9, now).await.expect("an endpoint").id;
+            let signer = Signer::new(&[&secret]).expect("a signer");
+            let user = (user_id != UserId::INSTALLATION).then_some(user_id);
+            scene.state.lock().endpoints.list.push(EndpointModel::new(id, user, signer));
+        }
+        scene.state.lock().claims = database.claims().expect("a read");
+        let outside = instance::outside(&scene, &database);
+        let (tasks, turn) = (JoinSet::new(), Arc::default());
+        let (running, starts_at) = ([const { None }; INSTANCES], [Instant::now(); INSTANCES]);
+        Self { scene, database, running, starts_at, processes: 0, outside, tasks, turn, connections, users }
+    }
+
+    /// Lets the seed decide what happens.
+    async fn live_roughly(&mut self) {
+        while !self.is_over(ROUGH_STEPS) {
+            self.start_due();
+            self.change_something();
+            self.advance(50, 30_000).await;
+        }
+    }
+
+    fn is_over(&self, steps: u64) -> bool {
+        let state = self.scene.state.lock();
+        state.broken.is_some() || state.steps >= steps
+    }
+
+    /// Gives leave to a step, or lets time pass: up to `most` milliseconds if nothing waits.
+    async fn advance(&mut self, waits_per_mille: u64, most: u64) {
+        // Time passes only when everybody waits.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let pause = {
+            let mut state = self.scene.state.lock();
+            let waits = state.has_gates() && !state.chance.per_mille(waits_per_mille);
+            if waits && state.pass_one() {
+                return;
+            }
+            let most = if state.has_gates() { 1_000 } else { most };
+            state.chance.millis(most)
+        };
+        let _ = tokio::time::timeout(pause, self.scene.arrived.notified()).await;
+    }
+
+    fn start_due(&mut self) {
+        for place in 0..INSTANCES {
+            if self.running[place].is_none() && self.starts_at[place] <= Instant::now() {
+                self.start(place);
+            }
+        }
+    }
+
+    fn start(&mut self, place: usize) {
+        self.processes += 1;
+        let (process, clock) = {
+            let mut state = self.scene.state.lock();
+            let id = Uuid::from_u64_pair(state.chance.number(), state.chance.number());
+            let process = Process { place, number: self.processes, id };
+            let half = SKEW_MAX.as_micros() as i64 / 2;
+            let clock = BEGIN * 1_000_000 + state.chance.below(half as u64 * 2) as i64 - half;
+            let (stands_still_until, is_late_until) = (Instant::now(), Instant::now());
+            state.living.push(Condition { process, clock, stands_still_until, is_late_until });
+            state.note(|| format!("{place}.{} starts", process.number));
+            (process, Timestamp::from_microsecond(clock).expect("a time"))
+        };
+        self.running[place] = Some(instance::start(&self.scene, process, &self.database, clock));
+    }
+
+    fn kill(&mut self, place: usize) {
+        let Some(killed) = self.running[place].take() else { return };
+        let mut state = self.scene.state.lock();
+        state.note(|| format!("{place}.{} is killed", killed.process.number));
+        state.forget(killed.process);
+        let pause = state.chance.millis(40_000);
+        self.starts_at[place] = Instant::now() + pause;
+    }
+
+    fn change_something(&mut self) {
+        let (dice, place, connection, endpoint) = {
+            let chance = &mut self.scene.state.lock().chance;
+            let connection = chance.below(CONNECTIONS.len() as u64) as usize;
+            (chance.below(1_000), chance.below(INSTANCES as u64) as usize, connection, chance.below(4) as usize)
+        };
+        match dice {
+            0..4 => self.kill(place),
+            4..8 => self.stand_still(place),
+            8..40 => self.change_rows(connection),
+            40..55 => self.request_sync(connection),
+            55..60 => {
+                let mut state = self.scene.state.lock();
+                let pause = state.chance.millis(90_000);
+                state.endpoints.list[endpoint].is_down_until = Instant::now() + pause;
+                state.note(|| format!("endpoint {endpoint} is down for {} ms", pause.as_millis()));
+            }
+            _ => {}
+        }
+    }
+
+    fn stand_still(&self, place: usize) {
+        let Some(running) = &self.running[place] else { return };
+        let mut state = self.scene.state.lock();
+        let pause = Duration::from_secs(5) + state.chance.millis(150_000);
+        let until = Instant::now() + pause;
+        state.note(|| format!("{place}.{} stands still for {} ms", running.process.number, pause.as_millis()));
+        if let Some(condition) = state.condition(running.process) {
+            (condition.stands_still_until, condition.is_late_until) = (until, until + audit::LATE);
+        }
+    }
+
+    fn change_rows(&mut self, connection: usize) {
+        let gone = {
+            let mut state = self.scene.state.lock();
+            let state = &mut *state;
+            let now = BEGIN + elapsed() / 1_000_000;
+            let bank = &mut state.bank.0[connection];
+            let at = state.chance.below(bank.rows.len() as u64) as usize;
+            let mut gone = None;
+            let what = match state.chance.below(10) {
+                0..5 => (0..1 + state.chance.below(5)).map(|_| bank.post(connection, now, &mut state.chance)).collect(),
+                5..8 if !bank.rows.is_empty() => {
+                    bank.rows[at].version += 1;
+                    format!("row {} changes", bank::row_id(connection, bank.rows[at].number))
+                }
+                8 if !bank.rows.is_empty() => {
+                    let row = bank.rows.remove(at);
+                    bank.gone.push(row.clone());
+                    let what = format!("row {} goes", bank::row_id(connection, row.number));
+                    gone = Some(row);
+                    what
+                }
+                _ => return,
+            };
+            state.note(|| format!("bank: {what}"));
+            gone
+        };
+        if let Some(row) = gone {
+            self.say_gone(connection, row);
+        }
+    }
+
+    /// The provider says in an event that a row is gone.
+    fn say_gone(&mut self, connection: usize, row: BankRow) {
+        let (user, id) = (self.users[CONNECTIONS[connection]], self.connections[connection]);
+        self.run_outside(move |database| async move {
+            let accounts = database.accounts().list_of_connection(user, id).await.expect("a read");
+            let account = accounts.iter().find(|account| account.provider_account_id == row.account);
+            let account = account.expect("an account").id;
+            let key = database.syncs().fingerprint_key(user, id).await.expect("a read").expect("a key");
+            let hasher = RowHasher::new(key.expose_secret().as_bytes());
+            let digest = hasher.transaction_id(account, &bank::row_id(connection, row.number));
+            database.syncs().say_gone(user, id, &[digest]).await.expect("a write");
+        });
+        self.request_sync(connection);
+    }
+
+    fn request_sync(&mut self, connection: usize) {
+        let key = JobKey::new(job_kinds::SYNC, self.users[CONNECTIONS[connection]], self.connections[connection]);
+        let scene = self.scene.clone();
+        self.run_outside(move |database| async move {
+            let now = scene.state.lock().time_of(BEGIN * 1_000_000);
+            database.jobs().request(&key, now, SignedDuration::ZERO).await.expect("a write");
+        });
+    }
+
+    /// Runs what another program than the instances does, one at a time.
+    fn run_outside<F: Future<Output = ()> + Send + 'static>(&mut self, work: impl FnOnce(Storage) -> F) {
+        let (work, turn) = (work(self.outside.clone()), Arc::clone(&self.turn));
+        self.tasks.spawn(async move {
+            let _turn = turn.lock().await;
+            work.await;
+        });
+    }
+
+    /// What is asked again while nothing fails: a provider repeats what was lost.
+    fn ask_again(&mut self) {
+        for connection in 0..CONNECTIONS.len() {
+            let gone = self.scene.state.lock().bank.0[connection].gone.clone();
+            for row in gone {
+                self.say_gone(connection, row);
+            }
+            self.request_sync(connection);
+        }
+    }
+
+    /// Nothing fails any more. In the end, every endpoint must have taken every row, and nothing may be left to do.
+    async fn settle(&mut self) {
+        {
+            let mut state = self.scene.state.lock();
+            state.is_rough = false;
+            state.note(|| "nothing fails any more".to_owned());
+            let now = Instant::now();
+            for living in &mut state.living {
+                living.stands_still_until = now;
+            }
+            for endpoint in &mut state.endpoints.list {
+                endpoint.is_down_until = now;
+            }
+        }
+        self.starts_at = [Instant::now(); INSTANCES];
+        self.start_due();
+        let (ends_at, mut next_look, mut asks_at) = (Instant::now() + SETTLE_MAX, Instant::now(), Instant::now());
+        while self.scene.state.lock().broken.is_none() {
+            if asks_at <= Instant::now() {
+                self.ask_again();
+                asks_at += Duration::from_secs(120);
+            }
+            if next_look <= Instant::now() {
+                while self.tasks.try_join_next().is_some() {}
+                match self.find_missing() {
+                    None => return,
+                    Some(missing) if Instant::now() >= ends_at => {
+                        self.scene.state.lock().break_invariant(missing);
+                    }
+                    Some(_) => next_look = Instant::now() + Duration::from_secs(5),
+                }
+            }
+            self.advance(20, 5_000).await;
+        }
+    }
+
+    /// What is still to be done or to be delivered.
+    fn find_missing(&self) -> Option<String> {
+        let claims = self.database.claims().expect("a read");
+        let state = self.scene.state.lock();
+        let now = state.time_of(BEGIN * 1_000_000);
+        let late = now.minus(Duration::from_secs(60));
+        for claim in &claims {
+            let is_stuck = match claim.lease_until {
+                None => claim.run_at.is_some_and(|at| at < late),
+                Some(until) => until < late,
+            };
+            if claim.open > 0 || is_stuck {
+                return Some(format!("{} {} is stuck: {claim:?}", claim.kind, claim.subject));
+            }
+        }
+        for (number, endpoint) in state.endpoints.list.iter().enumerate() {
+            for (connection, bank) in state.bank.0.iter().enumerate() {
+                let (user, prefix) = (state.endpoints.users[connection].0, receiver::prefix(connection));
+                if endpoint.user.is_some_and(|own| own != user) {
+                    continue;
+                }
+                for row in &bank.rows {
+                    let id = bank::row_id(connection, row.number);
+                    let taken = endpoint.taken.get(&id);
+                    if taken != Some(&row.version) {
+                        return Some(format!("endpoint {number} has {taken:?} of {id}, version {}", row.version));
+                    }
+                }
+                let of_connection = endpoint.keys.iter().filter(|(_, id)| id.starts_with(&prefix));
+                for (key, id) in of_connection {
+                    let is_gone = bank.gone.iter().any(|row| *id == bank::row_id(connection, row.number));
+                    if is_gone != endpoint.removed.contains(key) {
+                        return Some(format!("endpoint {number}: {id} is gone: {is_gone}, and it was told otherwise"));
+                    }
+                }
+            }
+        }
+        (!self.tasks.is_empty()).then(|| "a request from outside waits".to_owned())
+    }
+}
