@@ -251,6 +251,8 @@ impl PooledClient {
     }
 
     async fn simple(&mut self, text: &str, in_transaction: bool) -> Result<()> {
+        #[cfg(test)]
+        crate::tests::postgres_steps::gate::pass_simple(text).await;
         // The caller may leave while BEGIN is on its way. A ROLLBACK too many does no harm.
         self.in_transaction |= in_transaction;
         let outcome = timeout(STATEMENT_TIMEOUT, self.start()?.batch_execute(text)).await;
@@ -316,6 +318,8 @@ async fn settle(client: Object, last: &'static str, cancel: Cancel) {
 }
 
 async fn query(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) -> PgResult<Vec<tokio_postgres::Row>> {
+    #[cfg(test)]
+    let sql = crate::tests::postgres_steps::gate::pass(sql).await;
     if !prepares {
         return client.query_typed(&numbered(sql.postgres), &typed(params)).await;
     }
@@ -324,6 +328,8 @@ async fn query(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) 
 }
 
 async fn execute(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) -> PgResult<u64> {
+    #[cfg(test)]
+    let sql = crate::tests::postgres_steps::gate::pass(sql).await;
     if !prepares {
         return client.execute_typed(&numbered(sql.postgres), &typed(params)).await;
     }
@@ -363,6 +369,10 @@ impl<'a> FromSql<'a> for AsSent<'a> {
 }
 
 async fn batch(client: &Object, prepares: bool, statements: &[Bound<'_>]) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
+    #[cfg(test)]
+    if crate::tests::postgres_steps::gate::is_stepped() {
+        return batch_in_steps(client, prepares, statements).await;
+    }
     if !prepares {
         return in_one_transaction(client, statements.iter().map(|(sql, params)| query(client, false, *sql, params)))
             .await;
@@ -372,6 +382,31 @@ async fn batch(client: &Object, prepares: bool, statements: &[Bound<'_>]) -> PgR
         prepared.push((client.prepare_cached(&numbered(sql.postgres)).await?, references(params)));
     }
     in_one_transaction(client, prepared.iter().map(|(statement, params)| client.query(statement, params))).await
+}
+
+/// Waits for each result, as the server does between the statements of a batch.
+#[cfg(test)]
+async fn batch_in_steps(
+    client: &Object,
+    prepares: bool,
+    statements: &[Bound<'_>],
+) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
+    use crate::tests::postgres_steps::gate::pass_simple;
+
+    let mut results = Ok(Vec::new());
+    for text in ["BEGIN", "COMMIT"] {
+        pass_simple(text).await;
+        client.batch_execute(text).await?;
+        let statements = if text == "BEGIN" { statements } else { &[] };
+        for (sql, params) in statements {
+            let Ok(rows) = &mut results else { break };
+            match query(client, prepares, *sql, params).await {
+                Ok(found) => rows.push(found),
+                Err(error) => results = Err(error),
+            }
+        }
+    }
+    results
 }
 
 async fn in_one_transaction<T>(

@@ -1,0 +1,275 @@
+//! Operations stepped statement by statement on PostgreSQL: before each statement an operation waits for leave from a
+//! scheduler, which tries all orders of two of them, and random ones of three. So a race is found by each run or by
+//! none.
+//!
+//! An operation is correct if its outcome, and the rows that are left, are those of some order of whole transactions,
+//! because that is what the rest of the program reckons with. Whatever the order, no row may be without what it belongs
+//! to, and nothing that was requested may be lost.
+
+pub(crate) mod gate;
+mod operations;
+mod rows;
+mod scheduler;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use tokio::task::LocalSet;
+
+use self::gate::Fault;
+use self::operations::{OPERATIONS, Operation, find};
+use self::scheduler::{Played, Ready, World};
+use crate::tests::support::on_postgres;
+
+/// Far more than any two operations have.
+const SCHEDULES_MAX: usize = 3_000;
+/// Random orders of each three operations.
+const ORDERS_OF_THREE: usize = 6;
+
+/// The results by the steps that lead to them.
+type Results = BTreeMap<Vec<(usize, &'static str)>, Vec<String>>;
+
+/// Tries all orders, of whole transactions only if `whole`. Returns their number, or the first one that `check`
+/// rejects.
+async fn explore(
+    world: &World,
+    operations: &[&Operation],
+    fault: Option<Fault>,
+    whole: bool,
+    check: &mut dyn FnMut(&Played) -> Result<(), String>,
+) -> Result<usize, String> {
+    let mut prefix: Vec<usize> = Vec::new();
+    for tried in 1..=SCHEDULES_MAX {
+        let (mut depth, mut last) = (0, None);
+        // The number of orders that are left at each step. One inside of a whole transaction.
+        let mut open = Vec::new();
+        let played = world
+            .play(operations, fault, &mut |ready| {
+                let inside = ready.iter().position(|ready| whole && Some(ready.place) == last && ready.is_inside);
+                let chosen = inside.unwrap_or_else(|| prefix.get(depth).copied().unwrap_or(0).min(ready.len() - 1));
+                open.push(if inside.is_some() { (0, 1) } else { (chosen, ready.len()) });
+                prefix.truncate(open.len().max(prefix.len()));
+                last = Some(ready[chosen].place);
+                depth += 1;
+                chosen
+            })
+            .await;
+        let steps = played.steps(operations);
+        check(&played).map_err(|message| format!("{message}\n{steps}"))?;
+        while let Some((chosen, count)) = open.pop() {
+            if chosen + 1 < count {
+                open.push((chosen + 1, count));
+                break;
+            }
+        }
+        if open.is_empty() {
+            return Ok(tried);
+        }
+        prefix = open.into_iter().map(|(chosen, _)| chosen).collect();
+    }
+    Err(format!("more than {SCHEDULES_MAX} orders"))
+}
+
+/// The results of all orders of whole transactions, without a fault.
+async fn results_of_whole(world: &World, operations: &[&Operation]) -> Result<Results, String> {
+    let mut results = Results::new();
+    let mut check = |played: &Played| {
+        results.insert(played.steps.clone(), played.result.clone());
+        no_harm(played)
+    };
+    explore(world, operations, None, true, &mut check).await?;
+    Ok(results)
+}
+
+fn no_harm(played: &Played) -> Result<(), String> {
+    if played.broken.is_empty() { Ok(()) } else { Err(format!("{:?}", played.broken)) }
+}
+
+/// Compares a result with those of whole transactions: if the same steps are one, with that one.
+fn is_as_whole(results: &Results, played: &Played) -> Result<(), String> {
+    no_harm(played)?;
+    let same = results.get(&played.steps);
+    if same.is_none_or(|same| *same == played.result) && results.values().any(|result| *result == played.result) {
+        return Ok(());
+    }
+    let of = |lines: &[String]| lines.iter().cloned().collect::<BTreeSet<_>>();
+    let found = of(&played.result);
+    let expected = same.map_or_else(|| results.values().collect::<Vec<_>>(), |same| vec![same]);
+    let nearest =
+        expected.into_iter().map(|lines| of(lines)).min_by_key(|lines| lines.symmetric_difference(&found).count());
+    let mut message = "an order of whole transactions has another result, the nearest one in:".to_owned();
+    for line in nearest.unwrap_or_default().symmetric_difference(&found) {
+        let _ = write!(message, "\n    {} {line}", if found.contains(line) { "found" } else { "lacks" });
+    }
+    Err(message)
+}
+
+/// Tries all orders of two operations. Returns their number.
+async fn try_pair(world: &World, names: (&str, &str), fault: Option<Fault>) -> Result<usize, String> {
+    let operations = [find(names.0), find(names.1)];
+    let results = results_of_whole(world, &operations).await?;
+    explore(world, &operations, fault, false, &mut |played| is_as_whole(&results, played)).await
+}
+
+fn on_world(body: impl AsyncFnOnce(&World)) {
+    on_postgres(async |db| LocalSet::new().run_until(async { body(&World::new(db).await).await }).await);
+}
+
+/// Tries each of these with each of those, once.
+fn try_pairs(these: &[&'static str], those: &[&'static str]) {
+    on_world(async |world| {
+        let (mut done, mut orders, mut failures) = (BTreeSet::new(), 0, String::new());
+        for this in these {
+            for that in those {
+                if !done.insert((*this.min(that), *this.max(that))) {
+                    continue;
+                }
+                match try_pair(world, (this, that), None).await {
+                    Ok(tried) => {
+                        println!("{tried} {this} and {that}");
+                        orders += tried;
+                    }
+                    Err(message) => failures += &format!("\n{this} and {that}: {message}"),
+                }
+            }
+        }
+        println!("{} pairs, {orders} orders", done.len());
+        assert!(failures.is_empty(), "{failures}");
+    });
+}
+
+const JOBS: &[&str] = &["claim due job", "claim job", "renew job", "finish job", "fail job", "request job", "run job"];
+const SYNCS: &[&str] = &["finish sync", "renew sync", "request sync"];
+const CONNECTIONS: &[&str] = &[
+    "merge accounts",
+    "finish refresh",
+    "end status",
+    "import",
+    "import another",
+    "hide connection",
+    "remove connection",
+    "delete user",
+    "change plan",
+];
+const ENDPOINTS: &[&str] = &["add endpoint", "disable endpoint", "enable endpoint", "delete endpoint", "rotate secret"];
+const ATTEMPTS: &[&str] = &[
+    "claim endpoint",
+    "finish attempt",
+    "fail attempt",
+    "release endpoint",
+    "finish and release",
+    "give up endpoint",
+    "redeliver failed",
+    "redeliver sent",
+    "recover",
+    "delete events",
+];
+const KEYS: &[&str] = &["insert key", "rotate key", "revoke key", "use key"];
+const ONCE: &[&str] = &["claim setup token", "receive callback", "create key as operator"];
+
+#[test]
+fn jobs_in_all_orders() {
+    try_pairs(JOBS, JOBS);
+}
+
+#[test]
+fn syncs_in_all_orders() {
+    try_pairs(SYNCS, &[SYNCS, CONNECTIONS, ENDPOINTS, ATTEMPTS].concat());
+}
+
+#[test]
+fn connections_in_all_orders() {
+    try_pairs(CONNECTIONS, &[CONNECTIONS, ENDPOINTS, ONCE].concat());
+}
+
+#[test]
+fn endpoints_in_all_orders() {
+    try_pairs(&[ENDPOINTS, ATTEMPTS].concat(), &[ENDPOINTS, ATTEMPTS].concat());
+}
+
+#[test]
+fn removals_and_attempts_in_all_orders() {
+    try_pairs(&["end status", "hide connection", "remove connection", "delete user"], ATTEMPTS);
+}
+
+#[test]
+fn keys_in_all_orders() {
+    try_pairs(&[KEYS, ONCE, &["delete user", "clean up"]].concat(), &[KEYS, ONCE].concat());
+}
+
+#[test]
+fn random_orders_of_three() {
+    on_world(async |world| {
+        for seed in 1..=triples() {
+            try_three(world, seed).await;
+        }
+    });
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a test runs is no setting of the service")]
+fn triples() -> u64 {
+    std::env::var("BELLBIRD_TEST_STEPPED_TRIPLES").ok().and_then(|text| text.parse().ok()).unwrap_or(100)
+}
+
+/// Random orders of three random operations, in which nothing may break.
+async fn try_three(world: &World, seed: u64) {
+    let mut random = Random(seed);
+    let operations = [(); 3].map(|()| &OPERATIONS[random.below(OPERATIONS.len())]);
+    for _ in 0..ORDERS_OF_THREE {
+        let played = world.play(&operations, None, &mut |ready: &[Ready]| random.below(ready.len())).await;
+        if let Err(message) = no_harm(&played) {
+            panic!("seed {seed}: {message}\n{}", played.steps(&operations));
+        }
+    }
+}
+
+/// `SplitMix64`.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % u64::try_from(end).unwrap()).unwrap()
+    }
+}
+
+/// Faults that these pairs must find.
+const PLANTED: &[((&str, &str), Fault)] = &[
+    (("claim setup token", "claim setup token"), Fault { statement: "LOCK", from: " FOR NO KEY UPDATE", to: "" }),
+    (
+        ("finish job", "claim job"),
+        Fault { statement: "FINISH", from: "AND fence = $4", to: "AND CAST($4 AS BIGINT) IS NOT NULL" },
+    ),
+    (
+        ("request job", "run job"),
+        Fault { statement: "FINISH", from: "run_at >= started_at", to: "run_at > started_at + 1000000000" },
+    ),
+    (("finish sync", "release endpoint"), Fault { statement: "LOCK_CLAIMED", from: " FOR NO KEY UPDATE", to: "" }),
+    (
+        ("receive callback", "receive callback"),
+        Fault { statement: "RECEIVE_CALLBACK", from: "phase = 'started' AND", to: "" },
+    ),
+    (
+        ("finish attempt", "redeliver sent"),
+        Fault {
+            statement: "FINISH",
+            from: "AND next_attempt_at <= :due_at",
+            to: "AND CAST(:due_at AS BIGINT) IS NOT NULL",
+        },
+    ),
+];
+
+#[test]
+fn planted_faults_are_found() {
+    on_world(async |world| {
+        for (pair, fault) in PLANTED {
+            let found = try_pair(world, *pair, Some(*fault)).await;
+            // A statement that the server rejects would be found by any pair.
+            let is_found = found.as_ref().is_err_and(|message| !message.contains("syntax error"));
+            assert!(is_found, "{pair:?} do not find the fault in {}: {found:?}", fault.statement);
+        }
+    });
+}

@@ -1,0 +1,253 @@
+//! The operations that meet in production, on one starting state.
+
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use bellbird_domain::{
+    ApiVersion, Confirmation, ConnectionId, ConnectionStatus, EndpointId, EventId, OperatorKeyId, Plan, UserId,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::error::Result;
+use crate::job_kinds::REFRESH;
+use crate::tests::fixtures::{
+    SYNCS_AND_CHANGES, chunk, claimed_endpoint, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with,
+    finished_attempt, insert_setup_token, new_session, secret, start_sync,
+};
+use crate::tests::support::{TestDb, at, credentials, key, new_account, new_connection, setup_token};
+use crate::{
+    AttemptOutcome, BegunChange, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync, Idempotency, JobKey,
+    KeyRecord, NewConsentSession, NewEndpoint, OperatorAction, SetupTokenClaim, Storage, StorageError, StoredResponse,
+    UserChange,
+};
+
+/// The outcome of an operation that the database failed.
+pub(super) const BROKEN: &str = "failed: ";
+
+/// When the operations run. Leases that were taken before have ended.
+fn now() -> Timestamp {
+    at(500)
+}
+
+fn lease() -> Timestamp {
+    at(530)
+}
+
+/// A user with a connection, an endpoint, a key, and claims of their jobs.
+pub(super) struct Start {
+    user: UserId,
+    connection: ConnectionId,
+    endpoint: EndpointId,
+    /// Failed to be delivered.
+    failed: EventId,
+    /// The first of two chunks, which a holder without a lease has sent.
+    sent: FinishedAttempt,
+    holder: ClaimedEndpoint,
+    /// A due job, and its holder without a lease.
+    job: JobKey,
+    holder_of_job: ClaimedJob,
+    sync: ClaimedJob,
+    refresh: ClaimedJob,
+    key: KeyRecord,
+    operator: OperatorKeyId,
+}
+
+impl Start {
+    pub(super) async fn new(db: &TestDb) -> Self {
+        let user = db.user("a@x").await.id;
+        let key = db.keys().insert(user, &key(1), "k", None, at(0)).await.unwrap();
+        let connection = db.connection(user, "consent", &[new_account("1", "One"), new_account("2", "Two")]).await.id;
+        let endpoint = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let failed = chunk(1, 1);
+        let (run, _) = finish_sync_with(db, (user, connection), 20, std::slice::from_ref(&failed)).await;
+        let holder = claimed_endpoint(db, endpoint, 20).await;
+        let attempt = finished_attempt(&failed, run, 20, AttemptOutcome::Failed);
+        assert!(db.deliveries().finish_attempts(&holder, &[attempt], at(20)).await.unwrap());
+        assert!(db.deliveries().release_endpoint(&holder, at(20)).await.unwrap());
+        let chunks = [chunk(1, 2), chunk(2, 2)];
+        let (run, _) = finish_sync_with(db, (user, connection), 60, &chunks).await;
+        let holder = claimed_endpoint(db, endpoint, 60).await;
+        let sent = finished_attempt(&chunks[0], run, 60, AttemptOutcome::Delivered);
+        let session = NewConsentSession { expires_at: at(9000), next_attempt_at: at(9100), ..new_session(user, "s") };
+        db.consent_sessions().insert(&session, at(0)).await.unwrap();
+        insert_setup_token(db, user, 1, at(9000)).await;
+        let job = JobKey::of_service("test");
+        db.jobs().insert(&job, "", at(0)).await.unwrap();
+        let holder_of_job = db.jobs().claim(&job, at(100), at(120)).await.unwrap().expect("claimed");
+        let sync = start_sync(db, user, connection, 500).await;
+        let refresh = db.claim(REFRESH, user, connection, now(), lease()).await.unwrap().expect("claimed");
+        Self {
+            user,
+            connection,
+            endpoint,
+            failed: failed.id,
+            sent,
+            holder,
+            job,
+            holder_of_job,
+            sync,
+            refresh,
+            key,
+            operator: OperatorKeyId::new(),
+        }
+    }
+}
+
+type Outcome = Pin<Box<dyn Future<Output = String>>>;
+
+pub(super) struct Operation {
+    pub(super) name: &'static str,
+    /// Gets its place among the operations, which tells equal ones apart.
+    pub(super) run: fn(Storage, Rc<Start>, usize) -> Outcome,
+}
+
+pub(super) fn find(name: &str) -> &'static Operation {
+    OPERATIONS.iter().find(|operation| operation.name == name).expect(name)
+}
+
+fn said<T: Debug>(result: Result<T>) -> String {
+    match result {
+        Err(StorageError::Unavailable(error)) => format!("{BROKEN}{error}"),
+        other => format!("{other:?}"),
+    }
+}
+
+macro_rules! operations {
+    ($($name:literal = |$db:ident, $start:ident, $place:ident| $body:expr;)*) => {
+        pub(super) const OPERATIONS: &[Operation] = &[$(Operation {
+            name: $name,
+            run: |$db, $start, $place| Box::pin(async move {
+                let _ = (&$start, $place);
+                said(async { Ok::<_, StorageError>($body) }.await)
+            }),
+        }),*];
+    };
+}
+
+operations! {
+    "claim due job" = |db, s, place| {
+        db.jobs().claim_due("test", "", now(), lease()).await?.map(|claim| (claim.attempts, claim.was_interrupted))
+    };
+    "claim job" = |db, s, place| db.jobs().claim(&s.job, now(), lease()).await?.map(|claim| claim.attempts);
+    "renew job" = |db, s, place| db.jobs().renew(&s.holder_of_job, lease()).await?;
+    "finish job" = |db, s, place| db.jobs().finish(&s.holder_of_job, Some(at(900))).await?;
+    "fail job" = |db, s, place| db.jobs().fail(&s.holder_of_job, "error", at(700)).await?;
+    "request job" = |db, s, place| db.jobs().request(&s.job, at(501), SignedDuration::ZERO).await?;
+    "run job" = |db, s, place| match db.jobs().claim_due("test", "", now(), lease()).await? {
+        Some(claim) => Some(db.jobs().finish(&claim, None).await?),
+        None => None,
+    };
+
+    "finish sync" = |db, s, place| {
+        let (events, rows) = ([chunk(1, 1)], fingerprints(&[fingerprint(1, 0, 1)]));
+        let finished = FinishedSync { events: &events, fingerprints: Some(&rows), ..empty_sync(500) };
+        db.syncs().finish(&s.sync, &finished).await?
+    };
+    "renew sync" = |db, s, place| db.jobs().renew(&s.sync, at(560)).await?;
+    "request sync" = |db, s, place| db.jobs().request(&s.sync.key, at(501), SignedDuration::ZERO).await?;
+    "merge accounts" = |db, s, place| {
+        db.refreshes().apply(&s.refresh, &[new_account("2", "Two"), new_account("3", "Three")], true, now()).await?
+    };
+    "finish refresh" = |db, s, place| db.jobs().finish(&s.refresh, Some(at(900))).await?;
+    "end status" = |db, s, place| {
+        let (active, revoked) = (ConnectionStatus::Active, ConnectionStatus::Revoked);
+        db.refreshes().set_status(&s.refresh, active, revoked, "refreshed", now(), now()).await?
+    };
+    "import" = |db, s, place| {
+        let credentials = credentials();
+        let accounts = [new_account("1", "One"), new_account("4", "Four")];
+        db.connections().import(&new_connection(s.user, "consent", &credentials), &accounts, now()).await?.id
+    };
+    "import another" = |db, s, place| {
+        let credentials = credentials();
+        db.connections().import(&new_connection(s.user, "another", &credentials), &[], now()).await?.id
+    };
+    "hide connection" = |db, s, place| {
+        db.removals().begin(s.user, s.connection, now(), lease()).await?.is_some()
+    };
+    "remove connection" = |db, s, place| match db.removals().begin(s.user, s.connection, now(), lease()).await? {
+        Some(claim) => Some(db.removals().finish(&claim, "deleted", now()).await?),
+        None => None,
+    };
+    "delete user" = |db, s, place| db.users().delete(s.user).await?;
+    "change plan" = |db, s, place| {
+        let change = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
+        db.users().update(s.user, &change).await?.plan
+    };
+
+    "add endpoint" = |db, s, place| {
+        let secret = secret("whsec");
+        let new = NewEndpoint {
+            user_id: s.user,
+            url: "https://hooks.example.com/y",
+            event_types: SYNCS_AND_CHANGES,
+            api_version: ApiVersion::DEFAULT,
+            secret: &secret,
+        };
+        db.endpoints().insert(&new, 2, now()).await?.status
+    };
+    "disable endpoint" = |db, s, place| db.endpoints().disable(s.user, s.endpoint, "by user", now()).await?;
+    "enable endpoint" = |db, s, place| db.endpoints().enable(s.user, s.endpoint).await?;
+    "delete endpoint" = |db, s, place| db.endpoints().delete(s.user, s.endpoint).await?;
+    "rotate secret" = |db, s, place| {
+        db.endpoints().rotate_secret(s.user, s.endpoint, &secret("whsec_new"), at(9000)).await?
+    };
+    "claim endpoint" = |db, s, place| db.deliveries().claim_endpoints(now(), lease(), 4, false).await?.len();
+    "finish attempt" = |db, s, place| {
+        db.deliveries().finish_attempts(&s.holder, std::slice::from_ref(&s.sent), now()).await?
+    };
+    "fail attempt" = |db, s, place| {
+        let failed = FinishedAttempt { outcome: AttemptOutcome::Failed, ..s.sent.clone() };
+        db.deliveries().finish_attempts(&s.holder, &[failed], now()).await?
+    };
+    "release endpoint" = |db, s, place| db.deliveries().release_endpoint(&s.holder, now()).await?;
+    "finish and release" = |db, s, place| {
+        let finished = db.deliveries().finish_attempts(&s.holder, std::slice::from_ref(&s.sent), now()).await?;
+        (finished, db.deliveries().release_endpoint(&s.holder, now()).await?)
+    };
+    "give up endpoint" = |db, s, place| db.deliveries().disable_endpoint(&s.holder, "gone", now()).await?;
+    "redeliver failed" = |db, s, place| db.deliveries().redeliver(s.user, s.endpoint, s.failed, now()).await?;
+    "redeliver sent" = |db, s, place| db.deliveries().redeliver(s.user, s.endpoint, s.sent.event_id, now()).await?;
+    "recover" = |db, s, place| db.deliveries().recover(s.user, s.endpoint, at(0), now()).await?;
+    "delete events" = |db, s, place| db.webhook_events().delete_outdated(at(300), 9).await?;
+
+    "insert key" = |db, s, place| {
+        db.keys().insert(s.user, &key(20 + u8::try_from(place).unwrap()), "new", None, now()).await?.prefix
+    };
+    "rotate key" = |db, s, place| {
+        db.keys().rotate(&s.key, &key(30 + u8::try_from(place).unwrap()), at(600), now()).await?.name
+    };
+    "revoke key" = |db, s, place| db.keys().revoke(s.key.id, now()).await?.revoked_at;
+    "use key" = |db, s, place| {
+        let found = db.keys().find_caller(&key(1), now()).await?;
+        db.keys().touch(s.user, s.key.id, now()).await?;
+        found.map(|found| found.caller.plan)
+    };
+    "claim setup token" = |db, s, place| {
+        match db.setup_tokens().claim(&setup_token(1), &key(40 + u8::try_from(place).unwrap()), now()).await? {
+            SetupTokenClaim::Created(key) => format!("created {}", key.prefix),
+            SetupTokenClaim::Repeated { .. } => "repeated".to_owned(),
+            SetupTokenClaim::Unknown => "unknown".to_owned(),
+        }
+    };
+    "receive callback" = |db, s, place| {
+        let confirmed = (Confirmation::Confirmed, None);
+        db.consent_sessions().receive_callback("s", &secret("code"), confirmed, now(), lease()).await?.is_some()
+    };
+    "create key as operator" = |db, s, place| {
+        let idempotency = Idempotency { key_hash: [7; 32], request_digest: [7; 32] };
+        match db.begin_change(s.operator, Some(idempotency), now()).await? {
+            BegunChange::New(mut change) => {
+                change.insert_key(s.user, &key(50 + u8::try_from(place).unwrap()), "operator's", None).await?;
+                let action = OperatorAction { name: "key.create", user_id: s.user, subject: None };
+                let response = StoredResponse { status: 201, body: format!("{place}").into() };
+                change.commit(&action, &response).await?;
+                format!("{place}")
+            }
+            BegunChange::Repeated(response) => secrecy::ExposeSecret::expose_secret(&response.body).to_owned(),
+            BegunChange::KeyInUse => "in use".to_owned(),
+        }
+    };
+    "clean up" = |db, s, place| db.consent_sessions().delete_outdated(at(500_000)).await?;
+}
