@@ -44,6 +44,8 @@ pub(super) struct Start {
     /// The first of two chunks, which a holder without a lease has sent.
     sent: FinishedAttempt,
     holder: ClaimedEndpoint,
+    /// An endpoint whose deliveries have all ended, claimed too.
+    idle: ClaimedEndpoint,
     /// A due job, and its holder without a lease.
     job: JobKey,
     holder_of_job: ClaimedJob,
@@ -58,17 +60,22 @@ impl Start {
         let user = db.user("a@x").await.id;
         let key = db.keys().insert(user, &key(1), "k", None, at(0)).await.unwrap();
         let connection = db.connection(user, "consent", &[new_account("1", "One"), new_account("2", "Two")]).await.id;
-        let endpoint = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let (idle, endpoint) =
+            (endpoint(db, user, SYNCS_AND_CHANGES).await, endpoint(db, user, SYNCS_AND_CHANGES).await);
         let failed = chunk(1, 1);
         let (run, _) = finish_sync_with(db, (user, connection), 20, std::slice::from_ref(&failed)).await;
-        let holder = claimed_endpoint(db, endpoint, 20).await;
-        let attempt = finished_attempt(&failed, run, 20, AttemptOutcome::Failed);
-        assert!(db.deliveries().finish_attempts(&holder, &[attempt], at(20)).await.unwrap());
-        assert!(db.deliveries().release_endpoint(&holder, at(20)).await.unwrap());
+        for (id, outcome) in [(idle, AttemptOutcome::Delivered), (endpoint, AttemptOutcome::Failed)] {
+            let holder = claimed_endpoint(db, id, 20).await;
+            let attempt = finished_attempt(&failed, run, 20, outcome);
+            assert!(db.deliveries().finish_attempts(&holder, &[attempt], at(20)).await.unwrap());
+            assert!(db.deliveries().release_endpoint(&holder, at(20)).await.unwrap());
+        }
         let chunks = [chunk(1, 2), chunk(2, 2)];
         let (run, _) = finish_sync_with(db, (user, connection), 60, &chunks).await;
+        let idle = claimed_endpoint(db, idle, 60).await;
+        let [sent, last] = chunks.map(|chunk| finished_attempt(&chunk, run, 60, AttemptOutcome::Delivered));
+        assert!(db.deliveries().finish_attempts(&idle, &[sent.clone(), last], at(60)).await.unwrap());
         let holder = claimed_endpoint(db, endpoint, 60).await;
-        let sent = finished_attempt(&chunks[0], run, 60, AttemptOutcome::Delivered);
         let session = NewConsentSession { expires_at: at(9000), next_attempt_at: at(9100), ..new_session(user, "s") };
         db.consent_sessions().insert(&session, at(0)).await.unwrap();
         insert_setup_token(db, user, 1, at(9000)).await;
@@ -84,6 +91,7 @@ impl Start {
             failed: failed.id,
             sent,
             holder,
+            idle,
             job,
             holder_of_job,
             sync,
@@ -185,7 +193,7 @@ operations! {
             api_version: ApiVersion::DEFAULT,
             secret: &secret,
         };
-        db.endpoints().insert(&new, 2, now()).await?.status
+        db.endpoints().insert(&new, 3, now()).await?.status
     };
     "disable endpoint" = |db, s, place| db.endpoints().disable(s.user, s.endpoint, "by user", now()).await?;
     "enable endpoint" = |db, s, place| db.endpoints().enable(s.user, s.endpoint).await?;
@@ -201,7 +209,7 @@ operations! {
         let failed = FinishedAttempt { outcome: AttemptOutcome::Failed, ..s.sent.clone() };
         db.deliveries().finish_attempts(&s.holder, &[failed], now()).await?
     };
-    "release endpoint" = |db, s, place| db.deliveries().release_endpoint(&s.holder, now()).await?;
+    "release endpoint" = |db, s, place| db.deliveries().release_endpoint(&s.idle, now()).await?;
     "finish and release" = |db, s, place| {
         let finished = db.deliveries().finish_attempts(&s.holder, std::slice::from_ref(&s.sent), now()).await?;
         (finished, db.deliveries().release_endpoint(&s.holder, now()).await?)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Statement};
 use uuid::Uuid;
 
 /// The tables of the schema. A partition is a part of its table.
@@ -59,8 +59,9 @@ const BROKEN: &str = "
 
 pub(super) struct Rows {
     client: Client,
-    restore: String,
-    list: String,
+    restore: Statement,
+    list: Statement,
+    list_broken: Statement,
     /// The ids of the starting state.
     ids: BTreeSet<Uuid>,
 }
@@ -71,24 +72,31 @@ impl Rows {
         let tables: Vec<String> =
             client.query(TABLES, &[]).await.expect("tables").iter().map(|row| row.get(0)).collect();
         let save: String = tables.iter().map(|name| format!("CREATE TABLE saved.{name} AS TABLE {name};")).collect();
-        client.batch_execute(&format!("CREATE SCHEMA saved; {save}")).await.expect("rows are saved");
         let delete: String = tables.iter().map(|name| format!("DELETE FROM {name};")).collect();
         let insert: String =
             tables.iter().rev().map(|name| format!("INSERT INTO {name} SELECT * FROM saved.{name};")).collect();
+        // A function keeps the plans of its statements.
+        let restore = format!(
+            "CREATE SCHEMA saved; {save} CREATE FUNCTION saved.restore() RETURNS void LANGUAGE plpgsql
+                AS $$ BEGIN {delete} {insert} END $$"
+        );
+        client.batch_execute(&restore).await.expect("rows are saved");
         let list: Vec<_> = tables
             .iter()
             .map(|name| format!("SELECT '{name} ' || (to_jsonb(t) - {RANDOM})::text AS row FROM {name} t"))
             .collect();
         let list = format!("SELECT row FROM ({}) rows", list.join(" UNION ALL "));
-        let mut rows = Self { client, restore: delete + &insert, list, ids: BTreeSet::new() };
+        let restore = client.prepare("SELECT saved.restore()").await.expect("a statement");
+        let list = client.prepare(&list).await.expect("a statement");
+        let list_broken = client.prepare(BROKEN).await.expect("a statement");
+        let mut rows = Self { client, restore, list, list_broken, ids: BTreeSet::new() };
         rows.ids = rows.list().await.iter().flat_map(|row| ids_of(row)).map(|(_, id)| id).collect();
         rows
     }
 
     /// Brings the saved rows back.
     pub(super) async fn restore(&self) {
-        // A rollback of the schedule before may not have ended yet.
-        self.client.batch_execute(&self.restore).await.expect("rows are restored");
+        self.client.query(&self.restore, &[]).await.expect("rows are restored");
     }
 
     /// All rows as JSON, in an order that does not depend on new ids.
@@ -101,7 +109,8 @@ impl Rows {
 
     /// What must not be.
     pub(super) async fn list_broken(&self) -> Vec<String> {
-        self.client.query(BROKEN, &[]).await.expect("the search").iter().map(|row| row.get(0)).collect()
+        let found = self.client.query(&self.list_broken, &[]).await.expect("the search");
+        found.iter().map(|row| row.get(0)).collect()
     }
 
     /// The text with one word in place of each id that the starting state lacks.

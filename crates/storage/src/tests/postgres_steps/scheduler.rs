@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Statement};
 
 use super::gate::{At, Fault, Session};
 use super::operations::{BROKEN, Operation, Start};
@@ -33,6 +33,7 @@ pub(super) struct World {
     start: Rc<Start>,
     rows: Rows,
     watch: Client,
+    blocked: Statement,
 }
 
 /// What one schedule did.
@@ -62,7 +63,8 @@ impl World {
             places.push(TestDb::attach(url, db.sealer.clone()).await.storage());
         }
         let watch = connect(&db.url).await;
-        Self { places, start, rows: Rows::save(connect(&db.url).await).await, watch }
+        let blocked = watch.prepare(BLOCKED).await.expect("a statement");
+        Self { places, start, rows: Rows::save(connect(&db.url).await).await, watch, blocked }
     }
 
     /// Runs operations from the starting state. `choose` says which of those that are ready gets leave.
@@ -131,7 +133,7 @@ impl World {
                 continue;
             }
             assert!(since.elapsed() < HANG, "the schedule hangs after {steps:?}");
-            let blocked = self.watch.query(BLOCKED, &[]).await.expect("the blocked sessions");
+            let blocked = self.watch.query(&self.blocked, &[]).await.expect("the blocked sessions");
             let blocked: Vec<String> = blocked.iter().map(|row| row.get(0)).collect();
             let is_blocked = |place: usize| at[place].is_some() || blocked.contains(&name_of(place));
             let any_is_ready = at.iter().any(|at| matches!(at, Some(At::Statement { .. })));
