@@ -26,6 +26,8 @@ const SCHEDULES_MAX: usize = 3_000;
 /// Random orders of each three operations.
 const ORDERS_OF_THREE: usize = 6;
 
+const CLAIM_ENDPOINT: &str = "claim endpoint";
+
 /// The results by the steps that lead to them.
 type Results = BTreeMap<Vec<(usize, &'static str)>, Vec<String>>;
 
@@ -70,7 +72,8 @@ async fn explore(
     Err(format!("more than {SCHEDULES_MAX} orders"))
 }
 
-/// The results of all orders of whole transactions, without a fault.
+/// The results of all orders of whole transactions, without a fault. A claim skips rows that are locked, as if it had
+/// come to nothing.
 async fn results_of_whole(world: &World, operations: &[&Operation]) -> Result<Results, String> {
     let mut results = Results::new();
     let mut check = |played: &Played| {
@@ -78,6 +81,17 @@ async fn results_of_whole(world: &World, operations: &[&Operation]) -> Result<Re
         no_harm(played)
     };
     explore(world, operations, None, true, &mut check).await?;
+    if let [one, other] = operations
+        && let Some(place) = [one, other].iter().position(|operation| operation.name == CLAIM_ENDPOINT)
+    {
+        let mut add = |played: &Played| {
+            let mut result = played.result.clone();
+            result.insert(place, "Ok(0)".to_owned());
+            results.insert(played.steps.clone(), result);
+            no_harm(played)
+        };
+        explore(world, &[operations[1 - place]], None, true, &mut add).await?;
+    }
     Ok(results)
 }
 
@@ -153,11 +167,10 @@ const CONNECTIONS: &[&str] = &[
 ];
 const ENDPOINTS: &[&str] = &["add endpoint", "disable endpoint", "enable endpoint", "delete endpoint", "rotate secret"];
 const ATTEMPTS: &[&str] = &[
-    "claim endpoint",
+    CLAIM_ENDPOINT,
     "finish attempt",
     "fail attempt",
     "release endpoint",
-    "finish and release",
     "give up endpoint",
     "redeliver failed",
     "redeliver sent",
@@ -179,7 +192,7 @@ fn syncs_in_all_orders() {
 
 #[test]
 fn connections_in_all_orders() {
-    try_pairs(CONNECTIONS, &[CONNECTIONS, ENDPOINTS, ONCE].concat());
+    try_pairs(CONNECTIONS, &[CONNECTIONS, ENDPOINTS].concat());
 }
 
 #[test]
@@ -194,7 +207,12 @@ fn removals_and_attempts_in_all_orders() {
 
 #[test]
 fn keys_in_all_orders() {
-    try_pairs(&[KEYS, ONCE, &["delete user", "clean up"]].concat(), &[KEYS, ONCE].concat());
+    try_pairs(&[KEYS, ONCE, &["delete user"]].concat(), &[KEYS, ONCE].concat());
+}
+
+#[test]
+fn cleanup_in_all_orders() {
+    try_pairs(&["clean up"], &["receive callback", "delete user", "rotate key"]);
 }
 
 #[test]

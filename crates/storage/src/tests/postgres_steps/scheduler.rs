@@ -84,9 +84,10 @@ impl World {
             spawn_local(session.run((operation.run)(self.places[place].clone(), self.start.clone(), place)));
         }
         let mut at: Vec<Option<At>> = vec![None; operations.len()];
+        let mut waits = vec![false; operations.len()];
         let mut steps = Vec::new();
         loop {
-            self.settle(&mut arrivals, &mut at, &steps).await;
+            self.settle(&mut arrivals, &mut at, &mut waits, &steps).await;
             let ready: Vec<_> = (0..at.len())
                 .filter_map(|place| match at[place] {
                     Some(At::Statement { is_inside, .. }) => Some(Ready { place, is_inside }),
@@ -119,26 +120,34 @@ impl World {
         Played { steps, result, broken }
     }
 
-    /// Waits until each operation is ready, has ended, or waits for a lock of one that is ready.
+    /// Waits until each operation is ready, has ended, or waits for a lock of one that is ready. It then waits until a
+    /// transaction ends.
     async fn settle(
         &self,
         arrivals: &mut UnboundedReceiver<(usize, At)>,
         at: &mut [Option<At>],
+        waits: &mut [bool],
         steps: &[(usize, &'static str)],
     ) {
         let since = Instant::now();
-        while at.iter().any(Option::is_none) {
+        loop {
+            let is_ready = at.iter().any(|at| matches!(at, Some(At::Statement { .. })));
+            let mut running = (0..at.len()).filter(|place| at[*place].is_none()).peekable();
+            if running.peek().is_none() || is_ready && running.all(|place| waits[place]) {
+                return;
+            }
             if let Ok(Some((place, arrived))) = timeout(PATIENCE, arrivals.recv()).await {
+                if !matches!(arrived, At::Statement { is_inside: true, .. }) {
+                    waits.fill(false);
+                }
                 at[place] = Some(arrived);
                 continue;
             }
             assert!(since.elapsed() < HANG, "the schedule hangs after {steps:?}");
             let blocked = self.watch.query(&self.blocked, &[]).await.expect("the blocked sessions");
             let blocked: Vec<String> = blocked.iter().map(|row| row.get(0)).collect();
-            let is_blocked = |place: usize| at[place].is_some() || blocked.contains(&name_of(place));
-            let any_is_ready = at.iter().any(|at| matches!(at, Some(At::Statement { .. })));
-            if any_is_ready && (0..at.len()).all(is_blocked) {
-                return;
+            for (place, waits) in waits.iter_mut().enumerate() {
+                *waits = at[place].is_none() && blocked.contains(&name_of(place));
             }
         }
     }
