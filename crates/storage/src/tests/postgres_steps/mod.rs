@@ -1,6 +1,6 @@
 //! Operations stepped statement by statement on PostgreSQL: before each statement an operation waits for leave from a
-//! scheduler, which tries the orders of two of them, and random ones of three. So a race is found by each run or by none.
-//! `BELLBIRD_TEST_STEPPED_TRIPLES` sets how many sets of three are tried; with it all orders of two are tried, up to
+//! scheduler, which tries the orders of two of them, and random ones of three. So a race is found by each run or by
+//! none. `BELLBIRD_TEST_STEPPED_TRIPLES` sets how many sets of three are tried; with it all orders of two are tried, up to
 //! 3,000 of each.
 //!
 //! An operation is correct if its outcome, and the rows that are left, are those of some order of whole transactions,
@@ -35,8 +35,8 @@ const CLAIM_ENDPOINT: &str = "claim endpoint";
 /// The results by the steps that lead to them.
 type Results = BTreeMap<Vec<(usize, &'static str)>, Vec<String>>;
 
-/// Tries the orders with few switches, or if `whole` those of whole transactions. Returns their number, or the first one
-/// that `check` rejects.
+/// Tries the orders with few switches, or if `whole` those of whole transactions. Returns their number, or the first
+/// one that `check` rejects.
 async fn explore(
     world: &World,
     operations: &[&Operation],
