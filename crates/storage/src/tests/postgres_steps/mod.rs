@@ -1,7 +1,7 @@
 //! Operations stepped statement by statement on PostgreSQL: before each statement an operation waits for leave from a
 //! scheduler, which tries the orders of two of them, and random ones of three. So a race is found by each run or by
-//! none. `BELLBIRD_TEST_STEPPED_TRIPLES` sets how many sets of three are tried; with it all orders of two are tried, up to
-//! 3,000 of each.
+//! none. `BELLBIRD_TEST_STEPPED_TRIPLES` sets how many sets of three are tried. With it, all orders of two are tried, up
+//! to 3,000 of each.
 //!
 //! An operation is correct if its outcome, and the rows that are left, are those of some order of whole transactions,
 //! because that is what the rest of the program reckons with. Whatever the order, no row may be without what it belongs
@@ -149,16 +149,8 @@ fn try_pairs(these: &[&'static str], those: &[&'static str]) {
 
 const JOBS: &[&str] = &["claim due job", "claim job", "renew job", "finish job", "fail job", "request job", "run job"];
 const SYNCS: &[&str] = &["finish sync", "renew sync", "request sync"];
-const CONNECTIONS: &[&str] = &[
-    "merge accounts",
-    "finish refresh",
-    "end status",
-    "import",
-    "import another",
-    "remove connection",
-    "delete user",
-    "change plan",
-];
+const CONNECTIONS: &[&str] =
+    &["merge accounts", "finish refresh", "end status", "import", "remove connection", "delete user", "change plan"];
 const ENDPOINTS: &[&str] = &["add endpoint", "disable endpoint", "enable endpoint", "delete endpoint", "rotate secret"];
 const ATTEMPTS: &[&str] = &[
     CLAIM_ENDPOINT,
