@@ -1,7 +1,7 @@
 //! Operations stepped statement by statement on PostgreSQL: before each statement an operation waits for leave from a
 //! scheduler, which tries the orders of two of them, and random ones of three. So a race is found by each run or by
-//! none. `BELLBIRD_TEST_STEPPED_TRIPLES` sets how many sets of three are tried. With it, all orders of two are tried, up
-//! to 3,000 of each.
+//! none. `BELLBIRD_TEST_STEPPED_TRIPLES` sets how many sets of three are tried. With it, all orders of two are tried,
+//! up to 3,000 of each.
 //!
 //! An operation is correct if its outcome, and the rows that are left, are those of some order of whole transactions,
 //! because that is what the rest of the program reckons with. Whatever the order, no row may be without what it belongs
