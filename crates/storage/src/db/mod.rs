@@ -8,6 +8,8 @@
 
 pub(crate) mod database;
 pub(crate) mod file_user;
+#[cfg(test)]
+pub(crate) mod gate;
 pub(crate) mod open_error;
 pub(crate) mod postgres;
 pub(crate) mod postgres_url;

@@ -252,7 +252,7 @@ impl PooledClient {
 
     async fn simple(&mut self, text: &str, in_transaction: bool) -> Result<()> {
         #[cfg(test)]
-        crate::tests::postgres_steps::gate::pass_simple(text).await;
+        crate::db::gate::pass_simple(text).await;
         // The caller may leave while BEGIN is on its way. A ROLLBACK too many does no harm.
         self.in_transaction |= in_transaction;
         let outcome = timeout(STATEMENT_TIMEOUT, self.start()?.batch_execute(text)).await;
@@ -319,7 +319,7 @@ async fn settle(client: Object, last: &'static str, cancel: Cancel) {
 
 async fn query(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) -> PgResult<Vec<tokio_postgres::Row>> {
     #[cfg(test)]
-    let sql = crate::tests::postgres_steps::gate::pass(sql).await;
+    let sql = crate::db::gate::pass(sql).await;
     if !prepares {
         return client.query_typed(&numbered(sql.postgres), &typed(params)).await;
     }
@@ -329,7 +329,7 @@ async fn query(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) 
 
 async fn execute(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) -> PgResult<u64> {
     #[cfg(test)]
-    let sql = crate::tests::postgres_steps::gate::pass(sql).await;
+    let sql = crate::db::gate::pass(sql).await;
     if !prepares {
         return client.execute_typed(&numbered(sql.postgres), &typed(params)).await;
     }
@@ -370,7 +370,7 @@ impl<'a> FromSql<'a> for AsSent<'a> {
 
 async fn batch(client: &Object, prepares: bool, statements: &[Bound<'_>]) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
     #[cfg(test)]
-    if crate::tests::postgres_steps::gate::is_stepped() {
+    if crate::db::gate::is_stepped() {
         return batch_in_steps(client, prepares, statements).await;
     }
     if !prepares {
@@ -391,7 +391,7 @@ async fn batch_in_steps(
     prepares: bool,
     statements: &[Bound<'_>],
 ) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
-    use crate::tests::postgres_steps::gate::pass_simple;
+    use crate::db::gate::pass_simple;
 
     let mut results = Ok(Vec::new());
     for text in ["BEGIN", "COMMIT"] {

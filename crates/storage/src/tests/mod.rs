@@ -11,7 +11,7 @@ mod jobs;
 mod linking;
 mod migrate;
 mod operators;
-pub(crate) mod postgres_steps;
+mod postgres_steps;
 mod secrets;
 mod stolen_file;
 mod support;

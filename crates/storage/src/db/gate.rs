@@ -1,4 +1,4 @@
-//! Where an operation waits for leave before each statement. `db/postgres.rs` calls it in tests.
+//! Where an operation of a test waits for leave before each statement: see `tests/postgres_steps`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::db::Sql;
+use crate::db::statement::Sql;
 
 tokio::task_local! {
     static SESSION: Arc<Session>;
 }
 
 /// An operation that is stepped. All other tasks pass the gate at once.
-pub(super) struct Session {
+pub(crate) struct Session {
     /// Its place among the operations.
     place: usize,
     arrived: UnboundedSender<(usize, At)>,
@@ -26,7 +26,7 @@ pub(super) struct Session {
 
 /// Where an operation has arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum At {
+pub(crate) enum At {
     /// Before a statement. Inside: an earlier one of the same transaction has run.
     Statement { name: &'static str, is_inside: bool },
     /// At the end, with its outcome.
@@ -35,14 +35,14 @@ pub(super) enum At {
 
 /// A fault that a test plants: in the statement of this name, the second text replaces the first.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fault {
-    pub(super) statement: &'static str,
-    pub(super) from: &'static str,
-    pub(super) to: &'static str,
+pub(crate) struct Fault {
+    pub(crate) statement: &'static str,
+    pub(crate) from: &'static str,
+    pub(crate) to: &'static str,
 }
 
 impl Session {
-    pub(super) fn new(
+    pub(crate) fn new(
         place: usize,
         arrived: UnboundedSender<(usize, At)>,
         leave: Arc<Notify>,
@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// Runs an operation that waits for leave before each statement.
-    pub(super) async fn run(self, operation: impl Future<Output = String>) {
+    pub(crate) async fn run(self, operation: impl Future<Output = String>) {
         let (place, arrived) = (self.place, self.arrived.clone());
         let outcome = SESSION.scope(Arc::new(self), operation).await;
         let _ = arrived.send((place, At::End(outcome)));
