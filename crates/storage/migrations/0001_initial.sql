@@ -53,7 +53,6 @@ CREATE TABLE api_keys (
 CREATE UNIQUE INDEX api_keys_hash ON api_keys (key_hash);
 CREATE UNIQUE INDEX api_keys_id ON api_keys (id);
 
--- A browser in which a user is signed in to the console.
 -- How often keys were used, by day and route, for their users.
 CREATE TABLE key_reads (
     user_id TEXT NOT NULL,
@@ -68,6 +67,7 @@ CREATE TABLE key_reads (
 
 CREATE INDEX key_reads_day ON key_reads (day);
 
+-- A browser in which a user is signed in to the console.
 CREATE TABLE sessions (
     user_id TEXT NOT NULL REFERENCES users (id),
     id TEXT NOT NULL,

@@ -167,7 +167,8 @@ on_both_databases! {
         let statuses: Vec<u16> = statuses.buffer_unordered(8).collect().await;
         for status in [200, 201, 204, 400, 404, 405, 409] {
             let count = statuses.iter().filter(|other| **other == status).count();
-            assert!(count > 2, "{status}: {count} times");
+            // Some ten conflicts in most seeds, and one in a seed that deletes both users early.
+            assert!(count > 0, "{status}: {count} times");
         }
     }
 }
