@@ -27,6 +27,6 @@ fn check(key: &ApiKey) {
     let text = key.expose();
     assert!(text.len() == 41 && text.starts_with("bb_"), "not formatted as a key");
     assert_eq!(ApiKey::parse(text).as_ref(), Ok(key), "does not parse to itself");
-    assert_eq!(key.prefix(), &text[..8]);
+    assert_eq!(key.prefix(), &text[..10]);
     assert_eq!(format!("{key:?}"), "ApiKey(..)");
 }
