@@ -1,5 +1,5 @@
-//! The text form of setup tokens, with which a program gets an API key once: `bbst`, 32 random characters, and a
-//! checksum of 6 characters.
+//! The text form of setup tokens, with which a program gets an API key once: `bbst`, two characters of the cell, 30
+//! random ones, and a checksum of 6.
 //!
 //! Letters and digits only: some programs put the token into a URL unescaped.
 

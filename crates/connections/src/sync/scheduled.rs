@@ -27,12 +27,13 @@ enum Scope {
     Nothing,
 }
 
-fn scope(now: Timestamp, followers: &Followers) -> Scope {
+/// `is_retry`: the last run failed, and somebody may have asked for it.
+fn scope(now: Timestamp, followers: &Followers, is_retry: bool) -> Scope {
     let is_within = |at: Option<Timestamp>, time| at.is_some_and(|at| now < at.plus(time));
     let is_followed = followers.has_endpoint
         || is_within(followers.followed_at, FOLLOWED_FOR)
         || is_within(Some(followers.rows_backfill_began_at), NEW_FOR);
-    if is_followed || followers.has_unread || !is_within(followers.synced_at, ROWS_EVERY) {
+    if is_followed || is_retry || followers.has_unread || !is_within(followers.synced_at, ROWS_EVERY) {
         Scope::Rows
     } else if is_within(followers.refreshed_at, REFRESH_EVERY) {
         Scope::Nothing
@@ -45,7 +46,8 @@ impl Syncs<'_> {
     pub(super) async fn run_scheduled(self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let found = self.0.storage.syncs().find_followers(user, id).await?;
-        let scope = scope(self.0.clock.now(), &found.ok_or(ConnectionsError::NotFound)?);
+        let found = found.ok_or(ConnectionsError::NotFound)?;
+        let scope = scope(self.0.clock.now(), &found, claim.attempts > 0);
         if scope == Scope::Rows {
             return self.sync_once(claim).await.map(|_| ());
         }
@@ -81,7 +83,7 @@ mod tests {
 
     #[test]
     fn rows_are_read_for_somebody_or_every_third_day() {
-        assert_eq!(scope(NOW, &unfollowed()), Scope::Nothing);
+        assert_eq!(scope(NOW, &unfollowed(), false), Scope::Nothing);
         for followers in [
             Followers { has_endpoint: true, ..unfollowed() },
             Followers { followed_at: Some(ago(29 * 24)), ..unfollowed() },
@@ -90,16 +92,17 @@ mod tests {
             Followers { synced_at: None, ..unfollowed() },
             Followers { synced_at: Some(ago(72)), ..unfollowed() },
         ] {
-            assert_eq!(scope(NOW, &followers), Scope::Rows, "{followers:?}");
+            assert_eq!(scope(NOW, &followers, false), Scope::Rows, "{followers:?}");
         }
+        assert_eq!(scope(NOW, &unfollowed(), true), Scope::Rows, "what failed is repeated");
         let followed_before = Followers { followed_at: Some(ago(31 * 24)), ..unfollowed() };
-        assert_eq!(scope(NOW, &followed_before), Scope::Nothing);
+        assert_eq!(scope(NOW, &followed_before, false), Scope::Nothing);
     }
 
     #[test]
     fn unfollowed_connection_is_refreshed_once_a_day() {
         for refreshed_at in [None, Some(ago(24))] {
-            assert_eq!(scope(NOW, &Followers { refreshed_at, ..unfollowed() }), Scope::Refresh);
+            assert_eq!(scope(NOW, &Followers { refreshed_at, ..unfollowed() }, false), Scope::Refresh);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Stores API keys by the SHA-256 of their text, and finds the caller of a request.
 //!
-//! A key has 190 random bits, so guessing is hopeless and a fast hash is enough. A slow one would delay each request.
+//! A key has 178 random bits, so guessing is hopeless and a fast hash is enough. A slow one would delay each request.
 
 use bellbird_domain::{ApiKey, Caller, KeyId, UserId};
 use jiff::Timestamp;

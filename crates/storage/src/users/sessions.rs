@@ -1,5 +1,5 @@
 //! Stores who is signed in to the console, and the links with which users sign in. Of cookies and tokens, which have
-//! 256 random bits, only the SHA-256 is kept.
+//! 248 random bits, only the SHA-256 is kept.
 
 use bellbird_domain::{Caller, KeyId, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};

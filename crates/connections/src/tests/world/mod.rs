@@ -427,7 +427,7 @@ impl World {
                 for (key, id) in of_connection {
                     let is_gone = bank.gone.iter().any(|row| *id == bank::row_id(connection, row.number));
                     if is_gone != endpoint.removed.contains(key) {
-                        return Some(format!("endpoint {number}: {id} is gone: {is_gone}, and it was told otherwise"));
+                        return Some(format!("endpoint {number}: {id} is gone: {is_gone}, and it has heard otherwise"));
                     }
                 }
             }

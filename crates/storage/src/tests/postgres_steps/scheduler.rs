@@ -20,7 +20,7 @@ use crate::tests::support::{TestDb, connect};
 /// Operations at once. Each has a connection of its own.
 pub(super) const PLACES_MAX: usize = 3;
 /// How long a statement may run before the scheduler asks whether it waits for a lock.
-const PATIENCE: Duration = Duration::from_millis(1);
+const BLOCKED_AFTER: Duration = Duration::from_millis(1);
 /// Longer than PostgreSQL takes to find a deadlock, and than any lock is waited for.
 const HANG: Duration = Duration::from_secs(8);
 /// The sessions that wait for a lock that another one holds.
@@ -136,7 +136,7 @@ impl World {
             if running.peek().is_none() || is_ready && running.all(|place| waits[place]) {
                 return;
             }
-            if let Ok(Some((place, arrived))) = timeout(PATIENCE, arrivals.recv()).await {
+            if let Ok(Some((place, arrived))) = timeout(BLOCKED_AFTER, arrivals.recv()).await {
                 if !matches!(arrived, At::Statement { is_inside: true, .. }) {
                     waits.fill(false);
                 }
