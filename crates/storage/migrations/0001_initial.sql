@@ -1,18 +1,18 @@
 -- oldest-compatible: 1
 -- The line above names the oldest version whose programs work with this schema: see src/migrate.rs.
 --
--- The schema of both databases, written for SQLite. For PostgreSQL, src/migrate.rs replaces the type words and drops
--- the table options. A comment that starts with "PostgreSQL:" is a statement for PostgreSQL alone. Text then gets the
--- collation "C", so that PostgreSQL sorts by bytes, as SQLite does.
+-- The schema of both databases, written for SQLite, whose word for the type UUID is TEXT. For PostgreSQL,
+-- src/migrate.rs replaces the other type words and drops the table options. A comment that starts with "PostgreSQL:" is
+-- a statement for PostgreSQL alone. Text then gets the collation "C", so that PostgreSQL sorts by bytes, as SQLite does.
 --
--- Ids are lower-case UUIDs. Times are microseconds since 1970-01-01 UTC.
+-- Ids are UUIDs, as text in lower case. Times are microseconds since 1970-01-01 UTC.
 -- A table of a user's data has a primary key that starts with the user.
 --
 -- A claim takes a lease and changes the fence. Each later write of the claim holder checks the fence, so a holder whose
 -- lease expired and was claimed again changes nothing. A lease that is NULL or in the past is free.
 
 CREATE TABLE users (
-    id TEXT NOT NULL,
+    id UUID NOT NULL,
     email TEXT NOT NULL,
     -- Lower case by Unicode, computed in Rust: lower() of SQLite changes ASCII letters only.
     email_folded TEXT NOT NULL,
@@ -36,8 +36,8 @@ CREATE UNIQUE INDEX users_email ON users (email_folded);
 CREATE UNIQUE INDEX users_reference ON users (reference);
 
 CREATE TABLE api_keys (
-    user_id TEXT NOT NULL REFERENCES users (id),
-    id TEXT NOT NULL,
+    user_id UUID NOT NULL REFERENCES users (id),
+    id UUID NOT NULL,
     -- SHA-256 of the key. The key itself is not stored.
     key_hash BLOB NOT NULL,
     name TEXT NOT NULL,
@@ -55,8 +55,8 @@ CREATE UNIQUE INDEX api_keys_id ON api_keys (id);
 
 -- How often keys were used, by day and route, for their users.
 CREATE TABLE key_reads (
-    user_id TEXT NOT NULL,
-    key_id TEXT NOT NULL,
+    user_id UUID NOT NULL,
+    key_id UUID NOT NULL,
     -- Days since 1970, in UTC.
     day INTEGER NOT NULL,
     -- As the API names its path, without values.
@@ -69,8 +69,8 @@ CREATE INDEX key_reads_day ON key_reads (day);
 
 -- A browser in which a user is signed in to the console.
 CREATE TABLE sessions (
-    user_id TEXT NOT NULL REFERENCES users (id),
-    id TEXT NOT NULL,
+    user_id UUID NOT NULL REFERENCES users (id),
+    id UUID NOT NULL,
     -- SHA-256 of the cookie. The cookie itself is not stored.
     token_hash BLOB NOT NULL,
     -- Browser and system, for the user to recognise it.
@@ -90,7 +90,7 @@ CREATE INDEX sessions_new_browser ON sessions (created_at) WHERE is_new_browser 
 
 -- Browsers in which a user has signed in.
 CREATE TABLE known_browsers (
-    user_id TEXT NOT NULL REFERENCES users (id),
+    user_id UUID NOT NULL REFERENCES users (id),
     -- SHA-256 of a cookie that outlives the session. It signs nobody in.
     cookie_hash BLOB NOT NULL,
     signed_in_at INTEGER NOT NULL,
@@ -101,7 +101,7 @@ CREATE INDEX known_browsers_age ON known_browsers (signed_in_at);
 
 -- What e-mails have said, for as long as it is true.
 CREATE TABLE sent_emails (
-    user_id TEXT NOT NULL REFERENCES users (id),
+    user_id UUID NOT NULL REFERENCES users (id),
     kind TEXT NOT NULL,
     -- The id of what it is about, and for a connection its state.
     subject TEXT NOT NULL,
@@ -112,8 +112,8 @@ CREATE TABLE sent_emails (
 
 -- A link with which a user signs in to the console, once. Signing in deletes it.
 CREATE TABLE sign_in_links (
-    user_id TEXT NOT NULL REFERENCES users (id),
-    id TEXT NOT NULL,
+    user_id UUID NOT NULL REFERENCES users (id),
+    id UUID NOT NULL,
     -- SHA-256 of the token. The token itself is not stored.
     token_hash BLOB NOT NULL,
     -- SHA-256 of the cookie of the browser that asked for it. NULL: an operator made it.
@@ -128,7 +128,7 @@ CREATE INDEX sign_in_links_expiry ON sign_in_links (expires_at);
 
 -- Whom the identity provider signs in to the console. The first sign-in by a verified e-mail address adds it.
 CREATE TABLE identities (
-    user_id TEXT NOT NULL REFERENCES users (id),
+    user_id UUID NOT NULL REFERENCES users (id),
     -- The identity provider.
     issuer TEXT NOT NULL,
     -- Its id of the user.
@@ -141,8 +141,8 @@ CREATE UNIQUE INDEX identities_subject ON identities (issuer, subject);
 
 -- A token that an operator gives to a user, who pastes it into a program. Claiming it creates an API key, once.
 CREATE TABLE setup_tokens (
-    user_id TEXT NOT NULL REFERENCES users (id),
-    id TEXT NOT NULL,
+    user_id UUID NOT NULL REFERENCES users (id),
+    id UUID NOT NULL,
     -- SHA-256 of the token. The token itself is not stored.
     token_hash BLOB NOT NULL,
     -- The name of the key to create.
@@ -150,7 +150,7 @@ CREATE TABLE setup_tokens (
     created_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     -- The key that the claim created. NULL: not claimed.
-    key_id TEXT,
+    key_id UUID,
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -159,9 +159,9 @@ CREATE INDEX setup_tokens_expiry ON setup_tokens (expires_at);
 
 -- How a key was created with a setup token, and who else tried the token.
 CREATE TABLE key_audit (
-    user_id TEXT NOT NULL REFERENCES users (id),
-    id TEXT NOT NULL,
-    key_id TEXT NOT NULL,
+    user_id UUID NOT NULL REFERENCES users (id),
+    id UUID NOT NULL,
+    key_id UUID NOT NULL,
     recorded_at INTEGER NOT NULL,
     -- claimed or claim_rejected.
     event TEXT NOT NULL,
@@ -172,7 +172,7 @@ CREATE INDEX key_audit_key ON key_audit (user_id, key_id, recorded_at, id);
 
 -- A key of an operator, for the API below /admin. It is no user's and reads no financial data.
 CREATE TABLE operator_keys (
-    id TEXT NOT NULL,
+    id UUID NOT NULL,
     -- SHA-256 of the key. The key itself is not stored.
     key_hash BLOB NOT NULL,
     name TEXT NOT NULL,
@@ -189,14 +189,14 @@ CREATE UNIQUE INDEX operator_keys_hash ON operator_keys (key_hash);
 
 -- Requests with an Idempotency-Key that succeeded, for 24 hours. The response is in secrets.
 CREATE TABLE operator_requests (
-    operator_key_id TEXT NOT NULL,
+    operator_key_id UUID NOT NULL,
     -- SHA-256 of the Idempotency-Key.
     idempotency_hash BLOB NOT NULL,
-    id TEXT NOT NULL,
+    id UUID NOT NULL,
     -- SHA-256 of method, path and body.
     request_digest BLOB NOT NULL,
     -- The user it is about, whose deletion deletes it too. NULL within its transaction only.
-    user_id TEXT,
+    user_id UUID,
     -- HTTP status of the response. NULL within its transaction only.
     status INTEGER,
     created_at INTEGER NOT NULL,
@@ -208,14 +208,14 @@ CREATE INDEX operator_requests_created ON operator_requests (created_at);
 
 -- What operators changed. Outlives the user and what the change was about, so it has no foreign key.
 CREATE TABLE operator_audit (
-    id TEXT NOT NULL,
+    id UUID NOT NULL,
     -- NULL: a change in the console.
-    operator_key_id TEXT,
+    operator_key_id UUID,
     -- The user who was signed in to the console. NULL: a change by API.
-    operator_user_id TEXT,
+    operator_user_id UUID,
     -- Such as user.create.
     action TEXT NOT NULL,
-    user_id TEXT NOT NULL,
+    user_id UUID NOT NULL,
     -- The id of what the action was about, if that is not the user.
     subject TEXT,
     recorded_at INTEGER NOT NULL,
@@ -226,8 +226,8 @@ CREATE INDEX operator_audit_user ON operator_audit (user_id, id);
 CREATE INDEX operator_audit_recorded ON operator_audit (recorded_at);
 
 CREATE TABLE connections (
-    user_id TEXT NOT NULL REFERENCES users (id),
-    id TEXT NOT NULL,
+    user_id UUID NOT NULL REFERENCES users (id),
+    id UUID NOT NULL,
     provider TEXT NOT NULL,
     category TEXT NOT NULL,
     -- The provider's id of the consent.
@@ -261,8 +261,8 @@ CREATE INDEX connections_consent_expiry ON connections (consent_expires_at);
 
 -- What is known of the syncs of a connection. It has a row from its import on.
 CREATE TABLE syncs (
-    user_id TEXT NOT NULL,
-    connection_id TEXT NOT NULL,
+    user_id UUID NOT NULL,
+    connection_id UUID NOT NULL,
     -- Counts the finished syncs.
     sequence INTEGER NOT NULL DEFAULT 0,
     -- When the last successful sync started, which is the end of its date range, and the start of that range.
@@ -279,7 +279,7 @@ CREATE TABLE syncs (
     -- A sync too large for one run has not read the part of its date range up to this time. NULL: it has read all.
     unread_to INTEGER,
     -- If set: it has not read the accounts after this one, by id.
-    unread_after_account TEXT,
+    unread_after_account UUID,
     -- Rows that the last sync could not read: how many, why the oldest of them, as one word, and when that one was.
     unreadable_rows INTEGER NOT NULL DEFAULT 0,
     unreadable_reason TEXT,
@@ -295,9 +295,9 @@ CREATE TABLE syncs (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE accounts (
-    user_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    connection_id TEXT NOT NULL,
+    user_id UUID NOT NULL,
+    id UUID NOT NULL,
+    connection_id UUID NOT NULL,
     provider_account_id TEXT NOT NULL,
     name TEXT NOT NULL,
     account_type TEXT NOT NULL,
@@ -322,7 +322,7 @@ CREATE INDEX accounts_provider_account ON accounts (provider_account_id);
 -- subjects: `job_kinds` in src/jobs/mod.rs.
 CREATE TABLE jobs (
     -- The nil UUID: a job of no user. So there is no foreign key.
-    user_id TEXT NOT NULL,
+    user_id UUID NOT NULL,
     kind TEXT NOT NULL,
     subject TEXT NOT NULL,
     -- Each provider has its own limit of running jobs. Empty: no provider.
@@ -335,7 +335,7 @@ CREATE TABLE jobs (
     -- 0: free, because its holder is gone.
     lease_until INTEGER,
     -- The instance that took the lease. NULL: a command.
-    holder TEXT,
+    holder UUID,
     -- A random number for each claim. A counter could repeat a number: after a lost commit, or in a row that was
     -- deleted and inserted again. NULL: not running.
     fence INTEGER,
@@ -351,9 +351,9 @@ CREATE INDEX jobs_due ON jobs (kind, provider, COALESCE(lease_until, run_at));
 
 -- Outlives the connection and the user, so it has no foreign key.
 CREATE TABLE connection_audit (
-    user_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    connection_id TEXT NOT NULL,
+    user_id UUID NOT NULL,
+    id UUID NOT NULL,
+    connection_id UUID NOT NULL,
     changed_at INTEGER NOT NULL,
     -- NULL: the connection is new.
     from_status TEXT,
@@ -370,8 +370,8 @@ CREATE INDEX connection_audit_changed_at ON connection_audit (changed_at);
 -- What syncs have seen of transactions and trades. With a rowid, because SQLite handles long rows badly in a table
 -- without one.
 CREATE TABLE fingerprints (
-    user_id TEXT NOT NULL,
-    connection_id TEXT NOT NULL,
+    user_id UUID NOT NULL,
+    connection_id UUID NOT NULL,
     -- A version byte, then 64 bytes for each row: see src/connections/fingerprints.rs. The digests have a key for each
     -- connection (purpose 'fingerprints' in secrets).
     entries BLOB NOT NULL,
@@ -400,7 +400,7 @@ CREATE TABLE fingerprints (
 -- operator_request its id            the response, which may hold a new key
 -- Those of the installation have the user 0.
 CREATE TABLE secrets (
-    user_id TEXT NOT NULL,
+    user_id UUID NOT NULL,
     purpose TEXT NOT NULL,
     subject TEXT NOT NULL,
     sealed BLOB NOT NULL,
@@ -409,14 +409,14 @@ CREATE TABLE secrets (
 
 -- A link URL that an operator gives to a user. The holder of its token may link institutions for that user.
 CREATE TABLE links (
-    user_id TEXT NOT NULL REFERENCES users (id),
-    id TEXT NOT NULL,
+    user_id UUID NOT NULL REFERENCES users (id),
+    id UUID NOT NULL,
     -- SHA-256 of the token. The token itself is not stored.
     token_hash BLOB NOT NULL,
     -- NULL: the user chooses.
     provider TEXT,
     -- The connection to repair. NULL: a new connection.
-    connection_id TEXT,
+    connection_id UUID,
     open_count INTEGER NOT NULL DEFAULT 0,
     -- 1: a link session of an app, which connects once and has a result. 0: a link.
     is_session INTEGER NOT NULL DEFAULT 0,
@@ -437,15 +437,15 @@ CREATE INDEX links_expiry ON links (expires_at);
 
 -- From the redirect to a provider to the stored connection.
 CREATE TABLE consent_sessions (
-    user_id TEXT NOT NULL REFERENCES users (id),
-    id TEXT NOT NULL,
+    user_id UUID NOT NULL REFERENCES users (id),
+    id UUID NOT NULL,
     -- The link that started it, which is deleted earlier.
-    link_id TEXT NOT NULL,
+    link_id UUID NOT NULL,
     -- SHA-256 of the OAuth state. The state itself is not stored.
     state_hash BLOB NOT NULL,
     provider TEXT NOT NULL,
     -- The connection to repair. NULL: a new connection, or the one to repair was removed.
-    connection_id TEXT,
+    connection_id UUID,
     -- The consents that existed at the provider when the session started, separated by spaces. Each is the first half,
     -- in hex, of SHA-256 over state_hash and the consent's id. The salt makes equal ids differ between sessions.
     known_consents TEXT NOT NULL DEFAULT '',
@@ -474,7 +474,7 @@ CREATE INDEX consent_sessions_expiry ON consent_sessions (expires_at);
 
 -- A user whom we registered at a provider. The credentials are in secrets.
 CREATE TABLE provider_users (
-    user_id TEXT NOT NULL REFERENCES users (id),
+    user_id UUID NOT NULL REFERENCES users (id),
     provider TEXT NOT NULL,
     -- The name of the last registration attempt, stored before the attempt, so that an interrupted one can be undone.
     reference TEXT,
@@ -501,8 +501,8 @@ CREATE INDEX provider_events_received ON provider_events (received_at);
 -- An endpoint of the installation has a row without a user (of the id 0), and a queue for each user who had an event
 -- for it: a row of that user with its id. Deliveries belong to queues, so that no user's events delay another's.
 CREATE TABLE webhook_endpoints (
-    user_id TEXT NOT NULL,
-    id TEXT NOT NULL,
+    user_id UUID NOT NULL,
+    id UUID NOT NULL,
     url TEXT NOT NULL,
     -- Separated by commas.
     event_types TEXT NOT NULL,
@@ -526,7 +526,7 @@ CREATE TABLE webhook_endpoints (
     due_at INTEGER,
     -- As in jobs.
     lease_until INTEGER,
-    holder TEXT,
+    holder UUID,
     fence INTEGER NOT NULL DEFAULT 0,
     -- A queue: the fence of the installation's endpoint when the queue was last made equal to it. NULL: no queue.
     queue_fence INTEGER,
@@ -547,12 +547,12 @@ CREATE INDEX webhook_endpoints_due_failing ON webhook_endpoints (COALESCE(lease_
 -- Events, deliveries and attempts have no foreign keys, which would double the work of writing them. Each statement
 -- that deletes one of them, an endpoint or a connection also deletes what belongs to it.
 CREATE TABLE webhook_events (
-    user_id TEXT NOT NULL,
-    id TEXT NOT NULL,
+    user_id UUID NOT NULL,
+    id UUID NOT NULL,
     -- NULL: a ping.
-    connection_id TEXT,
+    connection_id UUID,
     -- Without a sync, an id that no other event has.
-    sync_run_id TEXT NOT NULL,
+    sync_run_id UUID NOT NULL,
     event_type TEXT NOT NULL,
     created_at INTEGER NOT NULL,
     -- The date range that the sync read.
@@ -586,11 +586,11 @@ CREATE INDEX webhook_events_created ON webhook_events (created_at, id);
 
 -- One event to one endpoint.
 CREATE TABLE webhook_deliveries (
-    user_id TEXT NOT NULL,
-    endpoint_id TEXT NOT NULL,
-    event_id TEXT NOT NULL,
+    user_id UUID NOT NULL,
+    endpoint_id UUID NOT NULL,
+    event_id UUID NOT NULL,
     -- Copies of the event's columns: the claim of the next chunk needs no join.
-    sync_run_id TEXT NOT NULL,
+    sync_run_id UUID NOT NULL,
     chunk INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     -- pending, waiting (for the chunk before), delivered or failed.
@@ -617,10 +617,10 @@ CREATE INDEX webhook_deliveries_open ON webhook_deliveries (user_id, endpoint_id
 -- Never holds a body, neither of a request nor of a response. A delivery that succeeded at its first attempt has no row
 -- here: its own columns hold that attempt.
 CREATE TABLE webhook_attempts (
-    user_id TEXT NOT NULL,
-    endpoint_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    event_id TEXT NOT NULL,
+    user_id UUID NOT NULL,
+    endpoint_id UUID NOT NULL,
+    id UUID NOT NULL,
+    event_id UUID NOT NULL,
     -- From 1.
     attempt INTEGER NOT NULL,
     attempted_at INTEGER NOT NULL,
@@ -636,7 +636,7 @@ CREATE INDEX webhook_attempts_event ON webhook_attempts (user_id, endpoint_id, e
 -- The running instances of the service. Each one renews its row every few seconds, and deletes it when it stops. A row
 -- that is not renewed belongs to an instance that was killed. All times are of one clock: see src/instances.rs.
 CREATE TABLE instances (
-    id TEXT NOT NULL,
+    id UUID NOT NULL,
     version TEXT NOT NULL,
     -- The name of its machine, and the URL of its API there; without an API, of its ops listener.
     host TEXT NOT NULL,

@@ -299,7 +299,7 @@ impl Storage {
 
     /// Checks that the database responds and has its tables.
     pub async fn ping(&self) -> Result<(), StorageError> {
-        self.db.one(PING, params![""], |_| Ok(())).await.map(|_| ())
+        self.db.one(PING, params![Uuid::nil()], |_| Ok(())).await.map(|_| ())
     }
 
     /// `sqlite` or `postgres`.

@@ -7,7 +7,6 @@
 //! program starts and stays ready on a newer schema, unless a migration needs a newer program: see
 //! [`Migration::oldest_compatible`].
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use bellbird_domain::Clock;
@@ -69,6 +68,9 @@ const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     oldest_compatible INTEGER NOT NULL,
     applied_at INTEGER NOT NULL
 ) STRICT;";
+
+/// A migration's word for the type of an id. SQLite has no such type, and stores the text.
+const SQLITE_WORDS: [(&str, &str); 1] = [("UUID", "TEXT")];
 
 /// Replacements that turn SQLite's dialect into PostgreSQL's. Longer texts come first. The collation "C" sorts by
 /// bytes, as SQLite does.
@@ -263,14 +265,12 @@ fn unknown_schema(what: &str) -> StorageError {
 }
 
 /// Translates a script into the dialect of the database.
-fn script(db: &Db, text: &'static str) -> Cow<'static, str> {
-    match db {
-        Db::Sqlite(_) => Cow::Borrowed(text),
-        Db::Postgres(_) => {
-            let replace = |text: String, (sqlite, postgres): &(&str, &str)| text.replace(sqlite, postgres);
-            Cow::Owned(POSTGRES_WORDS.iter().fold(text.to_owned(), replace))
-        }
-    }
+fn script(db: &Db, text: &str) -> String {
+    let words: &[(&str, &str)] = match db {
+        Db::Sqlite(_) => &SQLITE_WORDS,
+        Db::Postgres(_) => &POSTGRES_WORDS,
+    };
+    words.iter().fold(text.to_owned(), |text, (written, word)| text.replace(written, word))
 }
 
 struct Applied {

@@ -60,7 +60,7 @@ impl Connections<'_> {
         user: Option<UserId>,
         limit: u32,
     ) -> Result<Vec<Connection>> {
-        let (after, limit) = (after.map_or(Param::Text(""), Param::from), i64::from(limit));
+        let (after, limit) = (after.map_or(Param::BEFORE_ALL_IDS, Param::from), i64::from(limit));
         match user {
             Some(user) => self.0.db.all(LIST_AFTER_OF_USER, params![after, limit, user], connection).await,
             None => self.0.db.all(LIST_AFTER, params![after, limit], connection).await,

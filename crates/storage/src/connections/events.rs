@@ -68,7 +68,7 @@ async fn insert(
     let origin = EventOrigin {
         user,
         connection: Some(connection),
-        fence: None,
+        claim: None,
         // A run of its own, so that the event waits for no other.
         run: SyncRunId::from(id.uuid()),
         event_type,

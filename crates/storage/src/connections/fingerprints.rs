@@ -80,13 +80,14 @@ pub(crate) struct Encoded {
 }
 
 /// Replaces the fingerprints of a connection.
-pub(crate) fn store<'a>(claim: &ClaimedJob, encoded: &'a Encoded) -> Bound<'a> {
+pub(crate) fn store<'a>(claim: &'a ClaimedJob, encoded: &'a Encoded) -> Bound<'a> {
     STORE.with(named![
         user = claim.user_id(),
         connection = claim.subject_id::<ConnectionId>(),
         entries = encoded.entries.as_slice(),
         marks = encoded.marks.as_slice(),
         forgotten_mark = i64::from(encoded.forgotten_mark),
+        subject = claim.key.subject.as_str(),
         fence = claim.fence,
     ])
 }

@@ -23,7 +23,8 @@ macro_rules! select_pending {
         concat!(
             "SELECT c.id, c.user_id, c.provider, c.category, c.institution_id, c.institution_name, c.institution_logo,
                 c.status, c.last_refreshed_at, c.created_at, c.consent_expires_at, j.run_at, j.attempts, j.last_error
-            FROM connections c JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'removal' AND j.subject = c.id ",
+            FROM connections c
+                JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'removal' AND j.subject = CAST(c.id AS TEXT) ",
             $rest
         )
     };

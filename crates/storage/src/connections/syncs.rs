@@ -26,7 +26,7 @@ statements! {
             (SELECT MIN(a.missing_since) FROM accounts a WHERE a.user_id = c.user_id AND a.connection_id = c.id),
             s.mark, s.said_gone, s.followed_at
         FROM connections c JOIN syncs s ON s.user_id = c.user_id AND s.connection_id = c.id
-            JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = c.id
+            JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = CAST(c.id AS TEXT)
         WHERE c.user_id = $1 AND c.id = $2";
 
     /// A refresh may have set `reread_from` while the sync ran, and an event of the provider `said_gone`. Then it stays
@@ -53,7 +53,8 @@ statements! {
     FIND_FOLLOWERS = "SELECT s.followed_at, s.rows_backfill_began_at, s.synced_at, s.unread_to, j.started_at,
             CAST(CASE WHEN EXISTS (SELECT 1 FROM webhook_endpoints e
                 WHERE (e.user_id = s.user_id OR e.user_id = $3) AND e.status = 'enabled') THEN 1 ELSE 0 END AS BIGINT)
-        FROM syncs s JOIN jobs j ON j.user_id = s.user_id AND j.kind = 'refresh' AND j.subject = s.connection_id
+        FROM syncs s
+            JOIN jobs j ON j.user_id = s.user_id AND j.kind = 'refresh' AND j.subject = CAST(s.connection_id AS TEXT)
         WHERE s.user_id = $1 AND s.connection_id = $2";
 
     LIST_UNREADABLE = "SELECT c.id, c.provider, s.unreadable_rows, s.unreadable_reason, s.unreadable_since
@@ -247,7 +248,7 @@ impl Syncs<'_> {
         let origin = EventOrigin {
             user,
             connection: Some(connection),
-            fence: Some(claim.fence),
+            claim: Some(claim),
             run: finished.run,
             event_type: finished.event_type,
             date_range: finished.date_range,
@@ -304,12 +305,13 @@ pub(crate) async fn reread_from(
 }
 
 /// `said_gone` is what was known before, as it was stored.
-fn save<'a>(claim: &ClaimedJob, finished: &FinishedSync<'a>, said_gone: &'a [u8]) -> Bound<'a> {
+fn save<'a>(claim: &'a ClaimedJob, finished: &FinishedSync<'a>, said_gone: &'a [u8]) -> Bound<'a> {
     let FinishedSync { before, after, .. } = *finished;
     let (unread, unreadable) = (after.unread.as_ref(), after.unreadable.as_ref());
     SAVE.with(named![
         user = claim.user_id(),
         connection = claim.subject_id::<ConnectionId>(),
+        subject = claim.key.subject.as_str(),
         fence = claim.fence,
         sequence = i64::from(after.sequence),
         synced_at = after.synced_at,

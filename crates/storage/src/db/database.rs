@@ -1,6 +1,5 @@
 //! Dispatches reads, writes and transactions to SQLite or PostgreSQL.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,7 +153,7 @@ impl Tx {
     }
 
     /// Runs several statements without parameters, on a thread that may block.
-    pub(crate) async fn script(&mut self, text: Cow<'static, str>) -> Result<()> {
+    pub(crate) async fn script(&mut self, text: String) -> Result<()> {
         match self {
             Self::Sqlite(tx) => tx.script(text).await,
             Self::Postgres(tx) => Box::pin(tx.script(&text)).await,

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, WrongType};
+use tokio_postgres::types::{Format, FromSql, IsNull, ToSql, Type, WrongType};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 
@@ -430,12 +430,13 @@ pub(crate) fn is_lock_conflict(error: &StorageError) -> bool {
     source.downcast_ref::<ServerError>().is_some_and(|error| conflicts.iter().any(|state| state.code() == error.code))
 }
 
-/// The values with the types that they have in all statements. The server finds that of NULL.
+/// The values with the types that they have in all statements. The server finds those of NULL, and of ids, which some
+/// columns hold as text.
 fn typed<'a>(params: &'a [Param<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
     let type_of = |param: &Param<'_>| match param {
-        Param::Null => Type::UNKNOWN,
+        Param::Null | Param::Id(_) => Type::UNKNOWN,
         Param::Int(_) => Type::INT8,
-        Param::Text(_) | Param::Id(_) => Type::TEXT,
+        Param::Text(_) => Type::TEXT,
         Param::Blob(_) => Type::BYTEA,
     };
     params.iter().map(|param| (param as &(dyn ToSql + Sync), type_of(param))).collect()
@@ -466,6 +467,11 @@ impl ToSql for Param<'_> {
         }
     }
 
+    /// The server reads an id from its text, for a column of either type.
+    fn encode_format(&self, _: &Type) -> Format {
+        if matches!(self, Self::Id(_)) { Format::Text } else { Format::Binary }
+    }
+
     fn accepts(_: &Type) -> bool {
         true
     }
@@ -479,7 +485,8 @@ impl ToSql for Param<'_> {
         let fits = match self {
             Self::Null => true,
             Self::Int(_) => <i64 as ToSql>::accepts(ty),
-            Self::Text(_) | Self::Id(_) => <&str as ToSql>::accepts(ty),
+            Self::Text(_) => <&str as ToSql>::accepts(ty),
+            Self::Id(_) => [Type::UUID, Type::TEXT, Type::UNKNOWN].contains(ty),
             Self::Blob(_) => <&[u8] as ToSql>::accepts(ty),
         };
         if fits { self.to_sql(ty, out) } else { Err(Box::new(WrongType::new::<Self>(ty.clone()))) }

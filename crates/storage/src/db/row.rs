@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use jiff::Timestamp;
+use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::error::{Result, StorageError};
@@ -74,12 +75,18 @@ impl Row<'_> {
         self.int(column).and_then(timestamp)
     }
 
+    /// Reads an id from a column of ids, or of text.
     pub(crate) fn id<T: From<Uuid>>(&self, column: usize) -> Result<T> {
-        Uuid::try_parse(self.text(column)?).map(T::from).map_err(|_| StorageError::Corrupt("an id"))
+        self.opt_id(column)?.ok_or(WRONG_TYPE)
     }
 
     /// As [`Self::id`], for a nullable column.
     pub(crate) fn opt_id<T: From<Uuid>>(&self, column: usize) -> Result<Option<T>> {
+        if let Self::Postgres(row) = self
+            && row.columns().get(column).is_some_and(|column| *column.type_() == Type::UUID)
+        {
+            return row.try_get::<_, Option<Uuid>>(column).map(|id| id.map(T::from)).map_err(|_| WRONG_TYPE);
+        }
         let read = |text| Uuid::try_parse(text).map(T::from).map_err(|_| StorageError::Corrupt("an id"));
         self.opt_text(column)?.map(read).transpose()
     }

@@ -21,7 +21,6 @@
 //!
 //! Closing the database runs `PRAGMA optimize` and a checkpoint.
 
-use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -262,7 +261,7 @@ impl SqliteTx {
         Ok(touched as u64)
     }
 
-    pub(crate) async fn script(&mut self, text: Cow<'static, str>) -> Result<()> {
+    pub(crate) async fn script(&mut self, text: String) -> Result<()> {
         let Some(writer) = self.writer.take() else { return self.writer().map(|_| ()) };
         let mut moved = Self { writer: Some(writer), wire: self.wire.clone() };
         *self = blocking(move || {

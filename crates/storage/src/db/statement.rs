@@ -96,8 +96,14 @@ pub(crate) enum Param<'a> {
     Int(i64),
     Text(&'a str),
     Blob(&'a [u8]),
-    /// Written as lower-case text with hyphens, without allocating a string.
+    /// Sent as lower-case text with hyphens, without allocating a string. Where PostgreSQL has a column of ids, it
+    /// rejects [`Self::Text`].
     Id(Uuid),
+}
+
+impl Param<'_> {
+    /// For a list that begins after an id, at its start. No row has this id.
+    pub(crate) const BEFORE_ALL_IDS: Self = Self::Id(Uuid::nil());
 }
 
 macro_rules! params {

@@ -62,10 +62,10 @@ macro_rules! release {
     };
 }
 
-/// Whether the claim of the sync of `:connection` has the fence `:fence`.
+/// Whether the claim of a sync has the fence `:fence`.
 macro_rules! sync_is_held {
     () => {
-        "EXISTS (SELECT 1 FROM jobs WHERE user_id = :user AND kind = 'sync' AND subject = :connection
+        "EXISTS (SELECT 1 FROM jobs WHERE user_id = :user AND kind = 'sync' AND subject = :subject
             AND fence = :fence)"
     };
 }

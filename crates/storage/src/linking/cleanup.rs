@@ -73,7 +73,8 @@ statements! {
 
     DELETE_SESSION = "DELETE FROM consent_sessions WHERE user_id = $1 AND id = $2 AND phase <> 'credentials_obtained'
             AND NOT EXISTS (SELECT j.subject FROM jobs j
-                WHERE j.user_id = $1 AND j.kind = 'consent_session' AND j.subject = $2)";
+                WHERE j.user_id = $1 AND j.kind = 'consent_session'
+                    AND j.subject = CAST(consent_sessions.id AS TEXT))";
 
     HAS_OUTDATED_EVENTS = "SELECT provider FROM provider_events WHERE received_at <= $1 LIMIT 1";
 

@@ -357,9 +357,9 @@ fn sealed_with(key_id: &str) -> (Vec<u8>, Vec<u8>) {
     (begin, end)
 }
 
-/// The parameters of [`LIST`]. The empty text sorts before the first key.
+/// The parameters of [`LIST`]. The nil user without a purpose sorts before the first key.
 fn list_params(after: Option<&SecretSlot>, rows: i64) -> [Param<'_>; 4] {
-    let [user, purpose, subject] = after.map_or(["".into(); 3], SecretSlot::params);
+    let [user, purpose, subject] = after.map_or([Uuid::nil().into(), "".into(), "".into()], SecretSlot::params);
     [user, purpose, subject, rows.into()]
 }
 

@@ -289,7 +289,7 @@ const SQLITE_COLUMNS: &str = "SELECT t.name, c.name, c.type, c.\"notnull\" = 0, 
     FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY t.name, c.name";
 
 const POSTGRES_COLUMNS: &str = "SELECT CAST(t.relname AS TEXT), CAST(a.attname AS TEXT),
-        CASE a.atttypid WHEN 25 THEN 'TEXT' WHEN 20 THEN 'INTEGER' WHEN 17 THEN 'BLOB' ELSE '?' END,
+        CASE a.atttypid WHEN 25 THEN 'TEXT' WHEN 2950 THEN 'TEXT' WHEN 20 THEN 'INTEGER' WHEN 17 THEN 'BLOB' ELSE '?' END,
         NOT a.attnotnull, CAST(COALESCE(array_position(CAST(p.indkey AS SMALLINT[]), a.attnum) + 1, 0) AS BIGINT)
     FROM pg_class t
     JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -337,6 +337,16 @@ fn postgres_has_the_tables_of_sqlite() {
         let sorted_otherwise = "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
             WHERE table_schema = 'public' AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'";
         assert_eq!(db.texts(sorted_otherwise).await, Vec::<String>::new(), "not in the order of bytes");
+        let ids_as_text = "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
+            WHERE table_schema = 'public' AND data_type = 'text' AND column_name ~ '(^|_)id$' ORDER BY 1";
+        // Of the provider, and of the machine.
+        let others = [
+            "accounts.provider_account_id",
+            "connections.institution_id",
+            "connections.provider_connection_id",
+            "instances.boot_id",
+        ];
+        assert_eq!(db.texts(ids_as_text).await, others);
     });
 }
 

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
+use uuid::Uuid;
 
 use crate::job_kinds::REFRESH;
 use crate::{NewAccount, NewConnection, NewUser, PostgresOptions, Sealer, Storage};
@@ -89,7 +90,7 @@ impl TestDb {
         }
     }
 
-    /// The only column of a query, which must be text.
+    /// The only column of a query, which must be of text or of ids.
     pub(crate) async fn texts(&self, sql: &str) -> Vec<String> {
         if let Some(path) = self.url.strip_prefix("sqlite:") {
             let connection = rusqlite::Connection::open(path).expect("opens");
@@ -98,7 +99,9 @@ impl TestDb {
             return rows.map(|row| row.expect("text")).collect();
         }
         let client = connect(&self.url).await;
-        client.query(sql, &[]).await.expect(sql).iter().map(|row| row.get(0)).collect()
+        let text =
+            |row: &tokio_postgres::Row| row.try_get::<_, Uuid>(0).map_or_else(|_| row.get(0), |id| id.to_string());
+        client.query(sql, &[]).await.expect(sql).iter().map(text).collect()
     }
 
     /// A literal for bytes in the dialect of the database.
@@ -223,7 +226,7 @@ pub(crate) fn on_empty_postgres(body: impl AsyncFnOnce(&TestDb)) {
              export {SERVER}=\"$(scripts/test-postgres start)\""
         );
     };
-    let name = format!("bellbird_{}", uuid::Uuid::now_v7().simple());
+    let name = format!("bellbird_{}", Uuid::now_v7().simple());
     let (before, parameters) = server.split_once('?').unwrap_or((&server, ""));
     let url = format!("{}/{name}?{parameters}", before.rsplit_once('/').expect("a URL with a database").0);
     let runtime = runtime();

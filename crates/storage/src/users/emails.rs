@@ -17,20 +17,20 @@ const BATCH_SIZE: i64 = 100;
 /// not among them.
 macro_rules! reasons {
     () => {
-        "(SELECT user_id, 'connection' AS kind, id || '/reconnect' AS subject, institution_name AS name,
+        "(SELECT user_id, 'connection' AS kind, CAST(id AS TEXT) || '/reconnect' AS subject, institution_name AS name,
             '' AS detail, CAST(NULL AS BIGINT) AS at
         FROM connections WHERE status IN ('invalidated', 'pending_mfa', 'revoked')
         UNION ALL
-        SELECT user_id, 'connection', id || '/' || CAST(consent_notice_days AS TEXT), institution_name, '',
-            consent_expires_at
+        SELECT user_id, 'connection', CAST(id AS TEXT) || '/' || CAST(consent_notice_days AS TEXT), institution_name,
+            '', consent_expires_at
         FROM connections
         WHERE status = 'active' AND consent_notice_days IS NOT NULL AND consent_expires_at > $1
         UNION ALL
-        SELECT user_id, 'endpoint', id, url, disabled_reason, CAST(NULL AS BIGINT) FROM webhook_endpoints
+        SELECT user_id, 'endpoint', CAST(id AS TEXT), url, disabled_reason, CAST(NULL AS BIGINT) FROM webhook_endpoints
         WHERE status = 'disabled' AND queue_fence IS NULL
             AND disabled_reason IN ('failing', 'gone', 'address not allowed', 'secret broken')
         UNION ALL
-        SELECT user_id, 'sign_in', id, browser, '', created_at FROM sessions
+        SELECT user_id, 'sign_in', CAST(id AS TEXT), browser, '', created_at FROM sessions
         WHERE is_new_browser = 1 AND created_at > $2)"
     };
 }

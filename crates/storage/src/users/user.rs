@@ -128,7 +128,7 @@ impl Users<'_> {
 
     /// Users behind this one, oldest first.
     pub async fn list_after(self, after: Option<UserId>, limit: u32) -> Result<Vec<User>> {
-        let after = after.map_or(Param::Text(""), Param::from);
+        let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
         self.0.db.all(LIST_AFTER, params![after, i64::from(limit)], user).await
     }
 

@@ -72,8 +72,8 @@ statements! {
     LOCK_ALL = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 ORDER BY id", lock = " FOR NO KEY UPDATE";
 
     DELETE_OLD_SECRETS = "DELETE FROM secrets WHERE purpose = 'old_webhook'
-        AND EXISTS (SELECT e.id FROM webhook_endpoints e WHERE e.user_id = secrets.user_id AND e.id = secrets.subject
-            AND e.old_secret_expires_at <= $1)";
+        AND EXISTS (SELECT e.id FROM webhook_endpoints e WHERE e.user_id = secrets.user_id
+            AND CAST(e.id AS TEXT) = secrets.subject AND e.old_secret_expires_at <= $1)";
 
     KEEP_OLD_SECRET = "UPDATE webhook_endpoints SET old_secret_expires_at = $3 WHERE user_id = $1 AND id = $2";
 
@@ -200,7 +200,7 @@ impl Endpoints<'_> {
         user: Option<UserId>,
         limit: u32,
     ) -> Result<Vec<Endpoint>> {
-        let (after, limit) = (after.map_or(Param::Text(""), Param::from), i64::from(limit));
+        let (after, limit) = (after.map_or(Param::BEFORE_ALL_IDS, Param::from), i64::from(limit));
         match user {
             Some(user) => self.0.db.all(LIST_AFTER_OF_USER, params![after, limit, user], endpoint).await,
             None => self.0.db.all(LIST_AFTER, params![after, limit], endpoint).await,
@@ -210,7 +210,7 @@ impl Endpoints<'_> {
     /// Endpoints behind this one that are disabled, or whose last attempt failed, oldest first. One of the installation
     /// is listed if that is so for one of its users.
     pub async fn list_troubled_after(self, after: Option<EndpointId>, limit: u32) -> Result<Vec<Endpoint>> {
-        let after = after.map_or(Param::Text(""), Param::from);
+        let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
         self.0.db.all(LIST_TROUBLED, params![after, i64::from(limit)], endpoint).await
     }
 

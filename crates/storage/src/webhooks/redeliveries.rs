@@ -116,8 +116,8 @@ impl Deliveries<'_> {
         }
         let ping = NewWebhookEvent::without_rows(event);
         let event_type = EventType::Ping;
-        let (connection, fence, date_range, shown) = (None, None, (at, at), None);
-        let origin = EventOrigin { user, connection, fence, run, event_type, date_range, shown, now: at };
+        let (connection, claim, date_range, shown) = (None, None, (at, at), None);
+        let origin = EventOrigin { user, connection, claim, run, event_type, date_range, shown, now: at };
         let insert_delivery = INSERT_PING.with(named![
             user = user,
             endpoint = endpoint,

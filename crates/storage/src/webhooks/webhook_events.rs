@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::db::{Bound, Param, Row, Tx, named, params, statements};
 use crate::digest::parse_digest;
 use crate::error::Result;
-use crate::jobs::sync_is_held;
+use crate::jobs::{ClaimedJob, sync_is_held};
 use crate::locks::lock_owner_if_exists;
 use crate::webhooks::endpoints::{self, ENDPOINT_DISABLED};
 use crate::{StorageError, WebhookEvents};
@@ -343,8 +343,8 @@ pub(crate) struct EventOrigin<'a> {
     pub(crate) user: UserId,
     /// None: a ping.
     pub(crate) connection: Option<ConnectionId>,
-    /// Of the claim of the connection's sync. None: another origin.
-    pub(crate) fence: Option<i64>,
+    /// Of the connection's sync. None: another origin.
+    pub(crate) claim: Option<&'a ClaimedJob>,
     pub(crate) run: SyncRunId,
     pub(crate) event_type: EventType,
     /// The dates that the sync read: from, to.
@@ -368,7 +368,8 @@ pub(crate) fn insert_events<'a>(
     let mut statements = vec![(ADD_QUEUES, params![origin.user, origin.event_type.as_str()].to_vec())];
     statements.extend(events.iter().map(|new| {
         let mut values = columns(origin, new);
-        values.push(("fence", origin.fence.into()));
+        values.push(("subject", origin.claim.map(|claim| claim.key.subject.as_str()).into()));
+        values.push(("fence", origin.claim.map(|claim| claim.fence).into()));
         values.push(("version_min", new.version_min().into()));
         INSERT_FOR_SUBSCRIBERS.with(&values)
     }));

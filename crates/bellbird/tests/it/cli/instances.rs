@@ -218,12 +218,14 @@ mod postgres {
         execute(&url, "ALTER TABLE instances RENAME TO lost", "").await;
         let message = "could not renew the row of this instance";
         eventually(async || std::fs::read_to_string(&log).unwrap().contains(message)).await;
-        execute(&url, "UPDATE lost SET id = 'dead', last_seen_at = last_seen_at - 60000000", "").await;
+        let dead = uuid::Uuid::nil().to_string();
+        let kill = format!("UPDATE lost SET id = '{dead}', last_seen_at = last_seen_at - 60000000");
+        execute(&url, &kill, "").await;
         execute(&url, "ALTER TABLE lost RENAME TO instances", "").await;
         assert_eq!(running(&workdir), [""; 0]);
         eventually(async || {
             let ids = query(&url, "SELECT id FROM instances").await;
-            ids.len() == 1 && ids[0] != ["dead"]
+            ids.len() == 1 && ids[0] != [&*dead]
         })
         .await;
         assert_eq!(running(&workdir), [api(&service)]);

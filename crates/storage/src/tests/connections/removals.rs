@@ -232,7 +232,7 @@ both! {
             );
         }
         assert_eq!(
-            db.texts("SELECT COALESCE(connection_id, '') FROM consent_sessions ORDER BY 1").await,
+            db.texts("SELECT COALESCE(CAST(connection_id AS TEXT), '') FROM consent_sessions ORDER BY 1").await,
             [String::new(), kept.id.to_string()]
         );
         assert_eq!(db.texts("SELECT connection_id FROM links").await, [kept.id.to_string()]);

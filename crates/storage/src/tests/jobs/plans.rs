@@ -7,7 +7,7 @@ use crate::tests::support::{TestDb, at, connect, on_postgres};
 
 /// A refresh and a sync job for each connection of 100,000 users: 100,000 syncs due, 10,000 running, the rest planned.
 const FILL: &str = "INSERT INTO jobs (user_id, kind, subject, provider, run_at, started_at, lease_until, fence)
-    SELECT to_char(n % 100000, 'FM00000000-0000-0000-0000-000000000000'), kind,
+    SELECT CAST(to_char(n % 100000, 'FM00000000-0000-0000-0000-000000000000') AS UUID), kind,
         to_char(n, 'FM00000000-0000-0000-0000-000000000000'), (ARRAY['akahu', 'fiskil', 'snaptrade'])[1 + n % 3],
         CASE WHEN kind = 'refresh' THEN NULL WHEN n % 3 = 0 THEN n ELSE 9000000 + n END, 0,
         CASE WHEN kind = 'sync' AND n % 30 = 1 THEN 8000000 END, CASE WHEN kind = 'sync' AND n % 30 = 1 THEN n END

@@ -5,12 +5,12 @@ use crate::webhooks::deliveries;
 
 /// 30,000 endpoints of 10,000 users: a third due, a tenth leased, some failing, some disabled.
 const FILL: &str = "INSERT INTO users (id, email, email_folded, plan, revision, created_at)
-    SELECT to_char(n, 'FM00000000-0000-0000-0000-000000000000'), n, n, 'professional', 1, 0
+    SELECT CAST(to_char(n, 'FM00000000-0000-0000-0000-000000000000') AS UUID), n, n, 'professional', 1, 0
     FROM generate_series(0, 9999) n;
     INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at, failing_since,
         due_at, lease_until)
-    SELECT to_char(n % 10000, 'FM00000000-0000-0000-0000-000000000000'),
-        to_char(n, 'FM00000000-0000-0000-0000-000000000000'), 'https://x', 'transactions.synced', '2026-11-01',
+    SELECT CAST(to_char(n % 10000, 'FM00000000-0000-0000-0000-000000000000') AS UUID),
+        CAST(to_char(n, 'FM00000000-0000-0000-0000-000000000000') AS UUID), 'https://x', 'transactions.synced', '2026-11-01',
         CASE WHEN n % 50 = 0 THEN 'disabled' ELSE 'enabled' END, 0, CASE WHEN n % 20 = 3 THEN n END,
         CASE WHEN n % 3 = 0 THEN n WHEN n % 3 = 1 THEN 9000000 + n END, CASE WHEN n % 10 = 1 THEN 8000000 END
     FROM generate_series(1, 30000) n";
