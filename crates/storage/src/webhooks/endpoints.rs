@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use crate::db::{Param, Row, Tx, as_stored, params, statements};
+use crate::db::{Bound, Param, Row, Tx, as_stored, params, statements};
 use crate::error::Result;
 use crate::locks::{lock_owner_if_exists, user_lock};
 use crate::secrets::store::{SecretSlot, delete_secret};
@@ -69,7 +69,7 @@ statements! {
     LOCK = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2", lock = " FOR NO KEY UPDATE";
 
     /// Always in the same order.
-    LOCK_ALL = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 ORDER BY id", lock = " FOR NO KEY UPDATE";
+    LOCK_ALL = "SELECT fence FROM webhook_endpoints WHERE user_id = $1 ORDER BY id", lock = " FOR NO KEY UPDATE";
 
     DELETE_OLD_SECRETS = "DELETE FROM secrets WHERE purpose = 'old_webhook'
         AND EXISTS (SELECT e.id FROM webhook_endpoints e WHERE e.user_id = secrets.user_id
@@ -413,6 +413,11 @@ pub(crate) async fn delete(tx: &mut Tx, (user, id): (UserId, EndpointId)) -> Res
 /// user's row.
 pub(crate) async fn lock_endpoints(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.all(LOCK_ALL, params![user], |_| Ok(())).await.map(|_| ())
+}
+
+/// [`lock_endpoints`] as a part of a batch.
+pub(crate) fn endpoints_lock<'a>(user: UserId) -> Bound<'a> {
+    (LOCK_ALL, params![user].to_vec())
 }
 
 /// Fails the deliveries of an endpoint that have not ended, and returns their number. The caller holds the lock on the

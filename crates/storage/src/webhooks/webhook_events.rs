@@ -15,7 +15,7 @@ use crate::db::{Bound, Param, Row, Tx, named, params, statements};
 use crate::digest::parse_digest;
 use crate::error::Result;
 use crate::jobs::{ClaimedJob, sync_is_held};
-use crate::locks::lock_owner_if_exists;
+use crate::locks::user_lock;
 use crate::webhooks::endpoints::{self, ENDPOINT_DISABLED};
 use crate::{StorageError, WebhookEvents};
 
@@ -173,7 +173,7 @@ statements! {
 
     LIST_OUTDATED = "SELECT user_id, id FROM webhook_events WHERE created_at < $1 ORDER BY created_at LIMIT $2";
 
-    DELETE = "DELETE FROM webhook_events WHERE user_id = $1 AND id = $2";
+    DELETE = "DELETE FROM webhook_events WHERE user_id = $1 AND id = $2 RETURNING chunk";
 
     /// Names the endpoints, as the keys of both tables do: an index by event alone would be one more to write.
     DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND event_id = $2
@@ -295,17 +295,11 @@ impl WebhookEvents<'_> {
         }
         let mut deleted = 0;
         for (user, events) in events_by_user {
-            let mut tx = self.0.db.begin().await?;
-            if lock_owner_if_exists(&mut tx, user).await? {
-                endpoints::lock_endpoints(&mut tx, user).await?;
-                for event in events {
-                    deleted += tx.run(DELETE, params![user, event]).await?;
-                    delete_deliveries(&mut tx, user, event).await?;
-                }
-            }
-            tx.commit().await?;
+            let mut statements = vec![user_lock(user), endpoints::endpoints_lock(user)];
+            statements.extend(events.iter().flat_map(|event| deletion(user, *event)));
+            deleted += self.0.db.batch(&statements).await?[2..].iter().flatten().count();
         }
-        Ok(deleted)
+        Ok(deleted as u64)
     }
 }
 
@@ -326,16 +320,15 @@ pub(crate) async fn delete_webhook_events_of(
     let mut deleted = 0;
     let values = params![user, connection, i64::from(limit)];
     for event in tx.all(LIST_OF_CONNECTION, values, |row| row.id(0)).await? {
-        tx.run(DELETE, params![user, event]).await?;
-        delete_deliveries(tx, user, event).await?;
+        tx.batch(&deletion(user, event)).await?;
         deleted += 1;
     }
     Ok(deleted)
 }
 
-async fn delete_deliveries(tx: &mut Tx, user: UserId, event: EventId) -> Result<()> {
-    tx.run(DELETE_DELIVERIES, params![user, event]).await?;
-    tx.run(DELETE_ATTEMPTS, params![user, event]).await.map(|_| ())
+/// Deletes an event with its deliveries. Only the first statement returns a number, if the event existed.
+fn deletion<'a>(user: UserId, event: EventId) -> [Bound<'a>; 3] {
+    [DELETE, DELETE_DELIVERIES, DELETE_ATTEMPTS].map(|sql| (sql, params![user, event].to_vec()))
 }
 
 /// What the events of a sync, about a connection, or of a ping have in common.
