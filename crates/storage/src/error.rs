@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use crate::Chain;
+
 pub(crate) type Result<T> = std::result::Result<T, StorageError>;
 
 /// A failed database call.
@@ -46,6 +48,15 @@ impl StorageError {
     /// Wraps errors of pools, threads and clocks.
     pub(crate) fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unavailable(source.into())
+    }
+
+    /// For another caller that the same failure concerns.
+    pub(crate) fn told_again(&self) -> Self {
+        match self {
+            Self::Corrupt(what) => Self::Corrupt(what),
+            Self::Schema(text) => Self::Schema(text.clone()),
+            other => Self::unavailable(Chain(other).to_string()),
+        }
     }
 
     /// What the log says about a call that failed for this reason.

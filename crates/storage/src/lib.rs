@@ -76,6 +76,7 @@ pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
 #[cfg(feature = "test-support")]
 pub use simulation::ClaimState;
+use users::caller_lookups::CallerLookups;
 pub use users::emails::{DueEmail, EmailKey};
 pub use users::identities::{Identity, IdentityRecord, IdentitySignIn};
 pub use users::key_reads::KeyReadCount;
@@ -111,6 +112,7 @@ pub struct Storage {
     claims_nothing: Arc<AtomicBool>,
     /// Whether no secret had the id of the first key when that was checked. See `storage.secrets().check_sealing_key`.
     sealing_key_is_new: Arc<AtomicBool>,
+    caller_lookups: Arc<CallerLookups>,
     /// Keeps a SQLite file in its place. After the database: dropped last.
     _open_lock: Option<Arc<OpenLock>>,
 }
@@ -240,6 +242,7 @@ impl Storage {
             holder: None,
             claims_nothing,
             sealing_key_is_new,
+            caller_lookups: Arc::default(),
             _open_lock: open_lock,
         }
     }

@@ -3,7 +3,8 @@
 //! These rules keep one SQL text valid on both:
 //!
 //! * Placeholders are `$1`, `$2` and so on. A statement with many has names instead: `:user`.
-//! * Ids and words are TEXT, times and counts are BIGINT, secrets and digests are bytes.
+//! * Ids are UUID on PostgreSQL and TEXT on SQLite, words are TEXT, times and counts are BIGINT, secrets and digests are
+//!   bytes.
 //! * No cast with `::`, and no function that only one of them has.
 
 pub(crate) mod database;

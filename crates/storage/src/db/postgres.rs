@@ -438,6 +438,7 @@ fn typed<'a>(params: &'a [Param<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
         Param::Int(_) => Type::INT8,
         Param::Text(_) => Type::TEXT,
         Param::Blob(_) => Type::BYTEA,
+        Param::Blobs(_) => Type::BYTEA_ARRAY,
     };
     params.iter().map(|param| (param as &(dyn ToSql + Sync), type_of(param))).collect()
 }
@@ -463,6 +464,7 @@ impl ToSql for Param<'_> {
             Self::Int(number) => number.to_sql(ty, out),
             Self::Text(text) => text.to_sql(ty, out),
             Self::Blob(bytes) => bytes.to_sql(ty, out),
+            Self::Blobs(values) => values.to_sql(ty, out),
             Self::Id(id) => (&*id.hyphenated().encode_lower(&mut Uuid::encode_buffer())).to_sql(ty, out),
         }
     }
@@ -488,6 +490,7 @@ impl ToSql for Param<'_> {
             Self::Text(_) => <&str as ToSql>::accepts(ty),
             Self::Id(_) => [Type::UUID, Type::TEXT, Type::UNKNOWN].contains(ty),
             Self::Blob(_) => <&[u8] as ToSql>::accepts(ty),
+            Self::Blobs(_) => <&[&[u8]] as ToSql>::accepts(ty),
         };
         if fits { self.to_sql(ty, out) } else { Err(Box::new(WrongType::new::<Self>(ty.clone()))) }
     }

@@ -336,6 +336,7 @@ fn bind(statement: &mut CachedStatement<'_>, index: usize, param: Param<'_>) -> 
         Param::Text(text) => ValueRef::Text(text.as_bytes()),
         Param::Blob(bytes) => ValueRef::Blob(bytes),
         Param::Id(id) => ValueRef::Text(id.hyphenated().encode_lower(&mut buffer).as_bytes()),
+        Param::Blobs(_) => unreachable!("SQLite has no arrays"),
     };
     statement.raw_bind_parameter(index, ToSqlOutput::Borrowed(value))
 }

@@ -99,6 +99,8 @@ pub(crate) enum Param<'a> {
     /// Sent as lower-case text with hyphens, without allocating a string. Where PostgreSQL has a column of ids, it
     /// rejects [`Self::Text`].
     Id(Uuid),
+    /// For `= ANY($n)` on PostgreSQL. SQLite has no arrays.
+    Blobs(&'a [&'a [u8]]),
 }
 
 impl Param<'_> {

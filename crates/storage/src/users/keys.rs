@@ -17,10 +17,6 @@ statements! {
     INSERT = "INSERT INTO api_keys (user_id, id, key_hash, name, prefix, created_at, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
-    FIND_CALLER = "SELECT k.id, k.user_id, k.last_used_at, u.plan, u.timezone, u.revision
-        FROM api_keys k JOIN users u ON u.id = k.user_id
-        WHERE k.key_hash = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)";
-
     FIND_CALLER_BY_ID = "SELECT k.id, k.user_id, k.last_used_at, u.plan, u.timezone, u.revision
         FROM api_keys k JOIN users u ON u.id = k.user_id
         WHERE k.user_id = $1 AND k.id = $2 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $3)";
@@ -93,7 +89,7 @@ impl Keys<'_> {
     /// # Errors
     /// [`StorageError::Corrupt`] if this program does not know the user's plan or timezone.
     pub async fn find_caller(self, key: &ApiKey, now: Timestamp) -> Result<Option<FoundCaller>> {
-        self.0.db.one(FIND_CALLER, params![hash(key.expose()).as_ref(), now], found_caller).await
+        self.0.caller_lookups.find(&self.0.db, hash(key.expose()).as_ref(), now).await
     }
 
     /// As [`Self::find_caller`], for a key or a session that was found before: a long response checks it again.
@@ -192,7 +188,7 @@ pub(crate) async fn revoke(tx: &mut Tx, id: KeyId, now: Timestamp) -> Result<Key
     tx.one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("key"))
 }
 
-fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
+pub(crate) fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
     let caller = Caller {
         key_id: row.id(0)?,
         user_id: row.id(1)?,

@@ -1,5 +1,6 @@
 //! Users, their API keys, and setup tokens.
 
+pub(crate) mod caller_lookups;
 pub(crate) mod emails;
 pub(crate) mod identities;
 pub(crate) mod key_reads;

@@ -41,6 +41,7 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::webhooks::delivery_log::STATEMENTS,
         crate::webhooks::endpoints::STATEMENTS,
         crate::linking::provider_events::STATEMENTS,
+        crate::users::caller_lookups::STATEMENTS,
         crate::users::keys::STATEMENTS,
         crate::users::emails::STATEMENTS,
         crate::users::identities::STATEMENTS,
@@ -169,9 +170,10 @@ fn statements_use_the_common_dialect() {
                 .replace(" FOR UPDATE SKIP LOCKED", "")
                 .replace(" FOR SHARE OF p", "")
                 .replace(" FOR NO KEY UPDATE", "")
-                .replace(" FOR UPDATE", ""),
+                .replace(" FOR UPDATE", "")
+                .replace("= ANY($1)", "= $1"),
             sql.text,
-            "{}: only the locks differ",
+            "{}: only locks and arrays differ",
             sql.name
         );
     }
