@@ -31,7 +31,7 @@ impl<K, V> Weighter<K, Entry<V>> for ByBytes {
     }
 }
 
-/// A map with a time to live and a limit in bytes. A full map evicts the entries that are used least.
+/// A map with a time to live and a limit in bytes. A full map evicts old entries that are used least.
 ///
 /// The caller's clock decides whether an entry has expired. The system clock also evicts entries, to free their memory.
 pub struct Expiring<K, V> {
@@ -47,14 +47,16 @@ where
 {
     /// Creates a map whose entries expire after `ttl`. Zero turns caching off.
     ///
-    /// `bytes_of` measures an entry when it is inserted or renewed. All entries together take at most `bytes_max`.
+    /// `bytes_of` measures an entry when it is inserted or renewed. All entries together take at most `bytes_max`, and
+    /// each at most a quarter of it.
     pub fn new(ttl: Duration, bytes_max: u64, bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
-        // One shard, so that an entry may be as large as the map.
+        // One shard, so that an entry may be large. Of a full map, this part is for entries that were used. The rest is
+        // for new ones, the oldest of which go first. No entry is larger than this part.
         let options = OptionsBuilder::new()
             .shards(1)
             .weight_capacity(bytes_max)
             .estimated_items_capacity(EVICTED_KEYS)
-            .hot_allocation(1.0)
+            .hot_allocation(0.25)
             .build();
         Self {
             entries: Cache::with_options(
@@ -137,7 +139,7 @@ where
             EntryResult::Retained(value) => value,
             EntryResult::Vacant(place) | EntryResult::Replaced(place, _) => {
                 let value = value();
-                // An entry larger than the map is not kept.
+                // An entry that is too large is not kept.
                 let _ = place.insert(self.entry(key, value.clone(), now));
                 value
             }
@@ -237,10 +239,23 @@ mod tests {
         }
         map.remove(&99);
         assert_eq!(map.get(&99, at(1)), None);
-        map.insert(1_000, vec![0; 1_001], at(1));
-        assert_eq!(map.get(&1_000, at(1)), None, "larger than the map");
-        map.insert(1_001, vec![0; 1_000], at(1));
-        assert!(map.get(&1_001, at(1)).is_some(), "as large as the map");
+        map.insert(1_000, vec![0; 251], at(1));
+        assert_eq!(map.get(&1_000, at(1)), None, "larger than a quarter");
+        map.insert(1_001, vec![0; 250], at(1));
+        assert!(map.get(&1_001, at(1)).is_some(), "a quarter");
+    }
+
+    #[test]
+    fn new_entries_have_time_to_be_used() {
+        let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u32, value: &Vec<u8>| value.len());
+        for key in 0..10 {
+            map.insert(key, vec![0; 100], at(1));
+            assert!(map.get(&key, at(1)).is_some(), "used");
+        }
+        for key in 10..15 {
+            map.insert(key, vec![0; 100], at(1));
+        }
+        assert!((10..15).all(|key| map.get(&key, at(1)).is_some()));
     }
 
     /// A shared value may grow while it is in the map.

@@ -2,8 +2,9 @@
 -- The line above names the oldest version whose programs work with this schema: see src/migrate.rs.
 --
 -- The schema of both databases, written for SQLite, whose word for the type UUID is TEXT. For PostgreSQL,
--- src/migrate.rs replaces the other type words and drops the table options. A comment that starts with "PostgreSQL:" is
--- a statement for PostgreSQL alone. Text then gets the collation "C", so that PostgreSQL sorts by bytes, as SQLite does.
+-- src/migrate.rs replaces the other type words and drops the table options. A comment that starts with "PostgreSQL:"
+-- is a statement for PostgreSQL alone. Text then gets the collation "C", so that PostgreSQL sorts by bytes, as SQLite
+-- does.
 --
 -- Ids are UUIDs, as text in lower case. Times are microseconds since 1970-01-01 UTC.
 -- A table of a user's data has a primary key that starts with the user.

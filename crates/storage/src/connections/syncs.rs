@@ -255,18 +255,16 @@ impl Syncs<'_> {
             shown: None,
             now: finished.started_at,
         };
-        let mut statements = vec![user_lock(user), jobs::held(claim)];
+        let said_gone: Vec<u8> = finished.before.said_gone.iter().flat_map(|row| row.0).collect();
+        let mut statements = vec![user_lock(user), jobs::held(claim), save(claim, finished, &said_gone)];
+        statements.extend(encoded.as_ref().map(|encoded| fingerprints::store(claim, encoded)));
+        // The events come late, because they lock the endpoints, which deliveries need.
         let inserted_at = statements.len() + 1;
         statements.extend(webhook_events::insert_events(&origin, events, finished.first_attempt_at));
         let removed_at = statements.len() + 1;
         let (run, removed_events) = finished.removed_events;
         let origin = EventOrigin { run, ..origin };
         statements.extend(webhook_events::insert_events(&origin, removed_events, finished.first_attempt_at));
-        let said_gone: Vec<u8> = finished.before.said_gone.iter().flat_map(|row| row.0).collect();
-        statements.push(save(claim, finished, &said_gone));
-        if let Some(encoded) = &encoded {
-            statements.push(fingerprints::store(claim, encoded));
-        }
         statements.push(jobs::finished(claim, after.next_at));
         let rows = self.0.db.batch(&statements).await?;
         let inserted = rows.iter().skip(inserted_at).take(events.len());

@@ -3,8 +3,8 @@
 //! These rules keep one SQL text valid on both:
 //!
 //! * Placeholders are `$1`, `$2` and so on. A statement with many has names instead: `:user`.
-//! * Ids are UUID on PostgreSQL and TEXT on SQLite, words are TEXT, times and counts are BIGINT, secrets and digests are
-//!   bytes.
+//! * Ids are UUID on PostgreSQL and TEXT on SQLite. Words are TEXT, times and counts are BIGINT, secrets and digests
+//!   are bytes.
 //! * No cast with `::`, and no function that only one of them has.
 
 pub(crate) mod database;

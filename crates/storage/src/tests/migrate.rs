@@ -289,7 +289,8 @@ const SQLITE_COLUMNS: &str = "SELECT t.name, c.name, c.type, c.\"notnull\" = 0, 
     FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY t.name, c.name";
 
 const POSTGRES_COLUMNS: &str = "SELECT CAST(t.relname AS TEXT), CAST(a.attname AS TEXT),
-        CASE a.atttypid WHEN 25 THEN 'TEXT' WHEN 2950 THEN 'TEXT' WHEN 20 THEN 'INTEGER' WHEN 17 THEN 'BLOB' ELSE '?' END,
+        CASE a.atttypid WHEN 25 THEN 'TEXT' WHEN 2950 THEN 'TEXT' WHEN 20 THEN 'INTEGER' WHEN 17 THEN 'BLOB'
+            ELSE '?' END,
         NOT a.attnotnull, CAST(COALESCE(array_position(CAST(p.indkey AS SMALLINT[]), a.attnum) + 1, 0) AS BIGINT)
     FROM pg_class t
     JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped

@@ -211,3 +211,39 @@ pub fn removed_events(removed: &[RemovedRow]) -> Vec<NewWebhookEvent> {
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A body of a megabyte.
+    fn large(id: EventId, now: Timestamp) -> EventRows {
+        let envelope = Envelope {
+            id,
+            event_type: EventType::TransactionsSynced,
+            created: now,
+            sync_run_id: SyncRunId::new(),
+            connection_id: None,
+            chunk: 1,
+            total_chunks: 1,
+        };
+        EventRows { envelope, new: vec![(RowKey([0; 8]), RowJson::of(vec![b' '; 1024 * 1024]))], updated: Vec::new() }
+    }
+
+    #[test]
+    fn bodies_that_were_sent_make_room_for_new_ones() {
+        let (buffer, now) = (WebhookEventBuffer::default(), Timestamp::UNIX_EPOCH);
+        let ids: Vec<EventId> = std::iter::repeat_with(EventId::new).take(160).collect();
+        let is_held = |id: &EventId| buffer.bodies.get(id, now).is_some();
+        for (number, id) in ids.iter().enumerate() {
+            buffer.hold_bodies(vec![large(*id, now)], now);
+            // Each is sent once 30 later ones wait.
+            if let Some(sent) = number.checked_sub(30) {
+                assert!(is_held(&ids[sent]), "{sent}");
+                let format = Format { version: bellbird_domain::ApiVersion::DEFAULT, user: None };
+                assert!(buffer.find_body(ids[sent], format, now, true).is_some());
+            }
+        }
+        assert!(ids.iter().filter(|id| is_held(id)).count() < 64);
+    }
+}

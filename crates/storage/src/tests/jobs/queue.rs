@@ -221,14 +221,16 @@ fn postgres_queue_plays_as_the_model() {
 
 /// Jobs without a subject, and subjects without their jobs.
 const INCONSISTENT: &str = "SELECT 'no subject: ' || kind FROM jobs j WHERE NOT EXISTS (
-        SELECT 1 FROM connections c WHERE c.user_id = j.user_id AND CAST(c.id AS TEXT) = j.subject AND c.provider = j.provider
-            AND (j.kind = 'removal') = (c.status = 'deleting') AND j.kind IN ('refresh', 'sync', 'removal'))
+        SELECT 1 FROM connections c WHERE c.user_id = j.user_id AND CAST(c.id AS TEXT) = j.subject
+            AND c.provider = j.provider AND (j.kind = 'removal') = (c.status = 'deleting')
+            AND j.kind IN ('refresh', 'sync', 'removal'))
         AND NOT EXISTS (SELECT 1 FROM consent_sessions s WHERE s.user_id = j.user_id AND CAST(s.id AS TEXT) = j.subject
             AND s.provider = j.provider AND s.phase <> 'ended' AND j.kind = 'consent_session')
         AND NOT EXISTS (SELECT 1 FROM provider_users p WHERE p.user_id = j.user_id AND p.provider = j.subject
             AND p.provider = j.provider AND j.kind = 'provider_user')
     UNION ALL SELECT 'no job: session' FROM consent_sessions s WHERE s.phase <> 'ended' AND NOT EXISTS (
-        SELECT 1 FROM jobs j WHERE j.user_id = s.user_id AND j.kind = 'consent_session' AND j.subject = CAST(s.id AS TEXT))
+        SELECT 1 FROM jobs j WHERE j.user_id = s.user_id AND j.kind = 'consent_session'
+            AND j.subject = CAST(s.id AS TEXT))
     UNION ALL SELECT 'no job: ' || c.status FROM connections c WHERE (
         SELECT COUNT(*) FROM jobs j WHERE j.user_id = c.user_id AND j.subject = CAST(c.id AS TEXT)
     ) <> CASE WHEN c.status = 'deleting' THEN 1 ELSE 2 END";
