@@ -1,9 +1,8 @@
 //! Defines the errors of this crate, one variant for each reaction of a caller.
 
 use std::error::Error;
+use std::fmt;
 use std::path::PathBuf;
-
-use crate::Chain;
 
 pub(crate) type Result<T> = std::result::Result<T, StorageError>;
 
@@ -83,6 +82,21 @@ impl StorageError {
             Self::Conflict(_) => Self::Conflict(what),
             other => other,
         }
+    }
+}
+
+/// Displays an error with all its sources, for log messages.
+pub struct Chain<'a>(pub &'a StorageError);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.0)?;
+        let mut cause = Error::source(self.0);
+        while let Some(error) = cause {
+            write!(out, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
     }
 }
 

@@ -58,7 +58,7 @@ pub use db::postgres::PostgresOptions;
 pub use db::service_lock::ServiceLock;
 #[cfg(feature = "test-support")]
 pub use db::wire::{DatabaseSimulation, DatabaseStep};
-pub use error::{SealError, StorageError};
+pub use error::{Chain, SealError, StorageError};
 pub use instances::{INSTANCE_TIMEOUT, Instance};
 pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
@@ -77,10 +77,11 @@ pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecre
 #[cfg(feature = "test-support")]
 pub use simulation::ClaimState;
 use users::caller_lookups::CallerLookups;
+pub use users::caller_lookups::FoundCaller;
 pub use users::emails::{DueEmail, EmailKey};
 pub use users::identities::{Identity, IdentityRecord, IdentitySignIn};
 pub use users::key_reads::KeyReadCount;
-pub use users::keys::{FoundCaller, KeyRecord};
+pub use users::keys::KeyRecord;
 pub use users::sessions::{NewSession, NewSignInLink, SessionRecord, SignInLink, SignedIn};
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
 pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange};
@@ -317,20 +318,5 @@ impl Storage {
 impl fmt::Debug for Storage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_tuple("Storage").field(&self.kind()).finish()
-    }
-}
-
-/// Displays an error with all its sources, for log messages.
-pub struct Chain<'a>(pub &'a StorageError);
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}", self.0)?;
-        let mut cause = std::error::Error::source(self.0);
-        while let Some(error) = cause {
-            write!(out, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
     }
 }

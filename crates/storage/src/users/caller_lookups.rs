@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::mem::take;
 use std::time::Duration;
 
+use bellbird_domain::Caller;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use crate::db::postgres::Postgres;
 use crate::db::{Db, Param, Row, params, statements};
 use crate::error::Result;
-use crate::users::keys::{FoundCaller, found_caller};
+use crate::users::timezone::parse_timezone;
 
 /// Who waits longer than this for the statement before begins one beside it, because its connection may be lost.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -35,6 +36,14 @@ macro_rules! find_caller {
 statements! {
     /// On PostgreSQL, `$1` are several.
     FIND_CALLER = find_caller!("$1"), on_postgres = find_caller!("ANY($1)");
+}
+
+/// The user of a valid key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundCaller {
+    pub caller: Caller,
+    /// The recorded last use. It lets the caller decide whether to call `storage.keys().touch`.
+    pub last_used_at: Option<Timestamp>,
 }
 
 type Found = Result<Option<FoundCaller>>;
@@ -102,4 +111,15 @@ async fn find_all(db: &Postgres, waiting: Vec<Waiting>, now: Timestamp) {
         // A request that is gone needs no answer.
         let _ = tell.send(found);
     }
+}
+
+pub(crate) fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
+    let caller = Caller {
+        key_id: row.id(0)?,
+        user_id: row.id(1)?,
+        plan: row.word(3, "a plan")?,
+        timezone: parse_timezone(row.opt_text(4)?)?,
+        revision: row.int(5)?,
+    };
+    Ok(FoundCaller { caller, last_used_at: row.opt_time(2)? })
 }

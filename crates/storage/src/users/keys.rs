@@ -2,7 +2,7 @@
 //!
 //! A key has 178 random bits, so guessing is hopeless and a fast hash is enough. A slow one would delay each request.
 
-use bellbird_domain::{ApiKey, Caller, KeyId, UserId};
+use bellbird_domain::{ApiKey, KeyId, UserId};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
-use crate::users::user::parse_timezone;
+use crate::users::caller_lookups::{FoundCaller, found_caller};
 use crate::{Keys, StorageError};
 
 statements! {
@@ -54,14 +54,6 @@ pub struct KeyRecord {
     /// The key works before this time.
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
-}
-
-/// The user of a valid key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundCaller {
-    pub caller: Caller,
-    /// The recorded last use. It lets the caller decide whether to call `storage.keys().touch`.
-    pub last_used_at: Option<Timestamp>,
 }
 
 impl Keys<'_> {
@@ -186,17 +178,6 @@ pub(crate) async fn rotate(
 /// As `storage.keys().revoke`, in a transaction.
 pub(crate) async fn revoke(tx: &mut Tx, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
     tx.one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("key"))
-}
-
-pub(crate) fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
-    let caller = Caller {
-        key_id: row.id(0)?,
-        user_id: row.id(1)?,
-        plan: row.word(3, "a plan")?,
-        timezone: parse_timezone(row.opt_text(4)?)?,
-        revision: row.int(5)?,
-    };
-    Ok(FoundCaller { caller, last_used_at: row.opt_time(2)? })
 }
 
 fn record(row: &Row<'_>) -> Result<KeyRecord> {

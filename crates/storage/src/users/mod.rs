@@ -7,4 +7,5 @@ pub(crate) mod key_reads;
 pub(crate) mod keys;
 pub(crate) mod sessions;
 pub(crate) mod setup_tokens;
+pub(crate) mod timezone;
 pub(crate) mod user;

@@ -9,7 +9,7 @@ use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::lock_user;
-use crate::users::user::parse_timezone;
+use crate::users::timezone::parse_timezone;
 use crate::{Sessions, StorageError};
 
 const BROWSERS_FOR: SignedDuration = SignedDuration::from_hours(400 * 24);

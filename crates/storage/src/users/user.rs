@@ -1,6 +1,5 @@
 //! Stores the users of this installation: e-mail address, plan, timezone and revision.
 
-use bellbird_domain::user::{DEFAULT_TIMEZONE, find_timezone};
 use bellbird_domain::{Plan, User, UserId};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -11,6 +10,7 @@ use crate::jobs;
 use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
 use crate::operators::requests;
+use crate::users::timezone::parse_timezone;
 use crate::webhooks::endpoints;
 use crate::{StorageError, Users};
 
@@ -270,9 +270,4 @@ fn user(row: &Row<'_>) -> Result<User> {
         reference: row.opt_text(5)?.map(str::to_owned),
         is_operator: row.int(6)? == 1,
     })
-}
-
-/// Returns the user's timezone, or the default one. An unknown name is corrupt data: a fallback would shift days.
-pub(crate) fn parse_timezone(name: Option<&str>) -> Result<TimeZone> {
-    find_timezone(name.unwrap_or(DEFAULT_TIMEZONE)).map_err(|_| StorageError::Corrupt("a timezone"))
 }
