@@ -54,7 +54,8 @@ impl StorageError {
         match self {
             Self::Corrupt(what) => Self::Corrupt(what),
             Self::Schema(text) => Self::Schema(text.clone()),
-            other => Self::unavailable(Chain(other).to_string()),
+            Self::Unavailable(source) => Self::unavailable(source.to_string()),
+            other => Self::unavailable(other.to_string()),
         }
     }
 

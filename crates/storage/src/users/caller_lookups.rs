@@ -34,7 +34,7 @@ macro_rules! find_caller {
 }
 
 statements! {
-    /// On PostgreSQL, `$1` are several.
+    /// On PostgreSQL, `$1` is a list.
     FIND_CALLER = find_caller!("$1"), on_postgres = find_caller!("ANY($1)");
 }
 
