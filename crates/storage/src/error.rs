@@ -50,7 +50,7 @@ impl StorageError {
     }
 
     /// For another caller that the same failure concerns.
-    pub(crate) fn told_again(&self) -> Self {
+    pub(crate) fn repeated(&self) -> Self {
         match self {
             Self::Corrupt(what) => Self::Corrupt(what),
             Self::Schema(text) => Self::Schema(text.clone()),

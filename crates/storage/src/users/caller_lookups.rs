@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::users::timezone::parse_timezone;
 
 /// Who waits longer than this for the statement before begins one beside it, because its connection may be lost.
-const PATIENCE: Duration = Duration::from_millis(20);
+const WAIT_MAX: Duration = Duration::from_millis(20);
 
 macro_rules! find_caller {
     ($hash:literal) => {
@@ -50,7 +50,7 @@ type Found = Result<Option<FoundCaller>>;
 
 struct Waiting {
     key_hash: Vec<u8>,
-    tell: oneshot::Sender<Found>,
+    answer: oneshot::Sender<Found>,
 }
 
 pub(crate) struct CallerLookups {
@@ -74,15 +74,15 @@ impl CallerLookups {
 
     async fn find_with_others(&self, db: &Postgres, key_hash: &[u8], now: Timestamp) -> Found {
         loop {
-            let (tell, mut found) = oneshot::channel();
-            self.waiting.lock().push(Waiting { key_hash: key_hash.to_vec(), tell });
+            let (answer, mut found) = oneshot::channel();
+            self.waiting.lock().push(Waiting { key_hash: key_hash.to_vec(), answer });
             let turn = tokio::select! {
-                told = &mut found => match told {
+                received = &mut found => match received {
                     Ok(found) => return found,
                     // The request whose turn it was is gone.
                     Err(_) => continue,
                 },
-                turn = timeout(PATIENCE, self.turn.acquire()) => turn,
+                turn = timeout(WAIT_MAX, self.turn.acquire()) => turn,
             };
             let waiting = take(&mut *self.waiting.lock());
             find_all(db, waiting, now).await;
@@ -102,24 +102,28 @@ async fn find_all(db: &Postgres, waiting: Vec<Waiting>, now: Timestamp) {
     let by_hash = |row: &Row<'_>| Ok((row.blob(6)?.to_vec(), found_caller(row)));
     let rows = db.all(FIND_CALLER, params![Param::Blobs(&hashes), now], by_hash).await;
     let rows: Result<HashMap<Vec<u8>, Result<FoundCaller>>> = rows.map(|rows| rows.into_iter().collect());
-    for Waiting { key_hash, tell } in waiting {
+    for Waiting { key_hash, answer } in waiting {
         let found = match rows.as_ref().map(|rows| rows.get(&key_hash)) {
             Ok(Some(Ok(found))) => Ok(Some(found.clone())),
             Ok(None) => Ok(None),
-            Ok(Some(Err(error))) | Err(error) => Err(error.told_again()),
+            Ok(Some(Err(error))) | Err(error) => Err(error.repeated()),
         };
         // A request that is gone needs no answer.
-        let _ = tell.send(found);
+        let _ = answer.send(found);
     }
 }
 
 pub(crate) fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
-    let caller = Caller {
+    Ok(FoundCaller { caller: caller(row)?, last_used_at: row.opt_time(2)? })
+}
+
+/// Reads the id of the key or session, the user's id, and from the column 3 on plan, timezone and revision.
+pub(crate) fn caller(row: &Row<'_>) -> Result<Caller> {
+    Ok(Caller {
         key_id: row.id(0)?,
         user_id: row.id(1)?,
         plan: row.word(3, "a plan")?,
         timezone: parse_timezone(row.opt_text(4)?)?,
         revision: row.int(5)?,
-    };
-    Ok(FoundCaller { caller, last_used_at: row.opt_time(2)? })
+    })
 }

@@ -9,7 +9,7 @@ use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::lock_user;
-use crate::users::timezone::parse_timezone;
+use crate::users::caller_lookups::caller;
 use crate::{Sessions, StorageError};
 
 const BROWSERS_FOR: SignedDuration = SignedDuration::from_hours(400 * 24);
@@ -238,13 +238,6 @@ pub(super) async fn insert(tx: &mut Tx, user: UserId, session: &NewSession<'_>, 
 }
 
 fn signed_in(row: &Row<'_>) -> Result<SignedIn> {
-    let caller = Caller {
-        key_id: row.id(0)?,
-        user_id: row.id(1)?,
-        plan: row.word(3, "a plan")?,
-        timezone: parse_timezone(row.opt_text(4)?)?,
-        revision: row.int(5)?,
-    };
     let (email, is_operator) = (row.text(6)?.to_owned(), row.int(7)? == 1);
-    Ok(SignedIn { caller, email, is_operator, last_used_at: row.time(2)? })
+    Ok(SignedIn { caller: caller(row)?, email, is_operator, last_used_at: row.time(2)? })
 }
