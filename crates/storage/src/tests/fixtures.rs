@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use uuid::Uuid;
 
+use crate::error::Result;
 use crate::job_kinds::SYNC;
 use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
 use crate::{
@@ -224,6 +225,22 @@ pub(crate) fn finished_attempt(
         endpoint_at_fault: !delivered,
         outcome,
     }
+}
+
+/// Stores attempts that were due when their deliveries say.
+pub(crate) async fn finish_attempts(
+    db: &TestDb,
+    claim: &ClaimedEndpoint,
+    attempts: &[FinishedAttempt],
+    now: Timestamp,
+) -> Result<bool> {
+    let deliveries = db.deliveries().list(claim.user_id, claim.endpoint_id, None, 99).await?;
+    let due_at = |id: EventId| deliveries.iter().find(|delivery| delivery.event_id == id)?.next_attempt_at;
+    let mut attempts = attempts.to_vec();
+    for attempt in &mut attempts {
+        attempt.due_at = due_at(attempt.event_id).unwrap_or(attempt.due_at);
+    }
+    db.deliveries().finish_attempts(claim, &attempts, now).await
 }
 
 /// The states of the endpoint's deliveries, oldest event first.

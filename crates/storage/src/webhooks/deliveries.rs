@@ -50,13 +50,13 @@ macro_rules! claimed {
     };
 }
 
-/// The delivery that an attempt was for, unless the lease was lost. Not a redelivery that was requested after the
-/// attempt became due: that one stays requested.
+/// The delivery that an attempt was for, unless the lease was lost. A redelivery that was requested meanwhile is due at
+/// another time, perhaps an earlier one, by another clock. It stays requested.
 macro_rules! attempted {
     () => {
         concat!(
             "user_id = :user AND endpoint_id = :endpoint AND event_id = :event AND state = 'pending'
-            AND next_attempt_at <= :due_at AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE ",
+            AND next_attempt_at = :due_at AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE ",
             claimed!(),
             ")"
         )

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
 
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt,
-    states, wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts, finish_sync_with,
+    finished_attempt, states, wait_for_lock_waiters,
 };
 use crate::tests::support::{at, both, connect, on_postgres};
 use crate::{
@@ -51,8 +51,7 @@ both! {
         let next = due(db, 60, false).await.remove(0);
         assert_eq!(due_events(db, &claim, 60).await, []);
         assert!(
-            !db.deliveries()
-                .finish_attempts(&claim, &[finished_attempt(&events[0], run, 61, AttemptOutcome::Delivered)], at(61))
+            !finish_attempts(db, &claim, &[finished_attempt(&events[0], run, 61, AttemptOutcome::Delivered)], at(61))
                 .await
                 .unwrap()
         );
@@ -115,29 +114,27 @@ both! {
         let claim = claimed_endpoint(db, id, 30).await;
         assert_eq!(due_events(db, &claim, 30).await, [events[0].id, other[0].id]);
         let retry = finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)));
-        assert!(db.deliveries().finish_attempts(&claim, &[retry], at(31)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &[retry], at(31)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Pending, Waiting, Waiting, Pending, Waiting]);
         assert_eq!(due_events(db, &claim, 39).await, [other[0].id]);
         let both = [
             FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) },
             finished_attempt(&other[0], other_run, 40, AttemptOutcome::Failed),
         ];
-        assert!(db.deliveries().finish_attempts(&claim, &both, at(41)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &both, at(41)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
         assert_eq!(due_events(db, &claim, 40).await, [], "due when the chunk before has ended");
         assert_eq!(due_events(db, &claim, 41).await, [events[1].id, other[1].id]);
         // Attempts of ended deliveries change nothing.
-        assert!(db.deliveries().finish_attempts(&claim, &both, at(42)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &both, at(42)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting, Failed, Pending]);
         assert!(
-            db.deliveries()
-                .finish_attempts(&claim, &[finished_attempt(&events[1], run, 43, AttemptOutcome::Delivered)], at(43))
+            finish_attempts(db, &claim, &[finished_attempt(&events[1], run, 43, AttemptOutcome::Delivered)], at(43))
                 .await
                 .unwrap()
         );
         assert!(
-            db.deliveries()
-                .finish_attempts(&claim, &[finished_attempt(&events[2], run, 44, AttemptOutcome::Delivered)], at(44))
+            finish_attempts(db, &claim, &[finished_attempt(&events[2], run, 44, AttemptOutcome::Delivered)], at(44))
                 .await
                 .unwrap()
         );
@@ -152,23 +149,20 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         assert!(
-            db.deliveries()
-                .finish_attempts(&claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered)], at(30))
+            finish_attempts(db, &claim, &[finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered)], at(30))
                 .await
                 .unwrap()
         );
         assert!(db.deliveries().redeliver(user, id, events[0].id, at(31)).await.unwrap());
         assert_eq!(states(db, user, id).await, [Pending, Pending, Waiting]);
         assert!(
-            db.deliveries()
-                .finish_attempts(&claim, &[finished_attempt(&events[0], run, 32, AttemptOutcome::Delivered)], at(32))
+            finish_attempts(db, &claim, &[finished_attempt(&events[0], run, 32, AttemptOutcome::Delivered)], at(32))
                 .await
                 .unwrap()
         );
         assert_eq!(states(db, user, id).await, [Delivered, Pending, Waiting], "the second is not delivered");
         assert!(
-            db.deliveries()
-                .finish_attempts(&claim, &[finished_attempt(&events[1], run, 33, AttemptOutcome::Delivered)], at(33))
+            finish_attempts(db, &claim, &[finished_attempt(&events[1], run, 33, AttemptOutcome::Delivered)], at(33))
                 .await
                 .unwrap()
         );
@@ -187,7 +181,7 @@ both! {
             error: Some("no response in time"),
             ..finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(40)))
         };
-        assert!(db.deliveries().finish_attempts(&claim, &[late], at(31)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &[late], at(31)).await.unwrap());
         let delivery = db.deliveries().list(user, id, Some(Pending), 9).await.unwrap().remove(0);
         assert_eq!(
             (delivery.event_id, delivery.event_type, delivery.sync_run_id),
@@ -206,7 +200,7 @@ both! {
         assert_eq!(db.deliveries().list_due(&claim, at(40), 9).await.unwrap()[0].attempts, 1);
         let success =
             FinishedAttempt { attempt: 2, ..finished_attempt(&events[0], run, 40, AttemptOutcome::Delivered) };
-        assert!(db.deliveries().finish_attempts(&claim, &[success], at(41)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &[success], at(41)).await.unwrap());
         let delivery = db.deliveries().list(user, id, None, 9).await.unwrap().remove(0);
         assert_eq!(
             (delivery.state, delivery.attempts, delivery.next_attempt_at, delivery.ended_at),
@@ -239,7 +233,7 @@ both! {
         let find = async || db.endpoints().find_any(id).await.unwrap().expect("there");
         let retry = |now: i64, index: usize| finished_attempt(&events[index], run, now, AttemptOutcome::Retry(at(now)));
         let finish = async |claim: &ClaimedEndpoint, attempts: &[FinishedAttempt], now: i64| {
-            assert!(db.deliveries().finish_attempts(claim, attempts, at(now)).await.unwrap());
+            assert!(finish_attempts(db, claim, attempts, at(now)).await.unwrap());
         };
         // Releases the endpoint and claims it again. Returns in which of the two classes it is now.
         let reclaim = async |claim: ClaimedEndpoint, now: i64| {
@@ -337,7 +331,7 @@ both! {
             finished_attempt(&events[1], runs[1], 40, AttemptOutcome::Retry(at(60))),
             finished_attempt(&events[2], runs[2], 40, AttemptOutcome::Retry(at(50))),
         ];
-        assert!(db.deliveries().finish_attempts(&claim, &attempts, at(41)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &attempts, at(41)).await.unwrap());
         assert_eq!(due_events(db, &claim, 60).await, [events[2].id, events[0].id, events[1].id]);
         assert_eq!(db.deliveries().list_due(&claim, at(60), 1).await.unwrap()[0].event.id, events[2].id);
     }
@@ -357,8 +351,7 @@ both! {
             DeliveryOverview { due: 2, pending: 2, waiting: 2, oldest_due: Some(at(20)), disabled: 1, failing: 0 };
         assert_eq!(db.deliveries().overview(at(30)).await.unwrap(), overview);
         assert!(
-            db.deliveries()
-                .finish_attempts(
+            finish_attempts(db,
                     &claim,
                     &[finished_attempt(&events[0], run, 30, AttemptOutcome::Retry(at(90)))],
                     at(31),
@@ -382,7 +375,7 @@ fn postgres_event_stored_during_a_release_is_due() {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events[..1]).await;
         let claim = claimed_endpoint(db, id, 20).await;
         let delivered = finished_attempt(&events[0], run, 21, AttemptOutcome::Delivered);
-        assert!(db.deliveries().finish_attempts(&claim, &[delivered], at(21)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &[delivered], at(21)).await.unwrap());
         let releasing = connect(&db.url).await;
         releasing.batch_execute("BEGIN; UPDATE webhook_endpoints SET lease_until = NULL, due_at = NULL").await.unwrap();
         tokio::join!(finish_sync_with(db, (user, connection), 30, &events[1..]), async {

@@ -4,7 +4,8 @@ use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, Eve
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::tests::fixtures::{
-    SECRET, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt, secret,
+    SECRET, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts, finish_sync_with, finished_attempt,
+    secret,
 };
 use crate::tests::support::{TestDb, at, both};
 use crate::{AttemptOutcome, Endpoint, EndpointSecrets, NewEndpoint, SealError, Sealer, Storage, StorageError};
@@ -130,14 +131,13 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         let delivered = finished_attempt(&events[0], run, 31, AttemptOutcome::Delivered);
-        assert!(db.deliveries().finish_attempts(&claim, &[delivered], at(32)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &[delivered], at(32)).await.unwrap());
         assert_eq!(db.endpoints().disable(user, id, "by command", at(40)).await.unwrap(), Some(2));
         let found = find(db, id).await;
         assert_eq!((found.status, found.disabled_reason.as_deref()), (EndpointStatus::Disabled, Some("by command")));
         assert!(!db.deliveries().release_endpoint(&claim, at(41)).await.unwrap(), "the lease was lost");
         assert!(
-            !db.deliveries()
-                .finish_attempts(&claim, &[finished_attempt(&events[1], run, 41, AttemptOutcome::Delivered)], at(42))
+            !finish_attempts(db, &claim, &[finished_attempt(&events[1], run, 41, AttemptOutcome::Delivered)], at(42))
                 .await
                 .unwrap()
         );
@@ -186,8 +186,7 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
         assert!(
-            db.deliveries()
-                .finish_attempts(&claim, &[finished_attempt(&events[0], run, 31, AttemptOutcome::Failed)], at(32))
+            finish_attempts(db, &claim, &[finished_attempt(&events[0], run, 31, AttemptOutcome::Failed)], at(32))
                 .await
                 .unwrap()
         );

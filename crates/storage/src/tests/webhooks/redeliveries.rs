@@ -5,8 +5,8 @@ use bellbird_domain::{
 };
 
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, finished_attempt,
-    secret, states, wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts, finish_sync_with,
+    finished_attempt, secret, states, wait_for_lock_waiters,
 };
 use crate::tests::support::{TestDb, at, both, connect, on_postgres};
 use crate::{AttemptOutcome, FinishedAttempt, PingResult, Storage, StorageError};
@@ -66,7 +66,7 @@ both! {
             [(30, AttemptOutcome::Delivered), (32, AttemptOutcome::Failed), (34, AttemptOutcome::Retry(at(900)))]
         {
             let finished = finished_attempt(&events[0], run, now, outcome);
-            assert!(db.deliveries().finish_attempts(&claim, &[finished], at(now)).await.unwrap());
+            assert!(finish_attempts(db, &claim, &[finished], at(now)).await.unwrap());
             let again = at(now + 2);
             assert!(db.deliveries().redeliver(user, id, event, again).await.unwrap());
             let delivery = db.deliveries().list(user, id, Some(Pending), 9).await.unwrap().remove(0);
@@ -87,25 +87,28 @@ both! {
     }
 
     async fn running_attempt_does_not_undo_a_redelivery(db) {
-        let (user, connection, id) = user_with_endpoint(db, "a@x").await;
-        let events = [chunk(1, 2), chunk(2, 2)];
-        let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
-        let claim = claimed_endpoint(db, id, 30).await;
-        let due = db.deliveries().list_due(&claim, at(30), 9).await.unwrap().remove(0);
-        assert_eq!(due.due_at, at(20));
-        assert!(db.deliveries().redeliver(user, id, events[0].id, at(31)).await.unwrap());
-        for outcome in [AttemptOutcome::Retry(at(900)), AttemptOutcome::Failed, AttemptOutcome::Delivered] {
-            let late = FinishedAttempt { due_at: due.due_at, ..finished_attempt(&events[0], run, 30, outcome) };
-            assert!(db.deliveries().finish_attempts(&claim, &[late], at(32)).await.unwrap());
-            let delivery = db.deliveries().list(user, id, Some(Pending), 9).await.unwrap().remove(0);
-            assert_eq!((delivery.attempts, delivery.next_attempt_at), (0, Some(at(31))));
-            assert_eq!(states(db, user, id).await, [Pending, Waiting]);
+        // The second one is requested by a clock that is behind.
+        for (email, requested_at) in [("a@x", at(31)), ("b@x", at(19))] {
+            let (user, connection, id) = user_with_endpoint(db, email).await;
+            let events = [chunk(1, 2), chunk(2, 2)];
+            let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
+            let claim = claimed_endpoint(db, id, 30).await;
+            let due = db.deliveries().list_due(&claim, at(30), 9).await.unwrap().remove(0);
+            assert_eq!(due.due_at, at(20));
+            assert!(db.deliveries().redeliver(user, id, events[0].id, requested_at).await.unwrap());
+            for outcome in [AttemptOutcome::Retry(at(900)), AttemptOutcome::Failed, AttemptOutcome::Delivered] {
+                let late = FinishedAttempt { due_at: due.due_at, ..finished_attempt(&events[0], run, 30, outcome) };
+                assert!(db.deliveries().finish_attempts(&claim, &[late], at(32)).await.unwrap());
+                let delivery = db.deliveries().list(user, id, Some(Pending), 9).await.unwrap().remove(0);
+                assert_eq!((delivery.attempts, delivery.next_attempt_at), (0, Some(requested_at)));
+                assert_eq!(states(db, user, id).await, [Pending, Waiting]);
+            }
+            let due = db.deliveries().list_due(&claim, at(33), 9).await.unwrap().remove(0);
+            let redelivered = finished_attempt(&events[0], run, 33, AttemptOutcome::Delivered);
+            let redelivered = FinishedAttempt { due_at: due.due_at, ..redelivered };
+            assert!(db.deliveries().finish_attempts(&claim, &[redelivered], at(34)).await.unwrap());
+            assert_eq!(states(db, user, id).await, [Delivered, Pending]);
         }
-        let due = db.deliveries().list_due(&claim, at(33), 9).await.unwrap().remove(0);
-        let redelivered = finished_attempt(&events[0], run, 33, AttemptOutcome::Delivered);
-        let redelivered = FinishedAttempt { due_at: due.due_at, ..redelivered };
-        assert!(db.deliveries().finish_attempts(&claim, &[redelivered], at(34)).await.unwrap());
-        assert_eq!(states(db, user, id).await, [Delivered, Pending]);
     }
 
     async fn events_of_hidden_connection_are_not_sent_again(db) {
@@ -117,7 +120,7 @@ both! {
             finished_attempt(&events[0], run, 30, AttemptOutcome::Delivered),
             finished_attempt(&events[1], run, 30, AttemptOutcome::Failed),
         ];
-        assert!(db.deliveries().finish_attempts(&claim, &ended, at(31)).await.unwrap());
+        assert!(finish_attempts(db, &claim, &ended, at(31)).await.unwrap());
         assert_eq!(db.deliveries().list_due_ids(&claim, at(31), at(31), 9).await.unwrap(), [events[2].id]);
         db.removals().begin(user, connection, at(32), at(90)).await.unwrap().expect("hidden");
         assert_eq!(db.deliveries().list_due(&claim, at(33), 9).await.unwrap(), []);
@@ -137,8 +140,7 @@ both! {
         let (run, _) = finish_sync_with(db, (user, connection), 100, &first).await;
         let claim = claimed_endpoint(db, id, 110).await;
         assert!(
-            db.deliveries()
-                .finish_attempts(&claim, &[finished_attempt(&first[0], run, 110, AttemptOutcome::Delivered)], at(111))
+            finish_attempts(db, &claim, &[finished_attempt(&first[0], run, 110, AttemptOutcome::Delivered)], at(111))
                 .await
                 .unwrap()
         );
@@ -156,8 +158,7 @@ both! {
             db.deliveries().list_due(&claim, at(300), 9).await.unwrap().into_iter().map(|due| due.event.id).collect();
         assert_eq!(due, [first[1].id, second[0].id]);
         assert!(
-            db.deliveries()
-                .finish_attempts(&claim, &[finished_attempt(&first[1], run, 301, AttemptOutcome::Failed)], at(302))
+            finish_attempts(db, &claim, &[finished_attempt(&first[1], run, 301, AttemptOutcome::Failed)], at(302))
                 .await
                 .unwrap()
         );
