@@ -162,6 +162,10 @@ const ATTEMPTS: &[&str] = &[
     "recover",
     "delete events",
 ];
+const INSTALLATION: &[&str] =
+    &["disable installation", "delete installation", "align queues", "recover installation", "finish sync"];
+const REGISTRATIONS: &[&str] = &["register", "forget registration", "deregister"];
+const SIGN_INS: &[&str] = &["sign in", "sign in by another link", "ask for a link", "end sessions"];
 const KEYS: &[&str] = &["insert key", "rotate key", "revoke key", "use key"];
 const ONCE: &[&str] = &["claim setup token", "receive callback", "create key as operator"];
 
@@ -193,6 +197,18 @@ fn removals_and_attempts_in_any_order() {
 #[test]
 fn keys_in_any_order() {
     try_pairs(&[KEYS, ONCE, &["delete user"]].concat(), &[KEYS, ONCE].concat());
+}
+
+#[test]
+fn endpoints_of_the_installation_in_any_order() {
+    let others = ["delete user", "remove connection", CLAIM_ENDPOINT, "delete events"];
+    try_pairs(INSTALLATION, &[INSTALLATION, &others].concat());
+}
+
+#[test]
+fn registrations_and_sign_ins_in_any_order() {
+    try_pairs(REGISTRATIONS, &[REGISTRATIONS, &["delete user"]].concat());
+    try_pairs(SIGN_INS, &[SIGN_INS, &["delete user"]].concat());
 }
 
 #[test]
@@ -242,6 +258,7 @@ impl Random {
 /// Faults that these pairs must find.
 const PLANTED: &[((&str, &str), Fault)] = &[
     (("claim setup token", "claim setup token"), Fault { statement: "LOCK", from: " FOR NO KEY UPDATE", to: "" }),
+    (("ask for a link", "ask for a link"), Fault { statement: "LOCK", from: " FOR NO KEY UPDATE", to: "" }),
     (
         ("finish job", "claim job"),
         Fault { statement: "FINISH", from: "AND fence = $4", to: "AND CAST($4 AS BIGINT) IS NOT NULL" },
@@ -259,7 +276,7 @@ const PLANTED: &[((&str, &str), Fault)] = &[
         ("finish attempt", "redeliver sent"),
         Fault {
             statement: "FINISH",
-            from: "AND next_attempt_at <= :due_at",
+            from: "AND next_attempt_at = :due_at",
             to: "AND CAST(:due_at AS BIGINT) IS NOT NULL",
         },
     ),

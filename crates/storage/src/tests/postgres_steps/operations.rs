@@ -3,11 +3,14 @@
 use std::fmt::Debug;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use bellbird_domain::{
     ApiVersion, Confirmation, ConnectionId, ConnectionStatus, EndpointId, EventId, OperatorKeyId, Plan, UserId,
 };
 use jiff::{SignedDuration, Timestamp};
+use secrecy::SecretString;
+use uuid::Uuid;
 
 use crate::error::Result;
 use crate::job_kinds::REFRESH;
@@ -18,8 +21,8 @@ use crate::tests::fixtures::{
 use crate::tests::support::{TestDb, at, credentials, key, new_account, new_connection, setup_token};
 use crate::{
     AttemptOutcome, BegunChange, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync, Idempotency, JobKey,
-    KeyRecord, NewConsentSession, NewEndpoint, OperatorAction, SetupTokenClaim, Storage, StorageError, StoredResponse,
-    UserChange,
+    KeyRecord, NewConsentSession, NewEndpoint, NewSession, NewSignInLink, OperatorAction, ProviderUserState,
+    SetupTokenClaim, Storage, StorageError, StoredResponse, UserChange,
 };
 
 /// The outcome of an operation that the database failed.
@@ -53,6 +56,8 @@ pub(super) struct Start {
     refresh: ClaimedJob,
     key: KeyRecord,
     operator: OperatorKeyId,
+    /// An endpoint of the installation, which has no queue for the user yet.
+    of_installation: EndpointId,
 }
 
 impl Start {
@@ -84,6 +89,10 @@ impl Start {
         let holder_of_job = db.jobs().claim(&job, at(100), at(120)).await.unwrap().expect("claimed");
         let sync = start_sync(db, user, connection, 500).await;
         let refresh = db.claim(REFRESH, user, connection, now(), lease()).await.unwrap().expect("claimed");
+        let of_installation = db.endpoints().insert(&endpoint_of(UserId::INSTALLATION), 3, at(0)).await.unwrap().id;
+        for token in ["link", "another link"] {
+            assert!(db.sessions().insert_link(&sign_in_link(user, token), 9, at(0)).await.unwrap());
+        }
         Self {
             user,
             connection,
@@ -98,8 +107,26 @@ impl Start {
             refresh,
             key,
             operator: OperatorKeyId::new(),
+            of_installation,
         }
     }
+}
+
+fn endpoint_of(user_id: UserId) -> NewEndpoint<'static> {
+    static SECRET: LazyLock<SecretString> = LazyLock::new(|| secret("whsec"));
+    let (url, api_version) = ("https://hooks.example.com/y", ApiVersion::DEFAULT);
+    NewEndpoint { user_id, url, event_types: SYNCS_AND_CHANGES, api_version, secret: &SECRET }
+}
+
+fn sign_in_link(user_id: UserId, token: &str) -> NewSignInLink<'_> {
+    NewSignInLink { user_id, token, browser: None, expires_at: at(9000) }
+}
+
+/// Signs in with a link, always in the same browser.
+async fn sign_in(db: &Storage, link: &str, place: usize) -> Result<bool> {
+    let token = format!("session {place}");
+    let session = NewSession { token: &token, browser: "a browser", known_browser: "known", expires_at: at(9000) };
+    Ok(db.sessions().sign_in(link, &session, now()).await?.is_some())
 }
 
 type Outcome = Pin<Box<dyn Future<Output = String>>>;
@@ -184,22 +211,24 @@ operations! {
         db.users().update(s.user, &change).await?.plan
     };
 
-    "add endpoint" = |db, s, place| {
-        let secret = secret("whsec");
-        let new = NewEndpoint {
-            user_id: s.user,
-            url: "https://hooks.example.com/y",
-            event_types: SYNCS_AND_CHANGES,
-            api_version: ApiVersion::DEFAULT,
-            secret: &secret,
-        };
-        db.endpoints().insert(&new, 3, now()).await?.status
-    };
+    "add endpoint" = |db, s, place| db.endpoints().insert(&endpoint_of(s.user), 3, now()).await?.status;
     "disable endpoint" = |db, s, place| db.endpoints().disable(s.user, s.endpoint, "by user", now()).await?;
     "enable endpoint" = |db, s, place| db.endpoints().enable(s.user, s.endpoint).await?;
     "delete endpoint" = |db, s, place| db.endpoints().delete(s.user, s.endpoint).await?;
     "rotate secret" = |db, s, place| {
         db.endpoints().rotate_secret(s.user, s.endpoint, &secret("whsec_new"), at(9000)).await?
+    };
+    "disable installation" = |db, s, place| {
+        let disabled = db.endpoints().disable(UserId::INSTALLATION, s.of_installation, "by operator", now()).await?;
+        (disabled, db.endpoints().align_queues(now()).await?)
+    };
+    "delete installation" = |db, s, place| {
+        let deleted = db.endpoints().delete(UserId::INSTALLATION, s.of_installation).await?;
+        (deleted, db.endpoints().align_queues(now()).await?)
+    };
+    "align queues" = |db, s, place| db.endpoints().align_queues(now()).await?;
+    "recover installation" = |db, s, place| {
+        db.deliveries().recover(UserId::INSTALLATION, s.of_installation, at(0), now()).await?
     };
     "claim endpoint" = |db, s, place| db.deliveries().claim_endpoints(now(), lease(), 4, false).await?.len();
     "finish attempt" = |db, s, place| {
@@ -258,4 +287,23 @@ operations! {
         }
     };
     "clean up" = |db, s, place| db.consent_sessions().delete_outdated(at(500_000)).await?;
+
+    "register" = |db, s, place| match db.provider_users().claim(s.user, "snaptrade", now(), lease()).await? {
+        ProviderUserState::Claimed(claim) => {
+            let is_stored = db.provider_users().set_reference(&claim, "reference").await?;
+            Some((is_stored, db.provider_users().finish(&claim, Some("theirs"), &secret("registered")).await?))
+        }
+        ProviderUserState::Ready(_) => Some((false, true)),
+        ProviderUserState::Busy => None,
+    };
+    "forget registration" = |db, s, place| db.provider_users().delete(s.user, "snaptrade").await?;
+    "deregister" = |db, s, place| db.provider_users().delete_of(s.user, "snaptrade", "theirs").await?;
+
+    "sign in" = |db, s, place| sign_in(&db, "link", place).await?;
+    "sign in by another link" = |db, s, place| sign_in(&db, "another link", place).await?;
+    "ask for a link" = |db, s, place| {
+        let token = format!("link {place}");
+        db.sessions().insert_link(&sign_in_link(s.user, &token), 3, now()).await?
+    };
+    "end sessions" = |db, s, place| db.sessions().revoke_others(s.user, Uuid::nil()).await?;
 }

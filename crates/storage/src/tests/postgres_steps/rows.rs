@@ -25,8 +25,9 @@ const BROKEN: &str = "
                 AND d.endpoint_id::text = a.endpoint_id::text AND d.event_id::text = a.event_id::text)
         AND NOT EXISTS (SELECT 1 FROM webhook_events e JOIN connections c ON c.id::text = e.connection_id::text
             WHERE e.id::text = a.event_id::text AND c.status = 'deleting')
-    UNION ALL SELECT 'endpoint without user' FROM webhook_endpoints e WHERE NOT EXISTS (
-        SELECT 1 FROM users u WHERE u.id::text = e.user_id::text)
+    UNION ALL SELECT 'endpoint without user' FROM webhook_endpoints e WHERE e.queue_fence IS NULL
+        AND e.user_id::text <> '00000000-0000-0000-0000-000000000000'
+        AND NOT EXISTS (SELECT 1 FROM users u WHERE u.id::text = e.user_id::text)
     UNION ALL SELECT 'delivery that no endpoint is due for' FROM webhook_deliveries d
         JOIN webhook_endpoints e ON e.user_id::text = d.user_id::text AND e.id::text = d.endpoint_id::text
         WHERE d.state = 'pending' AND e.status = 'enabled' AND e.lease_until IS NULL
@@ -42,6 +43,8 @@ const BROKEN: &str = "
             AND e.id::text = s.subject::text AND s.purpose IN ('webhook', 'old_webhook'))
         AND NOT EXISTS (SELECT 1 FROM consent_sessions c WHERE c.user_id::text = s.user_id::text
             AND c.id::text = s.subject::text AND s.purpose = 'consent_session')
+        AND NOT EXISTS (SELECT 1 FROM provider_users p WHERE p.user_id::text = s.user_id::text
+            AND p.provider = s.subject::text AND p.provider_user_digest IS NOT NULL AND s.purpose = 'provider_user')
         AND NOT EXISTS (SELECT 1 FROM operator_requests r WHERE r.id::text = s.subject::text
             AND s.purpose = 'operator_request')
     UNION ALL SELECT 'job without subject: ' || j.kind FROM jobs j WHERE j.kind <> 'test' AND NOT EXISTS (
@@ -49,6 +52,13 @@ const BROKEN: &str = "
                 AND (j.kind = 'removal') = (c.status = 'deleting') AND j.kind IN ('refresh', 'sync', 'removal'))
         AND NOT EXISTS (SELECT 1 FROM consent_sessions s WHERE s.user_id::text = j.user_id::text
             AND s.id::text = j.subject AND s.phase <> 'ended' AND j.kind = 'consent_session')
+        AND NOT EXISTS (SELECT 1 FROM provider_users p WHERE p.user_id::text = j.user_id::text
+            AND p.provider = j.subject AND p.provider_user_digest IS NULL AND j.kind = 'provider_user')
+    UNION ALL SELECT 'registration without secret or job' FROM provider_users p WHERE NOT EXISTS (
+            SELECT 1 FROM secrets s WHERE s.user_id::text = p.user_id::text AND s.subject::text = p.provider)
+        AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.user_id::text = p.user_id::text AND j.subject = p.provider)
+    UNION ALL SELECT 'browser of nobody' FROM known_browsers b WHERE NOT EXISTS (
+        SELECT 1 FROM users u WHERE u.id::text = b.user_id::text)
     UNION ALL SELECT 'connection without job' FROM connections c WHERE (
             SELECT COUNT(*) FROM jobs j WHERE j.user_id::text = c.user_id::text AND j.subject = c.id::text
         ) <> CASE WHEN c.status = 'deleting' THEN 1 ELSE 2 END
