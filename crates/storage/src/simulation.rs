@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bellbird_domain::UserId;
+use bellbird_domain::{ConnectionId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -22,7 +22,8 @@ pub struct ClaimState {
     pub holder: Option<Uuid>,
     pub lease_until: Option<Timestamp>,
     pub fence: Option<i64>,
-    /// What only the holder changes: what is known of the syncs, or how many attempts the deliveries had.
+    /// What only the holder changes: what is known of the syncs, or how many attempts the deliveries had, without those
+    /// of connections that are being removed.
     pub progress: String,
     /// Deliveries that have not ended.
     pub open: i64,
@@ -38,11 +39,28 @@ const CLAIMS: Sql = Sql::new(
             WHERE f.user_id = j.user_id AND f.connection_id = j.subject AND j.kind = 'sync'), ''), 0, j.run_at
     FROM jobs j
     UNION ALL SELECT 'endpoint', p.user_id, p.id, p.holder, p.lease_until, p.fence,
-        (SELECT COUNT(d.ended_at) || ' ' || COALESCE(SUM(d.attempts), 0) FROM webhook_deliveries d
-            WHERE d.user_id = p.user_id AND d.endpoint_id = p.id),
+        (SELECT COUNT(CASE WHEN d.attempts > 0 THEN d.ended_at END) || ' ' || COALESCE(SUM(d.attempts), 0) FROM webhook_deliveries d
+            WHERE d.user_id = p.user_id AND d.endpoint_id = p.id AND NOT EXISTS (SELECT 1 FROM webhook_events e
+                WHERE e.user_id = d.user_id AND e.id = d.event_id AND NOT EXISTS (SELECT 1 FROM connections c
+                WHERE c.user_id = e.user_id AND c.id = e.connection_id AND c.status <> 'deleting'))),
         (SELECT COUNT(*) FROM webhook_deliveries d WHERE d.user_id = p.user_id AND d.endpoint_id = p.id
             AND d.ended_at IS NULL), p.due_at
     FROM webhook_endpoints p ORDER BY 1, 2, 3",
+);
+
+/// What is left of a connection, without the event of its removal.
+const LEFT: Sql = Sql::new(
+    "LEFT",
+    "SELECT 'connections', COUNT(*) FROM connections WHERE user_id = $1 AND id = $2
+    UNION ALL SELECT 'accounts', COUNT(*) FROM accounts WHERE user_id = $1 AND connection_id = $2
+    UNION ALL SELECT 'syncs', COUNT(*) FROM syncs WHERE user_id = $1 AND connection_id = $2
+    UNION ALL SELECT 'fingerprints', COUNT(*) FROM fingerprints WHERE user_id = $1 AND connection_id = $2
+    UNION ALL SELECT 'jobs', COUNT(*) FROM jobs WHERE user_id = $1 AND subject = $2
+    UNION ALL SELECT 'secrets', COUNT(*) FROM secrets WHERE user_id = $1 AND subject = $2
+    UNION ALL SELECT 'events', COUNT(*) FROM webhook_events
+        WHERE user_id = $1 AND connection_id = $2 AND event_type <> 'connection.removed'
+    UNION ALL SELECT 'deliveries', COUNT(*) FROM webhook_deliveries d WHERE d.user_id = $1
+        AND NOT EXISTS (SELECT 1 FROM webhook_events e WHERE e.user_id = d.user_id AND e.id = d.event_id)",
 );
 
 impl Storage {
@@ -69,5 +87,12 @@ impl Storage {
                 run_at: row.opt_time(8)?,
             })
         })
+    }
+
+    /// The tables that hold anything of a connection, without the event of its removal, or a delivery of no event.
+    pub fn find_left(&self, user: UserId, connection: ConnectionId) -> Result<Vec<String>> {
+        let Db::Sqlite(db) = &self.db else { unreachable!("simulations run on SQLite") };
+        let rows = db.all(LEFT, params![user, connection], |row| Ok((row.text(0)?.to_owned(), row.int(1)?)))?;
+        Ok(rows.into_iter().filter(|(_, count)| *count > 0).map(|(table, _)| table).collect())
     }
 }

@@ -1,31 +1,39 @@
 //! What each commit may change, judged by the claims before and after it.
 
 use bellbird_storage::ClaimState;
-use tokio::time::Instant;
 
 use super::scene::{OUTSIDE, Process, State};
 
 /// Longer than any lease, and than a time slice takes.
 pub(super) const LATE: std::time::Duration = std::time::Duration::from_secs(120);
 
+/// Longer than a process needs to hear that it has lost a lease.
+const HEARS: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// Compares the claims after a commit of `process` with those before it.
 pub(super) fn check_commit(state: &mut State, process: Process, after: Vec<ClaimState>) {
     let before = std::mem::replace(&mut state.claims, after.clone());
     if process == OUTSIDE {
-        return;
+        state.want_again();
     }
     let mut old = before.iter().peekable();
     for new in &after {
         while old.next_if(|old| key(old) < key(new)).is_some() {}
         let Some(old) = old.next_if(|old| key(old) == key(new)).filter(|old| *old != new) else { continue };
+        if process == OUTSIDE {
+            // A disabled endpoint takes the lease from its holder.
+            if let Some(holder) = old.holder.filter(|_| old.fence != new.fence) {
+                state.excuse(holder, HEARS);
+            }
+            continue;
+        }
         if let Err(what) = check(state, process, old, new) {
             state.break_invariant(format!("{what} by {}.{}: {}", process.place, process.number, changed(old, new)));
         }
         if let (Some(until), Some(holder)) = (new.lease_until, old.holder)
             && until.as_microsecond() == 0
-            && let Some(holder) = state.living.iter_mut().find(|living| living.process.id == holder)
         {
-            holder.is_late_until = Instant::now() + LATE;
+            state.excuse(holder, LATE);
         }
     }
 }

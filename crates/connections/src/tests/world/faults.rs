@@ -27,6 +27,14 @@ pub(super) enum Fault {
     FailureCountsAsSuccess,
     /// The rows of a sync are stored as known, but not its events.
     ForgottenEvents,
+    /// A refresh stores the status although another one has taken its place, and whatever the status is.
+    UnfencedStatus,
+    /// A removal leaves the secrets of the connection.
+    SecretsOutliveConnection,
+    /// The end of an attempt undoes a redelivery that was requested meanwhile.
+    UndoneRedelivery,
+    /// What failed while an endpoint was disabled is never sent.
+    NoRecovery,
 }
 
 pub(super) const ALL: &[Fault] = &[
@@ -41,6 +49,10 @@ pub(super) const ALL: &[Fault] = &[
     Fault::LeaseWithoutEnd,
     Fault::FailureCountsAsSuccess,
     Fault::ForgottenEvents,
+    Fault::UnfencedStatus,
+    Fault::SecretsOutliveConnection,
+    Fault::UndoneRedelivery,
+    Fault::NoRecovery,
 ];
 
 const OF_JOB: &str = "subject = $3 AND fence = $4";
@@ -90,6 +102,15 @@ impl Fault {
                 "next_attempt_at = NULLIF(:next, :next), ended_at = COALESCE(:ended, 1)",
             )],
             Self::ForgottenEvents => &[("INSERT INTO webhook_events", "AND api_version >= ", "AND api_version < ")],
+            Self::UnfencedStatus => &[
+                ("SELECT attempts FROM jobs", OF_JOB, OF_ANY_FENCE),
+                ("UPDATE connections SET status = $4", "AND status = $3", "AND $3 IS NOT NULL"),
+            ],
+            Self::SecretsOutliveConnection => &[("DELETE FROM secrets", "subject = $3", "subject = $3 || ' '")],
+            Self::UndoneRedelivery => {
+                &[("webhook_deliveries", "next_attempt_at = :due_at", "next_attempt_at <= :due_at")]
+            }
+            Self::NoRecovery => &[("SET state = 'waiting', attempts = 0", "state = 'failed'", "state = 'pending'")],
         }
     }
 

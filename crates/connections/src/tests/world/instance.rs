@@ -19,9 +19,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::scene::{self, Condition, Process, Scene};
-use super::{audit, bank, receiver};
+use super::{audit, provider, receiver};
 use crate::runner::Jobs;
-use crate::{Connections, SyncSettings, refresh, sync};
+use crate::{Connections, SyncSettings, refresh, removal, sync};
 
 /// Rows of one event: so few that most syncs have several.
 pub(super) const CHUNK_ROWS: usize = 3;
@@ -82,8 +82,8 @@ pub(super) fn start(scene: &Scene, process: Process, database: &Storage, start: 
     });
     let wire = Wire { scene: scene.clone(), process, database: database.clone() };
     let storage = database.simulated_by(Arc::new(wire)).held_by(process.id);
-    let provider: Arc<dyn Provider> = Arc::new(bank::Link { scene: scene.clone(), process });
-    let providers = Registry::of(vec![provider]);
+    let link = |name| -> Arc<dyn Provider> { Arc::new(provider::Link { name, scene: scene.clone(), process }) };
+    let providers = Registry::of(provider::NAMES.map(link).into());
     let clock = Clock::manual(start);
     let buffer = WebhookEventBuffer::new(CHUNK_ROWS);
     let connections =
@@ -104,9 +104,11 @@ pub(super) fn start(scene: &Scene, process: Process, database: &Storage, start: 
     );
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    for kind in [&sync::KIND, &refresh::KIND] {
-        let (state, stop) = (Arc::clone(&connections.0), stop.clone());
-        tasks.spawn(async move { Jobs(&state).run_lane(kind, bank::NAME, stop).await });
+    for kind in [&sync::KIND, &refresh::KIND, &removal::KIND] {
+        for name in provider::NAMES {
+            let (state, stop) = (Arc::clone(&connections.0), stop.clone());
+            tasks.spawn(async move { Jobs(&state).run_lane(kind, name, stop).await });
+        }
     }
     tasks.spawn(async move { webhooks.deliver(stop).await });
     tasks.spawn(live(storage, clock, process));

@@ -1,5 +1,5 @@
 //! Several instances of the service over one database, in one thread. The syncs, the deliveries and their statements
-//! are those of the service; the provider, the endpoints, the clocks and the time are simulated. A seed decides which
+//! are those of the service; the providers, the endpoints, the clocks and the time are simulated. A seed decides which
 //! step comes next and which fails, who is killed or stands still, and which commit succeeds without its caller hearing
 //! of it. So each seed can be replayed:
 //!
@@ -8,9 +8,9 @@
 //! ```
 
 mod audit;
-mod bank;
 mod faults;
 mod instance;
+mod provider;
 mod receiver;
 mod runs;
 mod scene;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use bellbird_domain::UserId;
 use bellbird_domain::random::simulation;
-use bellbird_domain::{AccountType, ApiVersion, ConnectionCategory, ConnectionId, EventType, Plan, TimestampExt as _};
+use bellbird_domain::{AccountType, ApiVersion, ConnectionCategory, EventId, EventType, Plan, TimestampExt as _};
 use bellbird_storage::{JobKey, NewAccount, NewConnection, NewEndpoint, NewUser, Sealer, Storage, job_kinds};
 use bellbird_webhooks::delivery::sign::{Signer, new_secret};
 use bellbird_webhooks::event::digest::RowHasher;
@@ -33,15 +33,19 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use bank::{BankConnection, BankRow};
 use faults::Fault;
 use instance::{Running, SKEW_MAX};
-use receiver::EndpointModel;
+use provider::{BANK, BROKER, Consented, HeldRow};
+use receiver::{Connected, EndpointModel};
 use scene::{Condition, Process, Scene};
 
 const INSTANCES: usize = 3;
-/// The user of each connection.
-const CONNECTIONS: [usize; 3] = [0, 0, 1];
+/// The user and the provider of each connection at the start.
+const CONNECTIONS: [(usize, &str); 3] = [(0, BANK), (0, BROKER), (1, BANK)];
+/// How many connections are removed at most. Another one of the same user takes the place of each.
+const REMOVALS_MAX: usize = 2;
+/// The endpoint that its user disables and enables.
+const UNSTEADY: usize = 1;
 /// The time at which a world begins, in seconds.
 const BEGIN: i64 = 1_800_000_000;
 /// Steps in which anything may fail.
@@ -100,7 +104,7 @@ fn run(template: &TempDir, seed: u64, fault: Option<Fault>, keeps_all_lines: boo
         world.live_roughly().await;
         world.settle().await;
         let state = world.scene.state.lock();
-        let messages = state.endpoints.list.iter().map(|endpoint| endpoint.messages).sum();
+        let messages = state.endpoints.iter().map(|endpoint| endpoint.messages).sum();
         Outcome { steps: state.steps, trace: state.trace(), broken: state.broken.clone(), messages }
     });
     simulation::end();
@@ -120,79 +124,96 @@ struct World {
     outside: Storage,
     tasks: JoinSet<()>,
     turn: Arc<tokio::sync::Mutex<()>>,
-    connections: Vec<ConnectionId>,
-    users: Vec<UserId>,
+    /// When the endpoint that is disabled is enabled again.
+    enables_at: Option<Instant>,
+}
+
+/// So long before the world begins that a sync does not read everything again.
+fn linked_at() -> Timestamp {
+    Timestamp::from_second(BEGIN - 2 * 86_400).expect("a time")
+}
+
+/// Links a connection, under the next number.
+async fn link(scene: &Scene, database: &Storage, user: UserId, provider: &'static str) {
+    let (number, now) = {
+        let mut state = scene.state.lock();
+        state.consented.push(Consented::new());
+        state.connected.push(Connected { user, provider, id: None, removed_at: None });
+        (state.connected.len() - 1, state.time_of(BEGIN * 1_000_000))
+    };
+    let (category, account_type) = match provider {
+        BROKER => (ConnectionCategory::Brokerage, AccountType::Investment),
+        _ => (ConnectionCategory::Banking, AccountType::Transaction),
+    };
+    let names = provider::accounts(number);
+    let accounts = names.each_ref().map(|name| NewAccount {
+        provider_account_id: name,
+        name,
+        account_type,
+        number: None,
+        currency: None,
+        known_as: None,
+    });
+    let consent = format!("consent-{number}");
+    let new = NewConnection {
+        user_id: user,
+        provider,
+        category,
+        provider_connection_id: &consent,
+        institution_id: "institution",
+        institution_name: "Institution",
+        institution_logo: None,
+        credentials: &SecretString::from(number.to_string()),
+        provider_user_id: None,
+        consent_expires_at: None,
+        repairs: None,
+        next_refresh_at: None,
+        backfill_ends_at: None,
+        next_sync_at: now,
+        first_attempt_at: now,
+        cause: "imported",
+    };
+    let id = database.connections().import(&new, &accounts, linked_at()).await.expect("a write").id;
+    scene.state.lock().connected[number].id = Some(id);
 }
 
 impl World {
     async fn new(directory: &TempDir, scene: Scene) -> Self {
         let database = Storage::open(&url(directory), Sealer::random()).await.expect("opens");
         let now = Timestamp::from_second(BEGIN).expect("a time");
-        // So long ago that a sync does not read everything again.
-        let linked_at = now.minus(Duration::from_secs(2 * 86_400));
         let mut users = Vec::new();
         for email in ["one@example.com", "two@example.com"] {
             let new = NewUser { email, plan: Plan::Professional, timezone: None, reference: None };
-            users.push(database.users().insert(&new, linked_at).await.expect("a user").id);
+            users.push(database.users().insert(&new, linked_at()).await.expect("a user").id);
         }
-        let mut connections = Vec::new();
-        for (number, user) in CONNECTIONS.into_iter().enumerate() {
-            let names = bank::accounts(number);
-            let accounts = names.each_ref().map(|name| NewAccount {
-                provider_account_id: name,
-                name,
-                account_type: AccountType::Transaction,
-                number: None,
-                currency: None,
-                known_as: None,
-            });
-            let consent = format!("consent-{number}");
-            let new = NewConnection {
-                user_id: users[user],
-                provider: bank::NAME,
-                category: ConnectionCategory::Banking,
-                provider_connection_id: &consent,
-                institution_id: "bank",
-                institution_name: "Bank",
-                institution_logo: None,
-                credentials: &SecretString::from(number.to_string()),
-                provider_user_id: None,
-                consent_expires_at: None,
-                repairs: None,
-                next_refresh_at: None,
-                backfill_ends_at: None,
-                next_sync_at: now,
-                first_attempt_at: now,
-                cause: "imported",
-            };
-            let id = database.connections().import(&new, &accounts, linked_at).await.expect("imports").id;
-            connections.push(id);
-            let mut state = scene.state.lock();
-            state.endpoints.users.push((users[user], id.to_string()));
-            state.bank.0.push(BankConnection::default());
+        for (user, provider) in CONNECTIONS {
+            link(&scene, &database, users[user], provider).await;
         }
         let owners = [(users[0], ApiVersion::V2026_11_01), (users[0], ApiVersion::V2026_12_01)];
         let others = [(users[1], ApiVersion::V2026_12_01), (UserId::INSTALLATION, ApiVersion::V2026_12_01)];
         for (number, (user_id, api_version)) in owners.into_iter().chain(others).enumerate() {
             let (secret, url) = (new_secret(), format!("https://hooks.example.com/{number}"));
-            let event_types = &[EventType::TransactionsSynced];
+            let event_types = EventType::SUBSCRIBABLE;
             let new = NewEndpoint { user_id, url: &url, event_types, api_version, secret: &secret };
             let id = database.endpoints().insert(&new, 9, now).await.expect("an endpoint").id;
             let signer = Signer::new(&[&secret]).expect("a signer");
             let user = (user_id != UserId::INSTALLATION).then_some(user_id);
-            scene.state.lock().endpoints.list.push(EndpointModel::new(id, user, signer));
+            scene.state.lock().endpoints.push(EndpointModel::new(id, user, signer));
         }
         scene.state.lock().claims = database.claims().expect("a read");
         let outside = instance::outside(&scene, &database);
         let (tasks, turn) = (JoinSet::new(), Arc::default());
         let (running, starts_at) = ([const { None }; INSTANCES], [Instant::now(); INSTANCES]);
-        Self { scene, database, running, starts_at, processes: 0, outside, tasks, turn, connections, users }
+        Self { scene, database, running, starts_at, processes: 0, outside, tasks, turn, enables_at: None }
     }
 
     /// Lets the seed decide what happens.
     async fn live_roughly(&mut self) {
         while !self.is_over(ROUGH_STEPS) {
             self.start_due();
+            if self.enables_at.is_some_and(|at| at <= Instant::now()) {
+                self.enable(false);
+            }
             self.change_something();
             self.advance(50, 30_000).await;
         }
@@ -254,21 +275,27 @@ impl World {
 
     fn change_something(&mut self) {
         let (dice, place, connection, endpoint) = {
-            let chance = &mut self.scene.state.lock().chance;
-            let connection = chance.below(CONNECTIONS.len() as u64) as usize;
+            let mut state = self.scene.state.lock();
+            let connections = state.connected.len() as u64;
+            let chance = &mut state.chance;
+            let connection = chance.below(connections) as usize;
             (chance.below(1_000), chance.below(INSTANCES as u64) as usize, connection, chance.below(4) as usize)
         };
         match dice {
             0..4 => self.kill(place),
             4..8 => self.stand_still(place),
             8..40 => self.change_rows(connection),
-            40..55 => self.request_sync(connection),
+            40..55 => self.request(job_kinds::SYNC, connection),
             55..60 => {
                 let mut state = self.scene.state.lock();
                 let pause = state.chance.millis(90_000);
-                state.endpoints.list[endpoint].is_down_until = Instant::now() + pause;
+                state.endpoints[endpoint].is_down_until = Instant::now() + pause;
                 state.note(|| format!("endpoint {endpoint} is down for {} ms", pause.as_millis()));
             }
+            60..68 => self.break_consent(connection),
+            68..80 => self.redeliver(endpoint),
+            80..82 if self.enables_at.is_none() => self.disable(),
+            82 => self.remove(connection),
             _ => {}
         }
     }
@@ -288,26 +315,30 @@ impl World {
         let gone = {
             let mut state = self.scene.state.lock();
             let state = &mut *state;
-            let now = BEGIN + elapsed() / 1_000_000;
-            let bank = &mut state.bank.0[connection];
-            let at = state.chance.below(bank.rows.len() as u64) as usize;
+            let (now, of) = (BEGIN + elapsed() / 1_000_000, &state.connected[connection]);
+            let held = &mut state.consented[connection];
+            if of.is_removed() {
+                return;
+            }
+            let at = state.chance.below(held.rows.len() as u64) as usize;
             let mut gone = None;
             let what = match state.chance.below(10) {
-                0..5 => (0..1 + state.chance.below(5)).map(|_| bank.post(connection, now, &mut state.chance)).collect(),
-                5..8 if !bank.rows.is_empty() => {
-                    bank.rows[at].version += 1;
-                    format!("row {} changes", bank::row_id(connection, bank.rows[at].number))
+                0..5 => (0..1 + state.chance.below(5)).map(|_| held.post(connection, now, &mut state.chance)).collect(),
+                5..8 if !held.rows.is_empty() => {
+                    held.rows[at].version += 1;
+                    format!("row {} changes", provider::row_id(connection, held.rows[at].number))
                 }
-                8 if !bank.rows.is_empty() => {
-                    let row = bank.rows.remove(at);
-                    bank.gone.push(row.clone());
-                    let what = format!("row {} goes", bank::row_id(connection, row.number));
+                // Brokers send no events of rows that are gone, and it takes days to notice.
+                8 if !held.rows.is_empty() && of.provider != BROKER => {
+                    let row = held.rows.remove(at);
+                    held.gone.push(row.clone());
+                    let what = format!("row {} goes", provider::row_id(connection, row.number));
                     gone = Some(row);
                     what
                 }
                 _ => return,
             };
-            state.note(|| format!("bank: {what}"));
+            state.note(|| format!("provider: {what}"));
             gone
         };
         if let Some(row) = gone {
@@ -316,26 +347,116 @@ impl World {
     }
 
     /// The provider says in an event that a row is gone.
-    fn say_gone(&mut self, connection: usize, row: BankRow) {
-        let (user, id) = (self.users[CONNECTIONS[connection]], self.connections[connection]);
-        self.run_outside(move |database| async move {
-            let accounts = database.accounts().list_of_connection(user, id).await.expect("a read");
-            let account = accounts.iter().find(|account| account.provider_account_id == row.account);
-            let account = account.expect("an account").id;
-            let key = database.syncs().fingerprint_key(user, id).await.expect("a read").expect("a key");
-            let hasher = RowHasher::new(key.expose_secret().as_bytes());
-            let digest = hasher.transaction_id(account, &bank::row_id(connection, row.number));
-            database.syncs().say_gone(user, id, &[digest]).await.expect("a write");
-        });
-        self.request_sync(connection);
-    }
-
-    fn request_sync(&mut self, connection: usize) {
-        let key = JobKey::new(job_kinds::SYNC, self.users[CONNECTIONS[connection]], self.connections[connection]);
+    fn say_gone(&mut self, connection: usize, row: HeldRow) {
         let scene = self.scene.clone();
         self.run_outside(move |database| async move {
-            let now = scene.state.lock().time_of(BEGIN * 1_000_000);
+            let Some((user, id)) = scene.state.lock().connected[connection].key() else { return };
+            let accounts = database.accounts().list_of_connection(user, id).await.expect("a read");
+            let account = accounts.iter().find(|account| account.provider_account_id == row.account);
+            let key = database.syncs().fingerprint_key(user, id).await.expect("a read");
+            let (account, key) = account.zip(key).expect("a connection that is not removed");
+            let hasher = RowHasher::new(key.expose_secret().as_bytes());
+            let digest = hasher.transaction_id(account.id, &provider::row_id(connection, row.number));
+            database.syncs().say_gone(user, id, &[digest]).await.expect("a write");
+        });
+        self.request(job_kinds::SYNC, connection);
+    }
+
+    /// Requests a job of a connection.
+    fn request(&mut self, kind: &'static str, connection: usize) {
+        let scene = self.scene.clone();
+        self.run_outside(move |database| async move {
+            let Some((user, id)) = scene.state.lock().connected[connection].key() else { return };
+            let (key, now) = (JobKey::new(kind, user, id), scene.now());
             database.jobs().request(&key, now, SignedDuration::ZERO).await.expect("a write");
+        });
+    }
+
+    /// The consent stops working until its user repairs it, of which the provider tells at once or not at all.
+    fn break_consent(&mut self, connection: usize) {
+        let is_told = {
+            let mut state = self.scene.state.lock();
+            let pause = state.chance.millis(90_000);
+            state.consented[connection].is_broken_until = Instant::now() + pause;
+            state.note(|| format!("consent {connection} does not work for {} ms", pause.as_millis()));
+            state.chance.per_mille(500)
+        };
+        if is_told {
+            self.request(job_kinds::REFRESH, connection);
+        }
+    }
+
+    /// The user removes a connection, and links another one.
+    fn remove(&mut self, connection: usize) {
+        let scene = self.scene.clone();
+        self.run_outside(move |database| async move {
+            let key = {
+                let state = scene.state.lock();
+                let is_one_more = state.connected.len() < CONNECTIONS.len() + REMOVALS_MAX;
+                state.connected[connection].key().filter(|_| is_one_more)
+            };
+            let Some((user, id)) = key else { return };
+            database.removals().begin_because("removed", user, id, scene.now(), None).await.expect("a write");
+            let provider = {
+                let removed = &mut scene.state.lock().connected[connection];
+                removed.removed_at = Some(Instant::now());
+                removed.provider
+            };
+            link(&scene, &database, user, provider).await;
+        });
+    }
+
+    /// The user of an endpoint wants an event again that it has taken.
+    fn redeliver(&mut self, endpoint: usize) {
+        let scene = self.scene.clone();
+        self.run_outside(move |database| async move {
+            let (id, user, event) = {
+                let mut state = scene.state.lock();
+                let state = &mut *state;
+                let events = &state.endpoints[endpoint].events;
+                // One that it took lately may be on its way still.
+                let among = if state.chance.per_mille(500) { 3 } else { events.len() };
+                let at = state.chance.below(among as u64) as usize;
+                let Some((event, connection)) = events.iter().nth_back(at) else { return };
+                let (event, user) = (*event, state.connected[*connection].user);
+                state.redelivered = Some((endpoint, event));
+                (state.endpoints[endpoint].id, user, event)
+            };
+            let is_due = database.deliveries().redeliver(user, id, event, scene.now()).await.expect("a write");
+            let mut state = scene.state.lock();
+            state.redelivered = None;
+            state.note(|| format!("endpoint {endpoint} gets {event} again: {is_due}"));
+        });
+    }
+
+    fn disable(&mut self) {
+        let pause = self.scene.state.lock().chance.millis(120_000);
+        self.enables_at = Some(Instant::now() + pause);
+        let scene = self.scene.clone();
+        self.run_outside(move |database| async move {
+            let (user, id) = scene.state.lock().endpoints[UNSTEADY].key();
+            database.endpoints().disable(user, id, "test", scene.now()).await.expect("a write");
+            let mut state = scene.state.lock();
+            state.endpoints[UNSTEADY].disabled_at = Some(Instant::now());
+            state.note(|| format!("endpoint {UNSTEADY} is disabled"));
+        });
+    }
+
+    /// The user enables the endpoint, and sends what failed meanwhile, now or later.
+    fn enable(&mut self, recovers: bool) {
+        self.enables_at = None;
+        let scene = self.scene.clone();
+        self.run_outside(move |database| async move {
+            let (user, id) = {
+                let mut state = scene.state.lock();
+                state.endpoints[UNSTEADY].disabled_at = None;
+                state.endpoints[UNSTEADY].key()
+            };
+            database.endpoints().enable(user, id).await.expect("a write");
+            if recovers || scene.state.lock().chance.per_mille(500) {
+                let count = database.deliveries().recover(user, id, linked_at(), scene.now()).await.expect("a write");
+                scene.state.lock().note(|| format!("endpoint {UNSTEADY} gets {count} events that failed"));
+            }
         });
     }
 
@@ -350,12 +471,14 @@ impl World {
 
     /// What is asked again while nothing fails: a provider repeats what was lost.
     fn ask_again(&mut self) {
-        for connection in 0..CONNECTIONS.len() {
-            let gone = self.scene.state.lock().bank.0[connection].gone.clone();
+        self.enable(true);
+        let connections = self.scene.state.lock().connected.len();
+        for connection in 0..connections {
+            let gone = self.scene.state.lock().consented[connection].gone.clone();
             for row in gone {
                 self.say_gone(connection, row);
             }
-            self.request_sync(connection);
+            self.request(job_kinds::SYNC, connection);
         }
     }
 
@@ -369,8 +492,11 @@ impl World {
             for living in &mut state.living {
                 living.stands_still_until = now;
             }
-            for endpoint in &mut state.endpoints.list {
+            for endpoint in &mut state.endpoints {
                 endpoint.is_down_until = now;
+            }
+            for consented in &mut state.consented {
+                consented.is_broken_until = now;
             }
         }
         self.starts_at = [Instant::now(); INSTANCES];
@@ -410,26 +536,29 @@ impl World {
                 return Some(format!("{} {} is stuck: {claim:?}", claim.kind, claim.subject));
             }
         }
-        for (number, endpoint) in state.endpoints.list.iter().enumerate() {
-            for (connection, bank) in state.bank.0.iter().enumerate() {
-                let (user, prefix) = (state.endpoints.users[connection].0, receiver::prefix(connection));
-                if endpoint.user.is_some_and(|own| own != user) {
-                    continue;
-                }
-                for row in &bank.rows {
-                    let id = bank::row_id(connection, row.number);
-                    let taken = endpoint.taken.get(&id);
-                    if taken != Some(&row.version) {
-                        return Some(format!("endpoint {number} has {taken:?} of {id}, version {}", row.version));
+        for (number, endpoint) in state.endpoints.iter().enumerate() {
+            for (connection, of) in state.connected.iter().enumerate() {
+                let missing = match () {
+                    () if endpoint.user.is_some_and(|own| own != of.user) => None,
+                    () if of.is_removed() => {
+                        (!endpoint.removals.contains(&connection)).then(|| "not heard of the removal".to_owned())
                     }
+                    () => endpoint.find_missing(connection, &state.consented[connection]),
+                };
+                if let Some(missing) = missing {
+                    return Some(format!("endpoint {number}, connection {connection}: {missing}"));
                 }
-                let of_connection = endpoint.keys.iter().filter(|(_, id)| id.starts_with(&prefix));
-                for (key, id) in of_connection {
-                    let is_gone = bank.gone.iter().any(|row| *id == bank::row_id(connection, row.number));
-                    if is_gone != endpoint.removed.contains(key) {
-                        return Some(format!("endpoint {number}: {id} is gone: {is_gone}, and it has heard otherwise"));
-                    }
-                }
+            }
+            let is_wanted = |event: &&EventId| !state.connected[endpoint.events[*event]].is_removed();
+            if let Some(event) = endpoint.wanted.keys().find(is_wanted) {
+                return Some(format!("endpoint {number} has not got {event} again"));
+            }
+        }
+        for (connection, of) in state.connected.iter().enumerate() {
+            let Some(id) = of.id.filter(|_| of.is_removed()) else { continue };
+            let left = self.database.find_left(of.user, id).expect("a read");
+            if !left.is_empty() || !state.consented[connection].is_withdrawn {
+                return Some(format!("connection {connection} is not removed: {left:?}"));
             }
         }
         (!self.tasks.is_empty()).then(|| "a request from outside waits".to_owned())

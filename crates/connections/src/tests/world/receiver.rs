@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bellbird_domain::{EndpointId, EventId, UserId};
+use bellbird_domain::{ConnectionId, EndpointId, EventId, EventType, UserId};
 use bellbird_providers::linking::Url;
 use bellbird_webhooks::delivery::client::{Exchange, Message, Receiver};
 use bellbird_webhooks::delivery::sign::Signer;
@@ -12,10 +12,34 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::provider::{Consented, row_id};
 use super::scene::{Process, Scene, State};
 
 /// How long an exchange takes at most.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a message may be on its way that was due before.
+const SENT_AFTER_MAX: Duration = Duration::from_secs(15);
+
+/// A connection as the service has it.
+pub(super) struct Connected {
+    pub(super) user: UserId,
+    pub(super) provider: &'static str,
+    /// None: it is being linked.
+    pub(super) id: Option<ConnectionId>,
+    /// When the service was known to hide it.
+    pub(super) removed_at: Option<Instant>,
+}
+
+impl Connected {
+    /// The user and the id, unless it is being linked or is removed.
+    pub(super) fn key(&self) -> Option<(UserId, ConnectionId)> {
+        self.id.filter(|_| !self.is_removed()).map(|id| (self.user, id))
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed_at.is_some()
+    }
+}
 
 pub(super) struct EndpointModel {
     pub(super) id: EndpointId,
@@ -23,6 +47,8 @@ pub(super) struct EndpointModel {
     pub(super) user: Option<UserId>,
     pub(super) signer: Signer,
     pub(super) is_down_until: Instant,
+    /// When the service was known to have disabled it.
+    pub(super) disabled_at: Option<Instant>,
     /// The newest version of each row that it has taken, by the row's id.
     pub(super) taken: BTreeMap<String, u64>,
     /// The event that reported a row as new.
@@ -32,14 +58,26 @@ pub(super) struct EndpointModel {
     pub(super) removed: BTreeSet<String>,
     /// The chunks that it has taken, by run.
     chunks: BTreeSet<(String, u64)>,
+    /// The events that it has taken, with the number of their connection.
+    pub(super) events: BTreeMap<EventId, usize>,
+    /// The events that it was to get again, with the step at which that was stored. They leave once they come.
+    pub(super) wanted: BTreeMap<EventId, u64>,
+    /// The connections that it has heard are removed.
+    pub(super) removals: BTreeSet<usize>,
+    /// The changes of the status of each connection, by event.
+    pub(super) changes: BTreeMap<(usize, EventId), (String, String)>,
     pub(super) messages: u64,
 }
 
-#[derive(Default)]
-pub(super) struct Endpoints {
-    pub(super) list: Vec<EndpointModel>,
-    /// The user of each connection, by its number, with the connection's id.
-    pub(super) users: Vec<(UserId, String)>,
+/// A message to an endpoint.
+struct Received<'m> {
+    event: EventId,
+    body: &'m Value,
+    event_type: EventType,
+    /// The number of its connection.
+    connection: usize,
+    /// When it was sent.
+    step: u64,
 }
 
 impl EndpointModel {
@@ -49,27 +87,29 @@ impl EndpointModel {
             user,
             signer,
             is_down_until: Instant::now(),
+            disabled_at: None,
             taken: BTreeMap::new(),
             new_in: BTreeMap::new(),
             keys: BTreeMap::new(),
             removed: BTreeSet::new(),
             chunks: BTreeSet::new(),
+            events: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            removals: BTreeSet::new(),
+            changes: BTreeMap::new(),
             messages: 0,
         }
     }
 
     /// Checks a message that arrives, whether or not it is taken.
-    fn check(&self, users: &[(UserId, String)], message: &Message<'_>, body: &Value) -> Result<(), String> {
-        let id = message.id;
+    fn check(&self, of: &Connected, message: &Message<'_>, received: &Received<'_>) -> Result<(), String> {
+        let Received { body, connection, .. } = *received;
+        let (id, user) = (message.id, of.user);
         if self.signer.signature(id, message.timestamp, &message.body) != message.signature {
             return Err(format!("signature of {id}"));
         }
-        let metadata = &body["metadata"];
-        let connection = users.iter().position(|(_, id)| metadata["connection_id"] == id.as_str());
-        let Some(connection) = connection else { return Err(format!("connection of {id}")) };
-        let user = users[connection].0;
         if self.user.is_some_and(|own| own != user)
-            || self.user.is_none() && metadata["user_id"] != user.to_string()
+            || self.user.is_none() && body["metadata"]["user_id"] != user.to_string()
             || rows(body, "new").chain(rows(body, "updated")).any(|row| !row.id.starts_with(&prefix(connection)))
         {
             return Err(format!("{id} has rows of another user"));
@@ -85,9 +125,25 @@ impl EndpointModel {
         }
     }
 
-    fn take(&mut self, event: EventId, body: &Value) {
+    fn take(&mut self, received: &Received<'_>) {
+        let Received { event, body, event_type, connection, step } = *received;
         self.messages += 1;
         self.chunks.insert(chunk_of(body));
+        self.events.insert(event, connection);
+        if self.wanted.get(&event).is_some_and(|since| *since < step) {
+            self.wanted.remove(&event);
+        }
+        match event_type {
+            EventType::ConnectionRemoved => {
+                self.removals.insert(connection);
+            }
+            EventType::ConnectionUpdated => {
+                let shown = &body["data"]["updated"][0];
+                let [from, to] = ["previous_status", "status"].map(|name| shown[name].as_str().unwrap_or_default());
+                self.changes.insert((connection, event), (from.to_owned(), to.to_owned()));
+            }
+            _ => {}
+        }
         for row in rows(body, "new") {
             self.new_in.insert(row.id, event);
         }
@@ -102,6 +158,43 @@ impl EndpointModel {
             self.removed.insert(removed["key"].as_str().unwrap_or_default().to_owned());
         }
     }
+
+    /// The owner and the id.
+    pub(super) fn key(&self) -> (UserId, EndpointId) {
+        (self.user.unwrap_or(UserId::INSTALLATION), self.id)
+    }
+
+    /// What it should have heard of a connection, and has not.
+    pub(super) fn find_missing(&self, connection: usize, consented: &Consented) -> Option<String> {
+        for row in &consented.rows {
+            let id = row_id(connection, row.number);
+            let taken = self.taken.get(&id);
+            if taken != Some(&row.version) {
+                return Some(format!("has {taken:?} of {id}, version {}", row.version));
+            }
+        }
+        let prefix = prefix(connection);
+        for (key, id) in self.keys.iter().filter(|(_, id)| id.starts_with(&prefix)) {
+            let is_gone = consented.gone.iter().any(|row| *id == row_id(connection, row.number));
+            if is_gone != self.removed.contains(key) {
+                return Some(format!("{id} is gone: {is_gone}, and it has heard otherwise"));
+            }
+        }
+        self.find_gap(connection)
+    }
+
+    /// What is wrong with the changes of a connection that was active at first and is now: each way away from a status
+    /// needs one to it.
+    fn find_gap(&self, connection: usize) -> Option<String> {
+        let mut ways: BTreeMap<&str, i64> = BTreeMap::new();
+        let of_connection = self.changes.iter().filter(|((of, _), _)| *of == connection);
+        let changes: Vec<&(String, String)> = of_connection.map(|(_, change)| change).collect();
+        for (from, to) in &changes {
+            *ways.entry(from).or_default() -= 1;
+            *ways.entry(to).or_default() += 1;
+        }
+        ways.values().any(|balance| *balance != 0).then(|| format!("{changes:?}"))
+    }
 }
 
 pub(super) fn prefix(connection: usize) -> String {
@@ -114,17 +207,33 @@ struct SentRow {
     key: Option<String>,
 }
 
+/// The transactions and trades of a body.
 fn rows<'b>(body: &'b Value, list: &str) -> impl Iterator<Item = SentRow> + use<'b> {
-    body["data"][list].as_array().into_iter().flatten().map(|row| SentRow {
-        id: row["id"].as_str().unwrap_or_default().to_owned(),
-        version: row["description"].as_str().and_then(|text| text.rsplit(' ').next()?.parse().ok()).unwrap_or(0),
-        key: row["key"].as_str().map(str::to_owned),
+    let all = body["data"][list].as_array().into_iter().flatten();
+    all.filter(|row| row["object"] != "connection").map(|row| {
+        let (id, version) =
+            if row["object"] == "trade" { (&row["symbol"], &row["name"]) } else { (&row["id"], &row["description"]) };
+        SentRow {
+            id: id.as_str().unwrap_or_default().to_owned(),
+            version: version.as_str().and_then(|text| text.rsplit(' ').next()?.parse().ok()).unwrap_or(0),
+            key: row["key"].as_str().map(str::to_owned),
+        }
     })
 }
 
 fn chunk_of(body: &Value) -> (String, u64) {
     let metadata = &body["metadata"];
     (metadata["sync_run_id"].as_str().unwrap_or_default().to_owned(), metadata["chunk"].as_u64().unwrap_or(0))
+}
+
+/// The number of an event's connection, and its type.
+fn subject_of(state: &mut State, body: &Value) -> Option<(usize, EventType)> {
+    let event_type = body["type"].as_str()?.parse().ok()?;
+    let id = body["metadata"]["connection_id"].as_str()?.parse().ok()?;
+    let known = state.connected.iter().position(|connected| connected.id == Some(id));
+    let number = known.or_else(|| state.connected.iter().position(|connected| connected.id.is_none()))?;
+    state.connected[number].id = Some(id);
+    Some((number, event_type))
 }
 
 /// The endpoints as a process reaches them.
@@ -153,13 +262,13 @@ impl Link {
             state.break_invariant("a body is not JSON".to_owned());
             return Reception::Rejected;
         };
-        let place = state.endpoints.list.iter().position(|endpoint| endpoint.id == message.endpoint);
-        let Some(place) = place else {
-            state.break_invariant("a message for an unknown endpoint".to_owned());
+        let place = state.endpoints.iter().position(|endpoint| endpoint.id == message.endpoint);
+        let Some((place, (connection, event_type))) = place.zip(subject_of(state, &body)) else {
+            state.break_invariant(format!("an unknown endpoint, connection or type: {}", body["metadata"]));
             return Reception::Rejected;
         };
         let (reception, word) = match state.chance.below(100) {
-            _ if state.endpoints.list[place].is_down_until > Instant::now() => (Reception::Unreachable, "unreachable"),
+            _ if state.endpoints[place].is_down_until > Instant::now() => (Reception::Unreachable, "unreachable"),
             0..8 if state.is_rough => (Reception::TakenUnheard, "takes, unheard,"),
             8..16 if state.is_rough => (Reception::Rejected, "rejects"),
             _ => (Reception::Taken, "takes"),
@@ -168,32 +277,44 @@ impl Link {
         let ids: Vec<String> = rows(&body, "new").chain(rows(&body, "updated")).map(|row| row.id).collect();
         let Process { place: instance, number, .. } = self.process;
         let event = message.id;
-        state.note(|| format!("endpoint {place} {word} {event} of {instance}.{number}: {run} {chunk} {ids:?}"));
+        let what = format!("{} {run} {chunk} {ids:?}", event_type.as_str());
+        state.note(|| format!("endpoint {place} {word} {event} of {instance}.{number}: {what}"));
         if matches!(reception, Reception::Unreachable) {
             return reception;
         }
-        if let Err(what) = state.endpoints.list[place].check(&state.endpoints.users, message, &body) {
+        let received = Received { event, body: &body, event_type, connection, step: state.steps };
+        let checked = state.endpoints[place].check(&state.connected[connection], message, &received);
+        if let Err(what) = checked.and_then(|()| self.check_sender(state, place, &received)) {
             state.break_invariant(format!("endpoint {place}: {what}"));
         }
-        self.check_server(state, message.endpoint, &body);
         if matches!(reception, Reception::Taken | Reception::TakenUnheard) {
-            state.endpoints.list[place].take(event, &body);
+            state.endpoints[place].take(&received);
         }
         reception
     }
 
-    /// Only the holder of the endpoint's lease sends to it, unless it stood still.
-    fn check_server(&self, state: &mut State, endpoint: EndpointId, body: &Value) {
-        let connection = |(_, id): &&(UserId, String)| body["metadata"]["connection_id"] == id.as_str();
-        let Some((user, _)) = state.endpoints.users.iter().find(connection).cloned() else { return };
-        let is_late = state.condition(self.process).is_none_or(|own| own.is_late_until > Instant::now());
-        let mut claims = state.claims.iter().filter(|claim| claim.kind == "endpoint" && claim.user == user);
-        let claim = claims.find(|claim| claim.subject == endpoint.to_string());
-        let is_holder = claim.is_some_and(|claim| claim.holder == Some(self.process.id) && claim.lease_until.is_some());
-        if !is_late && !is_holder {
-            state
-                .break_invariant(format!("{:?} sends to {endpoint} without its lease: {claim:?}", self.process.number));
+    /// Only the holder of the endpoint's lease sends to it, and nothing that may no longer be sent, unless it stood
+    /// still.
+    fn check_sender(&self, state: &mut State, place: usize, received: &Received<'_>) -> Result<(), String> {
+        let now = Instant::now();
+        if state.condition(self.process).is_none_or(|own| own.is_late_until > now) {
+            return Ok(());
         }
+        let (endpoint, of, sender) =
+            (&state.endpoints[place], &state.connected[received.connection], self.process.number);
+        let mut claims = state.claims.iter().filter(|claim| claim.kind == "endpoint" && claim.user == of.user);
+        let claim = claims.find(|claim| claim.subject == endpoint.id.to_string());
+        if claim.is_none_or(|claim| claim.holder != Some(self.process.id) || claim.lease_until.is_none()) {
+            return Err(format!("{sender} sends without its lease: {claim:?}"));
+        }
+        let is_over = |since: Option<Instant>| since.is_some_and(|since| now > since + SENT_AFTER_MAX);
+        if is_over(endpoint.disabled_at) {
+            return Err(format!("{sender} sends although it is disabled"));
+        }
+        if is_over(of.removed_at) && received.event_type != EventType::ConnectionRemoved {
+            return Err(format!("{sender} sends an event of a connection that is removed"));
+        }
+        Ok(())
     }
 }
 
@@ -204,7 +325,7 @@ impl Receiver for Link {
             self.scene.wait(self.process, "connects").await;
             let state = self.scene.state.lock();
             let number: usize = url.path().trim_start_matches('/').parse().expect("the number of an endpoint");
-            let is_down = state.endpoints.list[number].is_down_until > Instant::now();
+            let is_down = state.endpoints[number].is_down_until > Instant::now();
             if is_down { Err(Self::failed(since, "not reached")) } else { Ok(()) }
         }
         .boxed()

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellbird_domain::EventId;
 use bellbird_storage::ClaimState;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -13,9 +14,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::bank::Bank;
 use super::faults::Fault;
-use super::receiver::Endpoints;
+use super::provider::Consented;
+use super::receiver::{Connected, EndpointModel};
 
 /// Lines of the trace that a failure shows.
 const SHOWN_LINES: usize = 120;
@@ -89,8 +90,13 @@ pub(super) struct State {
     pub(super) is_rough: bool,
     pub(super) living: Vec<Condition>,
     pub(super) claims: Vec<ClaimState>,
-    pub(super) bank: Bank,
-    pub(super) endpoints: Endpoints,
+    /// The connections by their number, as their providers have them.
+    pub(super) consented: Vec<Consented>,
+    /// The connections by their number, as the service has them.
+    pub(super) connected: Vec<Connected>,
+    pub(super) endpoints: Vec<EndpointModel>,
+    /// The endpoint and the event of a redelivery that is being requested.
+    pub(super) redelivered: Option<(usize, EventId)>,
     pub(super) fault: Option<Fault>,
     pub(super) began: Instant,
 }
@@ -114,12 +120,19 @@ impl Scene {
             is_rough: true,
             living: Vec::new(),
             claims: Vec::new(),
-            bank: Bank::default(),
-            endpoints: Endpoints::default(),
+            consented: Vec::new(),
+            connected: Vec::new(),
+            endpoints: Vec::new(),
+            redelivered: None,
             fault,
             began: Instant::now(),
         };
         Self { state: Arc::new(Mutex::new(state)), arrived: Arc::default() }
+    }
+
+    /// The time of other programs than the instances.
+    pub(super) fn now(&self) -> Timestamp {
+        self.state.lock().time_of(super::BEGIN * 1_000_000)
     }
 
     /// Waits until the step may happen. False: it fails.
@@ -161,6 +174,20 @@ impl State {
         self.living.iter_mut().find(|condition| condition.process == process)
     }
 
+    /// A process may have lost a lease without knowing, for this long.
+    pub(super) fn excuse(&mut self, holder: Uuid, time: Duration) {
+        if let Some(holder) = self.living.iter_mut().find(|living| living.process.id == holder) {
+            holder.is_late_until = holder.is_late_until.max(Instant::now() + time);
+        }
+    }
+
+    /// From this commit on, an endpoint has to get an event again, if that was requested.
+    pub(super) fn want_again(&mut self) {
+        if let Some((endpoint, event)) = self.redelivered.take() {
+            self.endpoints[endpoint].wanted.insert(event, self.steps);
+        }
+    }
+
     /// The time on the clock of a process.
     pub(super) fn time_of(&self, clock: i64) -> Timestamp {
         let elapsed = i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX);
@@ -199,7 +226,7 @@ impl State {
             "commits" => 15,
             "hears of its commit" => 25,
             "reads" | "begins" => 4,
-            "calls the bank" => 20,
+            "calls the provider" => 20,
             _ => 0,
         };
         let succeeds = !self.chance.per_mille(fails_per_mille);
