@@ -25,9 +25,10 @@ impl Limit {
         (self.period_us + calls - 1) / calls
     }
 
-    /// The refill times of one call and of an empty bucket.
-    pub(crate) fn refill_us(self) -> (i64, i64) {
-        (self.interval_us(), self.full_us().0)
+    /// The refill times of one call, of what may be taken at most, and of an empty bucket whose credit is used up.
+    pub(crate) fn refill_us(self, is_on_credit: bool) -> (i64, i64, i64) {
+        let (burst, with_credit) = self.full_us();
+        (self.interval_us(), if is_on_credit { with_credit } else { burst }, with_credit)
     }
 
     /// The refill time of an empty bucket, and of one whose credit is used up.

@@ -11,13 +11,13 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, UnitWeighter};
 
 use crate::gcra::{self, Decision, Limit};
-use crate::store::{Bucket, SharedStore};
+use crate::store::{Bucket, SharedStore, time_us};
 
 /// Maximum number of buckets. Beyond it the least used are evicted, which gives their callers a full bucket.
 const BUCKETS_MAX: usize = 100_000;
 
 /// The buckets of many keys. Others choose the keys, so the hash is one that they cannot predict.
-pub struct Buckets<K>(Cache<K, Arc<AtomicI64>, UnitWeighter, RandomState>);
+pub(crate) struct Buckets<K>(Cache<K, Arc<AtomicI64>, UnitWeighter, RandomState>);
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for Buckets<K> {
     fn default() -> Self {
@@ -30,7 +30,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for Buckets<K> {
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Buckets<K> {
     /// Replaces the state of a bucket by that of a decision, which `decide` makes from the state.
-    pub fn update(&self, key: K, decide: impl Fn(i64) -> Decision) -> Decision {
+    pub(crate) fn update(&self, key: K, decide: impl Fn(i64) -> Decision) -> Decision {
         let Ok(bucket) = self.0.get_or_insert_with(&key, || Ok::<_, Infallible>(Arc::default()));
         let mut kept = bucket.load(Ordering::Relaxed);
         loop {
@@ -40,6 +40,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Buckets<K> {
                 Err(newer) => kept = newer,
             }
         }
+    }
+
+    /// When the bucket of a key is full, as far as this instance knows.
+    pub(crate) fn known(&self, key: &K) -> i64 {
+        self.0.get(key).map_or(0, |bucket| bucket.load(Ordering::Relaxed))
+    }
+
+    /// Keeps what the store decided, for the next calls and for when the store is away.
+    pub(crate) fn learn(&self, key: &K, decision: Decision) {
+        self.update(key.clone(), |kept| Decision { full_at_us: decision.full_at_us.max(kept), ..decision });
     }
 }
 
@@ -106,12 +116,12 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
 
     pub(crate) fn bucket(&self, key: &K, takes: bool) -> Bucket<'_> {
         let kind = self.shared.as_ref().map_or("", |(_, name)| name);
-        Bucket { limit: self.limit, kind, full_at_us: self.known(key), takes }
+        Bucket { limit: self.limit, kind, full_at_us: self.buckets.known(key), takes, is_on_credit: false }
     }
 
-    /// Keeps what the store decided, for the next calls and for when the store is away.
+    /// See [`Buckets::learn`].
     pub(crate) fn learn(&self, key: &K, decision: Decision) {
-        self.buckets.update(key.clone(), |kept| Decision { full_at_us: decision.full_at_us.max(kept), ..decision });
+        self.buckets.learn(key, decision);
     }
 
     /// A refusal that needs no store: what is known of a bucket never is more than what has been taken.
@@ -126,16 +136,11 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
 
     /// As [`Self::peek`], from what this instance knows.
     pub(crate) fn peek_alone(&self, key: &K, now: Timestamp) -> Decision {
-        gcra::peek(self.limit, self.known(key), self.time_us(now))
+        gcra::peek(self.limit, self.buckets.known(key), self.time_us(now))
     }
 
-    fn known(&self, key: &K) -> i64 {
-        self.buckets.0.get(key).map_or(0, |bucket| bucket.load(Ordering::Relaxed))
-    }
-
-    /// By the clock of the store, if there is one, which made the times that are kept.
     fn time_us(&self, now: Timestamp) -> i64 {
-        self.shared.as_ref().map_or(now.as_microsecond(), |(store, _)| store.server_us(now))
+        time_us(self.store(), now)
     }
 }
 

@@ -39,10 +39,11 @@ const CLAIMS: Sql = Sql::new(
             WHERE f.user_id = j.user_id AND f.connection_id = j.subject AND j.kind = 'sync'), ''), 0, j.run_at
     FROM jobs j
     UNION ALL SELECT 'endpoint', p.user_id, p.id, p.holder, p.lease_until, p.fence,
-        (SELECT COUNT(CASE WHEN d.attempts > 0 THEN d.ended_at END) || ' ' || COALESCE(SUM(d.attempts), 0) FROM webhook_deliveries d
-            WHERE d.user_id = p.user_id AND d.endpoint_id = p.id AND NOT EXISTS (SELECT 1 FROM webhook_events e
-                WHERE e.user_id = d.user_id AND e.id = d.event_id AND NOT EXISTS (SELECT 1 FROM connections c
-                WHERE c.user_id = e.user_id AND c.id = e.connection_id AND c.status <> 'deleting'))),
+        (SELECT COUNT(CASE WHEN d.attempts > 0 THEN d.ended_at END) || ' ' || COALESCE(SUM(d.attempts), 0)
+            FROM webhook_deliveries d WHERE d.user_id = p.user_id AND d.endpoint_id = p.id
+            AND NOT EXISTS (SELECT 1 FROM webhook_events e WHERE e.user_id = d.user_id AND e.id = d.event_id
+                AND NOT EXISTS (SELECT 1 FROM connections c
+                    WHERE c.user_id = e.user_id AND c.id = e.connection_id AND c.status <> 'deleting'))),
         (SELECT COUNT(*) FROM webhook_deliveries d WHERE d.user_id = p.user_id AND d.endpoint_id = p.id
             AND d.ended_at IS NULL), p.due_at
     FROM webhook_endpoints p ORDER BY 1, 2, 3",

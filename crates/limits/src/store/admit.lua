@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- Takes a call out of a bucket, and a permit, or neither of them, as `gcra.rs` does, by the server's clock. Works while
 -- the server has no memory for values, because it needs next to none.
--- KEYS: the bucket, the permits. ARGV: interval and burst of the limit and the time at which the caller knows the
--- bucket to be full, in microseconds (an interval of 0 means no limit); 1 to take, 0 to look; the most permits (0: none
--- is needed), the permit's id, its lease in microseconds.
+-- KEYS: the bucket, the permits. ARGV: the interval of the limit (0 means none), the refill time of what may be taken at
+-- most, that of an empty bucket whose credit is used up, and the time at which the caller knows the bucket to be full,
+-- in microseconds; 1 to take, 0 to look; the most permits (0: none is needed), the permit's id, its lease in
+-- microseconds.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local interval, burst, known = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local takes, most, lease = ARGV[4] == '1', tonumber(ARGV[5]), tonumber(ARGV[7])
+local interval, burst, with_credit, known = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local takes, most, lease = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[8])
 
 local has_permit = true
 if most > 0 then
@@ -18,7 +19,7 @@ end
 local allowed, full_at = true, 0
 if interval > 0 then
     full_at = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), known)
-    full_at = math.min(math.max(full_at, now), now + burst)
+    full_at = math.min(math.max(full_at, now), now + with_credit)
     allowed = full_at + interval - now <= burst
     if allowed and takes and has_permit then
         full_at = full_at + interval
@@ -27,7 +28,7 @@ if interval > 0 then
 end
 
 if most > 0 and has_permit and allowed and takes then
-    redis.call('ZADD', KEYS[2], string.format('%.0f', now + lease), ARGV[6])
+    redis.call('ZADD', KEYS[2], string.format('%.0f', now + lease), ARGV[7])
     redis.call('PEXPIRE', KEYS[2], math.ceil(lease / 1000))
 end
 -- Numbers of this size become text here, because a number that a script returns loses digits.

@@ -68,6 +68,8 @@ pub(crate) struct Bucket<'a> {
     /// What this instance knows of it.
     pub(crate) full_at_us: i64,
     pub(crate) takes: bool,
+    /// Whether the credit of the limit may be used.
+    pub(crate) is_on_credit: bool,
 }
 
 /// What the server decided.
@@ -125,13 +127,14 @@ impl SharedStore {
         now: Timestamp,
     ) -> Option<Admitted> {
         let (limit, kind) = bucket.as_ref().map_or((None, ""), |bucket| (Some(bucket.limit), bucket.kind));
-        let (interval_us, burst_us) = limit.map_or((0, 0), Limit::refill_us);
+        let refill_us = |bucket: &Bucket<'_>| bucket.limit.refill_us(bucket.is_on_credit);
+        let (interval_us, most_us, with_credit_us) = bucket.as_ref().map_or((0, 0, 0), refill_us);
         let tag = self.inner.tag(key.as_bytes());
         let permits: Arc<str> = name(&tag, "permits").into();
         // Registered first: if this future is dropped while it waits, the permit is given back.
         let lease = (permits_max > 0).then(|| Lease::new(&self.inner, &permits));
         let mut call = self.inner.admit.prepare_invoke();
-        call.key(name(&tag, kind)).key(&*permits).arg(interval_us).arg(burst_us);
+        call.key(name(&tag, kind)).key(&*permits).arg(interval_us).arg(most_us).arg(with_credit_us);
         call.arg(bucket.as_ref().map_or(0, |bucket| bucket.full_at_us));
         call.arg(u8::from(bucket.as_ref().is_none_or(|bucket| bucket.takes)));
         call.arg(permits_max).arg(lease.as_ref().map_or(String::new(), Lease::id)).arg(LEASE.as_micros() as u64);
@@ -152,10 +155,14 @@ impl SharedStore {
         Some(Admitted { has_permit, decision, lease })
     }
 
-    /// Our time as the server's clock shows it.
-    pub(crate) fn server_us(&self, now: Timestamp) -> i64 {
+    fn server_us(&self, now: Timestamp) -> i64 {
         now.as_microsecond().saturating_add(self.inner.ahead_us.load(Ordering::Relaxed))
     }
+}
+
+/// A time by the clock of the store, if there is one, which makes the times of buckets.
+pub(crate) fn time_us(store: Option<&SharedStore>, now: Timestamp) -> i64 {
+    store.map_or(now.as_microsecond(), |store| store.server_us(now))
 }
 
 impl Inner {

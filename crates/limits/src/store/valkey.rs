@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{SharedStore, StoreSettings, Walk};
-use crate::{Admission, CallKind, CallWindow, InFlight, Permit, RateLimiter, admit, gcra};
+use crate::{Admission, CallBudgets, CallKind, CallWindow, InFlight, Permit, RateLimiter, admit, gcra};
 
 pub(super) const NAME_KEY: [u8; 32] = [7; 32];
 
@@ -240,6 +240,34 @@ async fn calls_to_a_provider_are_counted_as_one_instance_does() {
         }
     }
     assert!(allowed > 30 && refused > 30, "{allowed} {refused}");
+}
+
+/// The same calls, taken out of a budget by three instances and by one alone, with credit and without.
+#[tokio::test]
+async fn budget_of_a_user_is_that_of_one_instance() {
+    let server = Server::start();
+    let stores = [server.store(), server.store(), server.store()];
+    let instances = stores.each_ref().map(|store| CallBudgets::new("test", Some(store)));
+    let alone = CallBudgets::new("test", None);
+    let (user, mut allowed) = ("a".to_owned(), 0);
+    for step in 0..60 {
+        let is_first = step % 4 == 0;
+        let there = instances[step % 3].take(&user, 10, is_first, now()).await;
+        let here = alone.take(&user, 10, is_first, now()).await;
+        match (there, here) {
+            (Ok(()), Ok(())) => allowed += 1,
+            // An instance refuses by what it knows, which may be less than what the others have taken.
+            (Err(there), Err(here)) => assert!(there < here + Duration::from_secs(5), "{there:?} {here:?}"),
+            decided => panic!("{step}: {decided:?}"),
+        }
+    }
+    assert!((20..25).contains(&allowed), "a budget and as much on credit: {allowed}");
+    let other = CallBudgets::new("another provider", Some(&stores[0]));
+    assert_eq!(other.take(&user, 10, true, now()).await, Ok(()));
+
+    server.stop().await;
+    assert!(instances[0].take(&user, 10, true, now()).await.is_err(), "what it knows outlives the server");
+    assert_eq!(instances[0].take(&"b".to_owned(), 10, true, now()).await, Ok(()));
 }
 
 #[tokio::test]

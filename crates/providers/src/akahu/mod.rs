@@ -60,10 +60,10 @@ pub const DECLARATION: Declaration = Declaration {
     open,
 };
 
-fn open(values: &Values, call_timeout: Duration, _: Option<&SharedStore>) -> Opened {
+fn open(values: &Values, call_timeout: Duration, store: Option<&SharedStore>) -> Opened {
     let app_token = HeaderValue::from_str(values.required("app_token")?);
     let app_token = app_token.map_err(|_| "app_token must be plain text".to_owned())?;
-    let client = Client::new(NAME, call_timeout)?;
+    let client = Client::new(NAME, call_timeout, store)?;
     let api = Api::new(client, values.url("base_url")?, app_token, values.secret("app_secret"));
     let oauth_url = values.url("oauth_url")?;
     let (keys, consent_statuses) = (Keys::default(), ConsentStatusCache::default());

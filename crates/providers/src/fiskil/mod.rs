@@ -57,9 +57,9 @@ pub const DECLARATION: Declaration = Declaration {
     open,
 };
 
-fn open(values: &Values, call_timeout: Duration, _: Option<&SharedStore>) -> Opened {
+fn open(values: &Values, call_timeout: Duration, store: Option<&SharedStore>) -> Opened {
     let client_secret = SecretString::from(values.required("client_secret")?);
-    let client = Client::new(NAME, call_timeout)?;
+    let client = Client::new(NAME, call_timeout, store)?;
     let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), client_secret);
     let webhooks = values.get("webhook_secret").map(Webhooks::new).transpose()?;
     Ok(Arc::new(Fiskil { api, consent_statuses: ConsentStatusCache::default(), webhooks }))

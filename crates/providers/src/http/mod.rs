@@ -16,9 +16,9 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use bellbird_domain::{ProviderName, UserId};
-use bellbird_limits::SharedStore;
 use bellbird_limits::call_window::{CallKind, CallWindow, Refused};
 use bellbird_limits::jitter::{self, jittered};
+use bellbird_limits::{CallBudgets, SharedStore};
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::body::Incoming;
@@ -33,7 +33,7 @@ use breaker::{Breaker, Outcome};
 use health::ProviderHealth;
 use pool::{GaiResolver, Limits, Pool, ReadError};
 use request::RequestBuilder;
-use shares::{CallPermit, CallPermits, UserBudgets};
+use shares::{CallPermit, CallPermits, Requester};
 
 /// The largest response body, before and after decompression.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -75,7 +75,8 @@ pub struct Client {
     call_timeout: Duration,
     /// None if the provider has no known limit of all users' calls together.
     window: Option<CallWindow>,
-    user_budgets: UserBudgets,
+    budgets: CallBudgets<UserId>,
+    store: Option<SharedStore>,
     call_permits: CallPermits,
     body_permits: Semaphore,
     breaker: Mutex<Breaker>,
@@ -123,17 +124,19 @@ impl Response {
 }
 
 impl Client {
-    /// A client with its own connection pool.
+    /// A client with its own connection pool. It shares the budgets of users with the instances that have the same
+    /// store.
     ///
     /// Fails with an error message if TLS cannot be set up.
-    pub fn new(provider: ProviderName, call_timeout: Duration) -> Result<Self, String> {
+    pub fn new(provider: ProviderName, call_timeout: Duration, store: Option<&SharedStore>) -> Result<Self, String> {
         let pool = Pool::new(pool::tls_config(provider)?, GaiResolver::new(), LIMITS);
         Ok(Self {
             provider,
             pool,
             call_timeout,
             window: None,
-            user_budgets: UserBudgets::default(),
+            budgets: CallBudgets::new(provider.as_str(), store),
+            store: store.cloned(),
             call_permits: CallPermits::default(),
             body_permits: Semaphore::new(BODIES_AT_ONCE_MAX),
             breaker: Mutex::new(Breaker::default()),
@@ -144,8 +147,8 @@ impl Client {
     /// Shares the calls of a minute between users, and with the instances that have the same store, for a provider that
     /// limits those of the whole app.
     #[must_use]
-    pub fn with_calls_per_minute(self, calls: u32, store: Option<&SharedStore>) -> Self {
-        Self { window: Some(CallWindow::new(self.provider.as_str(), calls, store)), ..self }
+    pub fn with_calls_per_minute(self, calls: u32) -> Self {
+        Self { window: Some(CallWindow::new(self.provider.as_str(), calls, self.store.as_ref())), ..self }
     }
 
     /// See [`crate::Provider::syncs_wait`].
@@ -240,7 +243,8 @@ impl Client {
         let (now, is_first) = (context.wall_clock(), context.calls() == 0);
         let budget_used_up = |retry_after| Error::BudgetUsedUp { retry_after };
         if let Some(requester) = context.requester {
-            self.user_budgets.check(now, requester, is_first).map_err(budget_used_up)?;
+            let Requester { user_id, calls_per_minute } = requester;
+            self.budgets.check(&user_id, calls_per_minute, is_first, now).map_err(budget_used_up)?;
         }
         if let Some(window) = &self.window {
             let kind = match context.requester {
@@ -258,7 +262,10 @@ impl Client {
             })?;
         }
         match context.requester {
-            Some(requester) => self.user_budgets.take(now, requester, is_first).map_err(budget_used_up),
+            Some(Requester { user_id, calls_per_minute }) => {
+                let taken = self.budgets.take(&user_id, calls_per_minute, is_first, now).await;
+                taken.map_err(budget_used_up)
+            }
             None => Ok(()),
         }
     }
@@ -433,7 +440,7 @@ mod tests {
     const USED_UP: Error = Error::BudgetUsedUp { retry_after: Duration::from_secs(60) };
 
     fn client() -> Client {
-        Client::new(ProviderName::new("test"), Duration::from_secs(20)).unwrap().with_calls_per_minute(250, None)
+        Client::new(ProviderName::new("test"), Duration::from_secs(20), None).unwrap().with_calls_per_minute(250)
     }
 
     fn context() -> CallContext {

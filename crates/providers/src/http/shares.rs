@@ -1,16 +1,15 @@
 //! How users and jobs share the calls to one provider, so that one user cannot use up what all need.
 //!
-//! A user's requests have a budget of calls a minute and a limit of concurrent calls. All requests together leave some
-//! concurrent calls to jobs. Where the provider limits the calls of all users together, requests and syncs also share
-//! what it allows in a minute ([`bellbird_limits::CallWindow`]). Other jobs have no budget: the runner limits how many
-//! run at once.
+//! A user's requests have a budget of calls a minute ([`bellbird_limits::CallBudgets`]) and a limit of concurrent
+//! calls. All requests together leave some concurrent calls to jobs. Where the provider limits the calls of all users
+//! together, requests and syncs also share what it allows in a minute ([`bellbird_limits::CallWindow`]). Other jobs
+//! have no budget: the runner limits how many run at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::UserId;
-use bellbird_limits::gcra::{self, Decision, Limit};
-use bellbird_limits::{Buckets, Expiring};
+use bellbird_limits::Expiring;
 use jiff::Timestamp;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
@@ -31,47 +30,6 @@ pub(crate) struct Requester {
     pub(crate) user_id: UserId,
     /// The budget at each provider. 0 is no limit.
     pub(crate) calls_per_minute: u32,
-}
-
-/// The budgets of users at one provider.
-#[derive(Default)]
-pub(super) struct UserBudgets(Buckets<UserId>);
-
-impl UserBudgets {
-    /// Takes a call out of a user's budget, or returns how long to wait.
-    ///
-    /// A budget refills evenly over a minute. A request begins only if a call is left. After its first call it may
-    /// overdraw by a whole budget, because a request that fails halfway has wasted its calls. Later requests wait until
-    /// that is paid back.
-    pub(super) fn take(&self, now: Timestamp, requester: Requester, is_first: bool) -> Result<(), Duration> {
-        self.decide(now, requester, is_first, true)
-    }
-
-    /// As [`Self::take`], but takes nothing.
-    pub(super) fn check(&self, now: Timestamp, requester: Requester, is_first: bool) -> Result<(), Duration> {
-        self.decide(now, requester, is_first, false)
-    }
-
-    fn decide(&self, now: Timestamp, requester: Requester, is_first: bool, takes: bool) -> Result<(), Duration> {
-        let Requester { user_id, calls_per_minute } = requester;
-        if calls_per_minute == 0 {
-            return Ok(());
-        }
-        let limit = Limit { credit: calls_per_minute, ..Limit::per_minute(calls_per_minute) };
-        let now_us = now.as_microsecond();
-        let take = if is_first { gcra::take } else { gcra::take_on_credit };
-        let decision = self.0.update(user_id, |full_at_us| {
-            let decision = take(limit, full_at_us, now_us);
-            let full_at_us = if takes { decision.full_at_us } else { decision.full_at_us.min(full_at_us) };
-            Decision { full_at_us, ..decision }
-        });
-        if decision.allowed {
-            return Ok(());
-        }
-        // A request that has used up its credit may continue when the budget is full again.
-        let wait_us = if is_first { decision.wait_us } else { decision.full_at_us - now_us };
-        Err(Duration::from_micros(wait_us.unsigned_abs()))
-    }
 }
 
 /// The concurrent calls to one provider.
@@ -123,36 +81,7 @@ mod tests {
 
     use super::*;
 
-    const SECOND: Duration = Duration::from_secs(1);
     const START: Timestamp = Timestamp::UNIX_EPOCH;
-
-    fn requester(calls_per_minute: u32) -> Requester {
-        Requester { user_id: UserId::new(), calls_per_minute }
-    }
-
-    #[test]
-    fn budget_is_used_up_by_calls_and_refills() {
-        let (budgets, user, start) = (UserBudgets::default(), requester(30), START);
-        for _ in 0..30 {
-            assert_eq!(budgets.take(start, user, true), Ok(()));
-        }
-        assert_eq!(budgets.take(start, user, true), Err(2 * SECOND));
-        assert_eq!(budgets.take(start, requester(30), true), Ok(()), "another user has a budget of their own");
-        assert_eq!(budgets.take(start + SECOND, user, true), Err(SECOND));
-        assert_eq!(budgets.take(start + 2 * SECOND, user, true), Ok(()));
-    }
-
-    #[test]
-    fn request_that_began_may_overdraw_once() {
-        let (budgets, user, start) = (UserBudgets::default(), requester(30), START);
-        assert_eq!(budgets.take(start, user, true), Ok(()));
-        for _ in 1..60 {
-            assert_eq!(budgets.take(start, user, false), Ok(()));
-        }
-        assert_eq!(budgets.take(start, user, false), Err(120 * SECOND), "until the budget is full");
-        assert_eq!(budgets.take(start, user, true), Err(62 * SECOND), "until a call is left");
-        assert_eq!(budgets.take(start + 62 * SECOND, user, true), Ok(()));
-    }
 
     #[test]
     fn users_and_requests_leave_permits_to_others() {

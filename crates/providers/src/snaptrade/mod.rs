@@ -64,7 +64,7 @@ pub const DECLARATION: Declaration = Declaration {
 
 fn open(values: &Values, call_timeout: Duration, store: Option<&SharedStore>) -> Opened {
     let consumer_key = SecretString::from(values.required("consumer_key")?);
-    let client = Client::new(NAME, call_timeout)?.with_calls_per_minute(CALLS_PER_MINUTE, store);
+    let client = Client::new(NAME, call_timeout, store)?.with_calls_per_minute(CALLS_PER_MINUTE);
     let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), &consumer_key);
     Ok(Arc::new(SnapTrade { api, consent_statuses: ConsentStatusCache::default() }))
 }

@@ -67,7 +67,7 @@ impl Peer {
         let mut values = Values::default();
         values.set("base_url", format!("http://{}", listener.local_addr().unwrap()).into());
         let key = SecretString::from("test-consumer-key-1");
-        let client = Client::new(NAME, Duration::from_secs(5)).unwrap().with_calls_per_minute(CALLS_PER_MINUTE, None);
+        let client = Client::new(NAME, Duration::from_secs(5), None).unwrap().with_calls_per_minute(CALLS_PER_MINUTE);
         let api = Api::new(client, values.url("base_url").unwrap(), "TESTCLIENT".to_owned(), &key);
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);

@@ -245,6 +245,31 @@ async fn calls_to_a_provider_are_shared_over_all_instances() {
     deployment.stop();
 }
 
+/// A user's requests have one budget of calls to a provider, and as much on credit, at all instances together.
+#[tokio::test(flavor = "multi_thread")]
+async fn budget_of_a_user_is_that_of_all_instances() {
+    let settings = [
+        ("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0"),
+        ("BELLBIRD_LIMITS__PROVIDER_CALLS_PER_MINUTE", "10"),
+        ("BELLBIRD_READS__DEADLINE_SECONDS", "3"),
+    ];
+    let deployment = Deployment::start_with(50, &settings).await;
+    let list = deployment.list("/v1/transactions", "akahu").await;
+    deployment.calls("akahu").await;
+    for limit in 1..=60 {
+        if deployment.status(limit, &format!("{list}&limit={limit}")).await == 429 {
+            break;
+        }
+    }
+    let calls = deployment.calls("akahu").await;
+    assert!((5..=25).contains(&calls), "{calls}");
+    for instance in 0..INSTANCES {
+        assert_eq!(deployment.status(instance, &format!("{list}&limit=61&offset={instance}")).await, 429);
+    }
+    assert!(deployment.dump().await.contains("}:budget"));
+    deployment.stop();
+}
+
 /// A client behind a balancer gets each window from another instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn walk_goes_on_at_any_instance() {

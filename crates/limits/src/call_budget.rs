@@ -1,0 +1,116 @@
+//! The calls to a provider that one user's requests may make in a minute: at one instance, or at all that share a
+//! store.
+
+use std::fmt::Display;
+use std::hash::Hash;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::gcra::{self, Decision, Limit};
+use crate::rate_limit::Buckets;
+use crate::store::{Bucket, SharedStore, time_us};
+
+/// The budgets of users at one provider.
+///
+/// A budget refills evenly over a minute. A request begins only if a call is left. After its first call it may overdraw
+/// by a whole budget, because a request that fails halfway has wasted its calls. Later requests wait until that is paid
+/// back.
+pub struct CallBudgets<K> {
+    /// The name of the provider, in the store.
+    name: &'static str,
+    store: Option<SharedStore>,
+    buckets: Buckets<K>,
+}
+
+impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
+    #[must_use]
+    pub fn new(name: &'static str, store: Option<&SharedStore>) -> Self {
+        Self { name, store: store.cloned(), buckets: Buckets::default() }
+    }
+
+    /// Takes a call out of a user's budget of `per_minute`, where 0 is no limit.
+    ///
+    /// # Errors
+    /// The time to wait.
+    pub async fn take(&self, user: &K, per_minute: u32, is_first: bool, now: Timestamp) -> Result<(), Duration> {
+        self.check(user, per_minute, is_first, now)?;
+        let limit = limit(per_minute);
+        if let Some(store) = self.store.as_ref().filter(|_| per_minute > 0) {
+            let full_at_us = self.buckets.known(user);
+            let bucket = Bucket { limit, kind: "budget", full_at_us, takes: true, is_on_credit: !is_first };
+            let key = format!("{} {user}", self.name);
+            if let Some(decision) = store.admit(&key, Some(bucket), 0, now).await.and_then(|it| it.decision) {
+                self.buckets.learn(user, decision);
+                return self.outcome(decision, is_first, now);
+            }
+        }
+        if per_minute == 0 {
+            return Ok(());
+        }
+        let take = if is_first { gcra::take } else { gcra::take_on_credit };
+        let now_us = time_us(self.store.as_ref(), now);
+        self.outcome(self.buckets.update(user.clone(), |kept| take(limit, kept, now_us)), is_first, now)
+    }
+
+    /// As [`Self::take`], from what this instance knows, and takes nothing.
+    ///
+    /// # Errors
+    /// The time to wait.
+    pub fn check(&self, user: &K, per_minute: u32, is_first: bool, now: Timestamp) -> Result<(), Duration> {
+        if per_minute == 0 {
+            return Ok(());
+        }
+        let known = self.buckets.known(user);
+        let take = if is_first { gcra::take } else { gcra::take_on_credit };
+        self.outcome(take(limit(per_minute), known, time_us(self.store.as_ref(), now)), is_first, now)
+    }
+
+    fn outcome(&self, decision: Decision, is_first: bool, now: Timestamp) -> Result<(), Duration> {
+        if decision.allowed {
+            return Ok(());
+        }
+        // A request that has used up its credit may continue when the budget is full again.
+        let until_full_us = decision.full_at_us - time_us(self.store.as_ref(), now);
+        let wait_us = if is_first { decision.wait_us } else { until_full_us };
+        Err(Duration::from_micros(u64::try_from(wait_us).unwrap_or(0)))
+    }
+}
+
+fn limit(per_minute: u32) -> Limit {
+    Limit { credit: per_minute, ..Limit::per_minute(per_minute) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const START: Timestamp = Timestamp::UNIX_EPOCH;
+
+    #[tokio::test]
+    async fn budget_is_used_up_by_calls_and_refills() {
+        let budgets = CallBudgets::new("test", None);
+        for _ in 0..30 {
+            assert_eq!(budgets.take(&"a", 30, true, START).await, Ok(()));
+        }
+        assert_eq!(budgets.check(&"a", 30, true, START), Err(2 * SECOND));
+        assert_eq!(budgets.take(&"a", 30, true, START).await, Err(2 * SECOND));
+        assert_eq!(budgets.take(&"b", 30, true, START).await, Ok(()), "another user has a budget of their own");
+        assert_eq!(budgets.take(&"a", 0, true, START).await, Ok(()), "no limit");
+        assert_eq!(budgets.take(&"a", 30, true, START + SECOND).await, Err(SECOND));
+        assert_eq!(budgets.take(&"a", 30, true, START + 2 * SECOND).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn request_that_began_may_overdraw_once() {
+        let budgets = CallBudgets::new("test", None);
+        assert_eq!(budgets.take(&"a", 30, true, START).await, Ok(()));
+        for _ in 1..60 {
+            assert_eq!(budgets.take(&"a", 30, false, START).await, Ok(()));
+        }
+        assert_eq!(budgets.take(&"a", 30, false, START).await, Err(120 * SECOND), "until the budget is full");
+        assert_eq!(budgets.take(&"a", 30, true, START).await, Err(62 * SECOND), "until a call is left");
+        assert_eq!(budgets.take(&"a", 30, true, START + 62 * SECOND).await, Ok(()));
+    }
+}
