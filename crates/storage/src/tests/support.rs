@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
+use std::process::Command;
 use std::task::Poll;
 
 use bellbird_domain::{
@@ -202,9 +203,18 @@ pub(crate) fn on_sqlite(body: impl AsyncFnOnce(&TestDb)) {
 
 pub(crate) fn on_postgres(body: impl AsyncFnOnce(&TestDb)) {
     on_empty_postgres(async |db| {
+        migrate_by_newer_program(&db.url);
         db.migrate().await.expect("migrates");
         body(db).await;
     });
+}
+
+/// Migrates by the program of a later version, if there is one: see `scripts/test-previous`.
+#[expect(clippy::disallowed_methods, reason = "the environment names the program")]
+fn migrate_by_newer_program(url: &str) {
+    let Ok(program) = std::env::var("BELLBIRD_TEST_NEWER_PROGRAM") else { return };
+    let migrate = Command::new(program).arg("migrate").env_clear().env("BELLBIRD_DATABASE__URL", url).status();
+    assert!(migrate.expect("the newer program runs").success());
 }
 
 pub(crate) fn on_postgres_unprepared(body: impl AsyncFnOnce(&TestDb)) {

@@ -2,6 +2,7 @@
 //! that tests set.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -511,7 +512,13 @@ pub(crate) async fn postgres_database() -> String {
     client.batch_execute(&format!("DROP DATABASE IF EXISTS {name}")).await.expect("no database");
     client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
     let (base, _) = server.rsplit_once('/').expect("a URL with a database");
-    format!("{base}/{name}")
+    let url = format!("{base}/{name}");
+    // Of a later version: see `scripts/test-previous`.
+    if let Ok(program) = std::env::var("BELLBIRD_TEST_NEWER_PROGRAM") {
+        let migrate = Command::new(program).arg("migrate").env_clear().env("BELLBIRD_DATABASE__URL", &url).status();
+        assert!(migrate.expect("the newer program runs").success());
+    }
+    url
 }
 
 /// Runs a test on both databases: as `name::sqlite` and `name::postgres`. It gets an application, or the database.
