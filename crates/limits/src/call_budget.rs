@@ -29,31 +29,37 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
         Self { name, store: store.cloned(), buckets: Buckets::default() }
     }
 
+    /// The store that instances share.
+    pub fn store(&self) -> Option<&SharedStore> {
+        self.store.as_ref()
+    }
+
     /// Takes a call out of a user's budget of `per_minute`, where 0 is no limit.
     ///
     /// # Errors
     /// The time to wait.
     pub async fn take(&self, user: &K, per_minute: u32, is_first: bool, now: Timestamp) -> Result<(), Duration> {
-        self.check(user, per_minute, is_first, now)?;
+        if per_minute == 0 {
+            return Ok(());
+        }
         let limit = limit(per_minute);
-        if let Some(store) = self.store.as_ref().filter(|_| per_minute > 0) {
+        if let Some(store) = &self.store {
             let full_at_us = self.buckets.known(user);
             let bucket = Bucket { limit, kind: "budget", full_at_us, takes: true, is_on_credit: !is_first };
             let key = format!("{} {user}", self.name);
-            if let Some(decision) = store.admit(&key, Some(bucket), 0, now).await.and_then(|it| it.decision) {
+            let admitted = store.admit(&key, Some(bucket), 0, now).await;
+            if let Some(decision) = admitted.and_then(|admitted| admitted.decision) {
                 self.buckets.learn(user, decision);
                 return self.outcome(decision, is_first, now);
             }
         }
-        if per_minute == 0 {
-            return Ok(());
-        }
-        let take = if is_first { gcra::take } else { gcra::take_on_credit };
-        let now_us = time_us(self.store.as_ref(), now);
-        self.outcome(self.buckets.update(user.clone(), |kept| take(limit, kept, now_us)), is_first, now)
+        let now_us = time_us(self.store(), now);
+        let decision = self.buckets.update(user.clone(), |kept| decide(limit, kept, now_us, is_first));
+        self.outcome(decision, is_first, now)
     }
 
-    /// As [`Self::take`], from what this instance knows, and takes nothing.
+    /// As [`Self::take`], but from what this instance knows, which is never more than what has been taken, and takes
+    /// nothing. It saves the call to the store.
     ///
     /// # Errors
     /// The time to wait.
@@ -61,9 +67,8 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
         if per_minute == 0 {
             return Ok(());
         }
-        let known = self.buckets.known(user);
-        let take = if is_first { gcra::take } else { gcra::take_on_credit };
-        self.outcome(take(limit(per_minute), known, time_us(self.store.as_ref(), now)), is_first, now)
+        let (known, now_us) = (self.buckets.known(user), time_us(self.store(), now));
+        self.outcome(decide(limit(per_minute), known, now_us, is_first), is_first, now)
     }
 
     fn outcome(&self, decision: Decision, is_first: bool, now: Timestamp) -> Result<(), Duration> {
@@ -71,7 +76,7 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
             return Ok(());
         }
         // A request that has used up its credit may continue when the budget is full again.
-        let until_full_us = decision.full_at_us - time_us(self.store.as_ref(), now);
+        let until_full_us = decision.full_at_us - time_us(self.store(), now);
         let wait_us = if is_first { decision.wait_us } else { until_full_us };
         Err(Duration::from_micros(u64::try_from(wait_us).unwrap_or(0)))
     }
@@ -79,6 +84,11 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
 
 fn limit(per_minute: u32) -> Limit {
     Limit { credit: per_minute, ..Limit::per_minute(per_minute) }
+}
+
+fn decide(limit: Limit, full_at_us: i64, now_us: i64, is_first: bool) -> Decision {
+    let take = if is_first { gcra::take } else { gcra::take_on_credit };
+    take(limit, full_at_us, now_us)
 }
 
 #[cfg(test)]

@@ -76,7 +76,6 @@ pub struct Client {
     /// None if the provider has no known limit of all users' calls together.
     window: Option<CallWindow>,
     budgets: CallBudgets<UserId>,
-    store: Option<SharedStore>,
     call_permits: CallPermits,
     body_permits: Semaphore,
     breaker: Mutex<Breaker>,
@@ -136,7 +135,6 @@ impl Client {
             call_timeout,
             window: None,
             budgets: CallBudgets::new(provider.as_str(), store),
-            store: store.cloned(),
             call_permits: CallPermits::default(),
             body_permits: Semaphore::new(BODIES_AT_ONCE_MAX),
             breaker: Mutex::new(Breaker::default()),
@@ -148,7 +146,7 @@ impl Client {
     /// limits those of the whole app.
     #[must_use]
     pub fn with_calls_per_minute(self, calls: u32) -> Self {
-        Self { window: Some(CallWindow::new(self.provider.as_str(), calls, self.store.as_ref())), ..self }
+        Self { window: Some(CallWindow::new(self.provider.as_str(), calls, self.budgets.store())), ..self }
     }
 
     /// See [`crate::Provider::syncs_wait`].

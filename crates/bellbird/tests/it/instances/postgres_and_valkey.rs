@@ -109,6 +109,28 @@ impl Deployment {
         calls["calls"].as_array().unwrap().iter().map(|call| call["count"].as_u64().unwrap()).sum()
     }
 
+    /// Reads a list in other windows, each from the next instance, until one is refused, as it is by all then. Returns
+    /// how many calls of the provider that took.
+    async fn calls_until_refused(&self, list: &str, provider: &str) -> u64 {
+        const WINDOWS: usize = 250;
+        self.calls(provider).await;
+        let mut windows = 1..=WINDOWS;
+        let refused = loop {
+            let limit = windows.next().expect("no window was refused");
+            match self.status(limit, &format!("{list}&limit={limit}")).await {
+                200 => {}
+                status => break status,
+            }
+        };
+        assert_eq!(refused, 429);
+        let calls = self.calls(provider).await;
+        for instance in 0..INSTANCES {
+            let limit = WINDOWS + 1;
+            assert_eq!(self.status(instance, &format!("{list}&limit={limit}&offset={instance}")).await, 429);
+        }
+        calls
+    }
+
     /// All that Valkey holds, as text.
     async fn dump(&self) -> String {
         let client = redis::Client::open(self.valkey.url.as_str()).unwrap();
@@ -226,21 +248,8 @@ async fn calls_to_a_provider_are_shared_over_all_instances() {
     let deployment = Deployment::start_with(50, &unlimited).await;
     let list = deployment.list("/v1/trades", "snaptrade").await;
     control(&deployment.sandbox, "snaptrade", Method::POST, "limits", json!({"perMinute": 250})).await;
-    deployment.calls("snaptrade").await;
-    let mut windows = 1..=250;
-    let refused = loop {
-        let limit = windows.next().expect("no call was refused");
-        match deployment.status(limit, &format!("{list}&limit={limit}")).await {
-            200 => {}
-            status => break status,
-        }
-    };
-    assert_eq!(refused, 429);
-    let calls = deployment.calls("snaptrade").await;
+    let calls = deployment.calls_until_refused(&list, "snaptrade").await;
     assert!((60..=88).contains(&calls), "{calls}");
-    for instance in 0..INSTANCES {
-        assert_eq!(deployment.status(instance, &format!("{list}&limit=251&offset={instance}")).await, 429);
-    }
     assert!(deployment.dump().await.contains("}:calls"));
     deployment.stop();
 }
@@ -255,17 +264,8 @@ async fn budget_of_a_user_is_that_of_all_instances() {
     ];
     let deployment = Deployment::start_with(50, &settings).await;
     let list = deployment.list("/v1/transactions", "akahu").await;
-    deployment.calls("akahu").await;
-    for limit in 1..=60 {
-        if deployment.status(limit, &format!("{list}&limit={limit}")).await == 429 {
-            break;
-        }
-    }
-    let calls = deployment.calls("akahu").await;
+    let calls = deployment.calls_until_refused(&list, "akahu").await;
     assert!((5..=25).contains(&calls), "{calls}");
-    for instance in 0..INSTANCES {
-        assert_eq!(deployment.status(instance, &format!("{list}&limit=61&offset={instance}")).await, 429);
-    }
     assert!(deployment.dump().await.contains("}:budget"));
     deployment.stop();
 }

@@ -414,7 +414,7 @@ impl World {
                 let mut state = scene.state.lock();
                 let state = &mut *state;
                 let events = &state.endpoints[endpoint].events;
-                // One that it took lately may be on its way still.
+                // One that it has just taken may still be on its way.
                 let among = if state.chance.per_mille(500) { 3 } else { events.len() };
                 let at = state.chance.below(among as u64) as usize;
                 let Some((event, connection)) = events.iter().nth_back(at) else { return };
