@@ -253,6 +253,7 @@ impl<'a> Wiring<'a> {
     pub fn connections(&self, console_url: Option<&str>) -> Connections {
         let connections = Connections::new(self.storage.clone(), self.providers.clone(), self.clock.clone())
             .with_syncs(self.settings.sync, self.event_buffer.clone())
+            .with_syncs_by_provider(self.settings.syncs_by_provider.clone())
             .with_return_origins(self.settings.return_origins.clone());
         match console_url.and_then(|url| url.parse().ok()) {
             Some(url) => connections.with_console_url(url),

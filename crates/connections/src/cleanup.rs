@@ -18,7 +18,7 @@ pub(crate) static KIND: JobKind = JobKind {
     is_periodic: true,
     has_connection: false,
     lease: Duration::from_secs(60),
-    concurrency_max: 1,
+    concurrency_max: |_, _| 1,
     is_enabled: |_| true,
     gives_way: false,
     run: |state, claim| Box::pin(clean_up(state, claim)),

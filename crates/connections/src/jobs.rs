@@ -39,8 +39,8 @@ pub(crate) struct JobKind {
     pub(crate) has_connection: bool,
     /// How long a job of a killed process waits. A quarter of it is the time between renewals.
     pub(crate) lease: Duration,
-    /// Jobs of one provider that one instance runs at the same time.
-    pub(crate) concurrency_max: usize,
+    /// Jobs of this provider that one instance runs at the same time.
+    pub(crate) concurrency_max: fn(&State, &str) -> usize,
     pub(crate) is_enabled: fn(&State) -> bool,
     /// Whether due jobs wait while the provider says so ([`bellbird_providers::Provider::syncs_wait`]).
     pub(crate) gives_way: bool,

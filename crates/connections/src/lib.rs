@@ -52,7 +52,7 @@ pub use removal::{Removal, Removals};
 pub use return_url::{AppReturn, ReturnOrigin, ReturnUrl, ReturnUrlError};
 pub use runner::{Jobs, job_kinds};
 pub use sync::{DuplicateIds, SyncReport, Syncs, following};
-pub use sync_settings::SyncSettings;
+pub use sync_settings::{ProviderSyncs, SyncSettings, SyncsByProvider};
 
 use state::{Signals, State};
 
@@ -77,6 +77,13 @@ impl Connections {
     #[must_use]
     pub fn with_return_origins(mut self, origins: Vec<ReturnOrigin>) -> Self {
         Arc::make_mut(&mut self.0).return_origins = origins;
+        self
+    }
+
+    /// Sets what differs between the syncs of the providers.
+    #[must_use]
+    pub fn with_syncs_by_provider(mut self, syncs: SyncsByProvider) -> Self {
+        Arc::make_mut(&mut self.0).syncs_by_provider = syncs;
         self
     }
 

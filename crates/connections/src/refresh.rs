@@ -35,7 +35,7 @@ pub(crate) static KIND: JobKind = JobKind {
     is_periodic: false,
     has_connection: true,
     lease: LEASE,
-    concurrency_max: 8,
+    concurrency_max: |_, _| 8,
     is_enabled: |_| true,
     gives_way: false,
     run: |state, claim| Box::pin(Refreshes(state).refresh_claimed(claim, Refreshes(state).context())),

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::ConnectionsError;
 use crate::return_url::ReturnOrigin;
-use crate::sync_settings::SyncSettings;
+use crate::sync_settings::{ProviderSyncs, SyncSettings, SyncsByProvider};
 
 /// Database reads at the same time that anyone can cause with a made-up link token or `state`. They must leave database
 /// connections to others.
@@ -35,6 +35,7 @@ pub(crate) struct State {
     pub(crate) console_url: Option<Url>,
     pub(crate) return_origins: Vec<ReturnOrigin>,
     pub(crate) sync_settings: SyncSettings,
+    pub(crate) syncs_by_provider: SyncsByProvider,
     pub(crate) event_buffer: WebhookEventBuffer,
 }
 
@@ -65,6 +66,7 @@ impl State {
             console_url: None,
             return_origins: Vec::new(),
             sync_settings: SyncSettings::default(),
+            syncs_by_provider: SyncsByProvider::new(),
             event_buffer: WebhookEventBuffer::default(),
         }
     }
@@ -86,6 +88,16 @@ impl State {
     pub(crate) fn lease(&self, length: Duration) -> (Timestamp, Timestamp) {
         let now = self.clock.now();
         (now, now.plus(length))
+    }
+
+    pub(crate) fn syncs_of(&self, provider: &str) -> ProviderSyncs {
+        self.syncs_by_provider.get(provider).copied().unwrap_or_default()
+    }
+
+    /// The settings of the syncs of a provider.
+    pub(crate) fn sync_settings_of(&self, provider: &str) -> SyncSettings {
+        let interval = self.syncs_of(provider).interval.unwrap_or(self.sync_settings.interval);
+        SyncSettings { interval, ..self.sync_settings }
     }
 
     pub(crate) fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, ConnectionsError> {

@@ -1,5 +1,6 @@
 //! What the operator sets of syncs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// When connections are synced, and how far back.
@@ -18,6 +19,24 @@ pub struct SyncSettings {
     /// A run begins no further page or account after this time. The next run continues.
     pub run_time: Duration,
 }
+
+/// What the operator sets of the syncs of one provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProviderSyncs {
+    /// In place of [`SyncSettings::interval`].
+    pub interval: Option<Duration>,
+    /// Syncs that an instance runs at once.
+    pub at_once: usize,
+}
+
+impl Default for ProviderSyncs {
+    fn default() -> Self {
+        Self { interval: None, at_once: 4 }
+    }
+}
+
+/// By the name of the provider.
+pub type SyncsByProvider = BTreeMap<&'static str, ProviderSyncs>;
 
 impl Default for SyncSettings {
     fn default() -> Self {

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use bellbird_api::ApiSettings;
 use bellbird_api::front::AccessSettings;
-use bellbird_connections::{ReturnOrigin, SyncSettings};
+use bellbird_connections::{ProviderSyncs, ReturnOrigin, SyncSettings, SyncsByProvider};
 use bellbird_console::{ConsoleSettings, OidcSettings};
 use bellbird_interop::InteropSettings;
 use bellbird_limits::StoreSettings;
-use bellbird_providers::registry::ProviderSettings;
+use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_reads::Limits;
 use bellbird_storage::{Cell, PostgresOptions};
 use bellbird_webhooks::Settings as WebhookSettings;
@@ -63,6 +63,7 @@ pub struct Settings {
     pub interop: InteropSettings,
     pub pages: ConsoleSettings,
     pub sync: SyncSettings,
+    pub syncs_by_provider: SyncsByProvider,
     pub webhooks: WebhookSettings,
     pub log: Log,
     /// The collector of traces, if they are on.
@@ -222,6 +223,7 @@ impl Settings {
             notify_initial: from.switch("sync.notify_initial", sync.notify_initial),
             ..sync
         };
+        let syncs_by_provider = read_syncs_by_provider(from);
         let changes_max_age = from.seconds("sync.changes_max_age_seconds", Duration::from_secs(60), 1..=86_400);
         let api_settings = ApiSettings { balances_cache, holdings_cache, trades_cache, changes_max_age };
         let webhooks = WebhookSettings {
@@ -252,6 +254,7 @@ impl Settings {
             interop,
             pages,
             sync,
+            syncs_by_provider,
             webhooks,
             log,
             traces_url,
@@ -265,6 +268,16 @@ impl Settings {
     pub fn variable(name: &str) -> String {
         format!("BELLBIRD_{}", name.replacen('.', "__", 1).to_ascii_uppercase())
     }
+}
+
+fn read_syncs_by_provider(from: &mut Values) -> SyncsByProvider {
+    let at_once = ProviderSyncs::default().at_once as u32;
+    let mut syncs = |name: &str| ProviderSyncs {
+        interval: from.optional_seconds(&format!("sync.{name}_interval_seconds"), 1..=2_592_000),
+        at_once: from.number(&format!("sync.{name}_at_once"), at_once, 1..=64) as usize,
+    };
+    let names = PROVIDERS.iter().map(|provider| provider.name.as_str());
+    names.map(|name| (name, syncs(name))).collect()
 }
 
 /// None if none of them is set.

@@ -58,6 +58,11 @@ impl Values {
         self.bounded(name, range).unwrap_or(default)
     }
 
+    /// `None` if it is not set.
+    pub(super) fn optional_seconds(&mut self, name: &str, range: RangeInclusive<u32>) -> Option<Duration> {
+        self.bounded(name, range).map(|seconds| Duration::from_secs(seconds.into()))
+    }
+
     fn bounded(&mut self, name: &str, range: RangeInclusive<u32>) -> Option<u32> {
         let accepted = format!("a whole number from {} to {}", range.start(), range.end());
         let parse = |raw: &Raw| raw.single().and_then(whole_number).filter(|number| range.contains(number));

@@ -34,7 +34,7 @@ pub(crate) static KIND: JobKind = JobKind {
     is_periodic: false,
     has_connection: false,
     lease: LEASE,
-    concurrency_max: 8,
+    concurrency_max: |_, _| 8,
     is_enabled: |_| true,
     gives_way: false,
     run: |state, claim| Box::pin(Links(state).run_session_job(claim)),

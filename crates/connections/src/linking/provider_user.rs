@@ -30,7 +30,7 @@ pub(crate) static KIND: JobKind = JobKind {
     is_periodic: false,
     has_connection: false,
     lease: LEASE,
-    concurrency_max: 4,
+    concurrency_max: |_, _| 4,
     is_enabled: |_| true,
     gives_way: false,
     run: |state, claim| Box::pin(Links(state).undo_registration(claim)),

@@ -76,7 +76,7 @@ impl Jobs<'_> {
             if let Err(error) = self.start_due(kind, provider, &mut running).await {
                 tracing::warn!(kind = kind.name, provider, %error, "could not claim job");
             }
-            let has_room = running.len() < kind.concurrency_max;
+            let has_room = running.len() < (kind.concurrency_max)(self.0, provider);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
@@ -119,7 +119,7 @@ impl Jobs<'_> {
         running: &mut JoinSet<Result<(), ConnectionsError>>,
     ) -> Result<(), StorageError> {
         let waits = || kind.gives_way && self.0.provider(provider).is_ok_and(|provider| provider.syncs_wait());
-        while running.len() < kind.concurrency_max && !waits() {
+        while running.len() < (kind.concurrency_max)(self.0, provider) && !waits() {
             let (now, lease) = self.0.lease(kind.lease);
             let Some(claim) = self.0.storage.jobs().claim_due(kind.name, provider, now, lease).await? else { break };
             if self.0.defers_interrupted(kind, &claim).await? {

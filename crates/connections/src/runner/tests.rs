@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::jobs::Work;
 use crate::state::{Signals, State};
+use crate::sync_settings::ProviderSyncs;
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -61,7 +62,7 @@ const fn kind(name: &'static str, run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob
         is_periodic: false,
         has_connection: false,
         lease: LEASE,
-        concurrency_max: 2,
+        concurrency_max: |_, _| 2,
         is_enabled,
         gives_way: false,
         run,
@@ -168,6 +169,15 @@ async fn due_syncs_wait_while_the_provider_says_so() {
     }
 }
 
+#[tokio::test]
+async fn syncs_at_once_are_those_of_the_provider() {
+    let mut state = (*World::new().await.state).clone();
+    let syncs = ProviderSyncs { at_once: 9, ..ProviderSyncs::default() };
+    state.syncs_by_provider.insert("akahu", syncs);
+    let at_once = |provider| (sync::KIND.concurrency_max)(&state, provider);
+    assert_eq!(["akahu", "fiskil"].map(at_once), [9, 4]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn slow_provider_has_its_own_limit() {
     static RUNNING: AtomicU32 = AtomicU32::new(0);
@@ -197,7 +207,7 @@ async fn slow_provider_has_its_own_limit() {
         tokio::time::sleep(LEASE / 2).await;
         world.advance(LEASE / 2);
     }
-    assert_eq!(RUNNING.load(Ordering::SeqCst), KIND.concurrency_max as u32);
+    assert_eq!(RUNNING.load(Ordering::SeqCst), 2);
     ANSWERS.add_permits(3);
     until(|| DONE.load(Ordering::SeqCst) == 6).await;
     world.stop.cancel();

@@ -56,7 +56,7 @@ pub(crate) static KIND: JobKind = JobKind {
     is_periodic: false,
     has_connection: true,
     lease: LEASE,
-    concurrency_max: 4,
+    concurrency_max: |state, provider| state.syncs_of(provider).at_once,
     is_enabled: |state| state.sync_settings.enabled,
     gives_way: true,
     run: |state, claim| Box::pin(async move { Syncs(state).run_scheduled(claim).await }),
@@ -149,7 +149,8 @@ impl Syncs<'_> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let status = Refreshes(self.0).run_after_current(user, id).await?;
         let run = SyncRunId::new();
-        let next = self.0.sync_settings.next_sync_at(self.0.clock.now(), plan::phase_of(id));
+        let settings = self.0.sync_settings_of(&claim.provider);
+        let next = settings.next_sync_at(self.0.clock.now(), plan::phase_of(id));
         let mut report = SyncReport::empty(id, run, status);
         if status != ConnectionStatus::Active {
             self.0.finish_job(claim, Some(next)).await?;
@@ -158,7 +159,7 @@ impl Syncs<'_> {
         let connection = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let before = self.0.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.0.clock.now();
-        let plan = self.0.sync_settings.plan(now, &before, plan::phase_of(id));
+        let plan = settings.plan(now, &before, plan::phase_of(id));
         let (mut pulled, hasher) = match self.pull(&before, &connection, &plan, now).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
                 report.status = Refreshes(self.0).run_after_current(user, id).await?;
@@ -176,7 +177,7 @@ impl Syncs<'_> {
             return Ok(report);
         }
         let next_at = self.next_run_at(now, &plan, &pulled);
-        let after = self.0.sync_settings.next_state(now, &before, &plan, &pulled, next_at);
+        let after = settings.next_state(now, &before, &plan, &pulled, next_at);
         if let Some(UnreadableRows { count, reason, .. }) = &after.unreadable {
             tracing::warn!(count, reason, "rows could not be read");
         }

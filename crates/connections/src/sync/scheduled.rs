@@ -54,7 +54,8 @@ impl Syncs<'_> {
         if scope == Scope::Refresh {
             Refreshes(self.0).run_after_current(user, id).await?;
         }
-        let next = self.0.sync_settings.next_sync_at(self.0.clock.now(), plan::phase_of(id));
+        let settings = self.0.sync_settings_of(&claim.provider);
+        let next = settings.next_sync_at(self.0.clock.now(), plan::phase_of(id));
         self.0.finish_job(claim, Some(next)).await
     }
 }

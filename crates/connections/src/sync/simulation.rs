@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
 
-use super::{KIND, SyncSettings};
+use super::SyncSettings;
+use crate::sync_settings::ProviderSyncs;
 
 const HOUR: u64 = 3_600;
 /// How often an idle lane looks for due jobs.
@@ -187,7 +188,7 @@ fn phase(number: u64) -> u64 {
 async fn simulate(name: &str, scenario: Scenario) -> Outcome {
     let world = Arc::new(World::new(scenario.clone()));
     let mut tasks = vec![tokio::spawn(Arc::clone(&world).reads())];
-    for _ in 0..scenario.instances * KIND.concurrency_max {
+    for _ in 0..scenario.instances * ProviderSyncs::default().at_once {
         tasks.push(tokio::spawn(Arc::clone(&world).lane()));
     }
     for task in tasks {
@@ -208,7 +209,7 @@ fn connections(usual: u64) -> u64 {
 fn unlimited(connections: u64) -> Scenario {
     let (row_calls, call_time) = (2, Duration::from_millis(250));
     // A lane does one sync a second, and a connection needs four of them a day. Half of the lanes are spare.
-    let instances = (connections * 4 * 2).div_ceil(86_400 * KIND.concurrency_max as u64) as usize;
+    let instances = (connections * 4 * 2).div_ceil(86_400 * ProviderSyncs::default().at_once as u64) as usize;
     let (per_minute, reads_per_minute) = (None, 0);
     Scenario { connections, instances, row_calls, call_time, per_minute, reads_per_minute, outage: 0..0, hours: 48 }
 }

@@ -548,6 +548,9 @@ fn the_example_file_has_the_defaults() {
             "admin.return_origins",
             "secrets.key",
             "redis.url",
+            "sync.fiskil_interval_seconds",
+            "sync.akahu_interval_seconds",
+            "sync.snaptrade_interval_seconds",
             "traces.otlp_url"
         ]
     );

@@ -1,5 +1,8 @@
 //! What scheduled syncs read of a connection, by who follows it.
 
+use std::time::Duration;
+
+use bellbird_connections::ProviderSyncs;
 use bellbird_domain::Connection;
 use jiff::{SignedDuration, Timestamp};
 
@@ -38,6 +41,23 @@ impl App {
             last = now;
         }
         Reads { rows: last.0 - before.0, refreshes }
+    }
+}
+
+on_both_databases! {
+    async fn provider_may_have_its_own_interval(database: Database) {
+        let mut setup = Setup { database, ..Setup::default() };
+        setup.settings.sync.enabled = true;
+        let daily = ProviderSyncs { interval: Some(Duration::from_secs(86_400)), ..ProviderSyncs::default() };
+        setup.settings.syncs_by_provider.insert("akahu", daily);
+        let app = App::start(setup).await;
+        for (provider, rows) in [("akahu", 5..=7), ("fiskil", 12..=24)] {
+            let person = app.person_at(provider).await;
+            app.hook(&person.user).await;
+            app.sync(&person.connections[0]).await;
+            let reads = app.scheduled_reads(&person.connections[0]).await;
+            assert!(rows.contains(&reads.rows), "{provider}: {reads:?}");
+        }
     }
 }
 
