@@ -335,7 +335,12 @@ impl Shared {
         }
         for id in ids {
             let path = format!("/v1/transactions?connectionId={id}");
-            if let Some((status, body)) = self.get(&deployment.linker_key, &path, random).await {
+            let mut found = self.get(&deployment.linker_key, &path, random).await;
+            if matches!(found, Some((429, _))) {
+                // A clock that was set back empties the bucket, which has a call again 60 microseconds later.
+                found = self.get(&deployment.linker_key, &path, random).await;
+            }
+            if let Some((status, body)) = found {
                 self.assert_status(status, 404, &body);
             }
             self.counts.add("connections removed", 1);
