@@ -288,13 +288,12 @@ impl Storage {
         db::postgres_url::client_flags(url)
     }
 
-    /// Optimizes and closes the database, within seconds. Do not use other clones afterwards: on PostgreSQL their calls
-    /// fail.
+    /// Closes the database, within seconds. Do not use other clones afterwards: on PostgreSQL their calls fail.
     pub async fn close(self) {
         match &self.db {
             Db::Sqlite(db) => {
                 if let Err(error) = db.close().await {
-                    tracing::warn!(error = %Chain(&error), "could not optimize the database on close");
+                    tracing::warn!(error = %Chain(&error), "could not empty the write-ahead log on close");
                 }
             }
             Db::Postgres(db) => db.close(),

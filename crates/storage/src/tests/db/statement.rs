@@ -152,6 +152,29 @@ fn sqlite_compiles_a_read_once() {
     });
 }
 
+/// Also where the tables had one row each when the program last ended.
+#[test]
+fn statements_that_scan_on_sqlite_are_known() {
+    on_sqlite(async |db| {
+        let user = db.user("a@x").await.id;
+        db.keys().insert(user, &key(1), "k", None, at(0)).await.unwrap();
+        db.connection(user, "c", &[new_account("acc", "Name")]).await;
+        db.storage().close().await;
+
+        let file = rusqlite::Connection::open(db.url.strip_prefix("sqlite:").unwrap()).unwrap();
+        let mut found = BTreeSet::new();
+        for sql in statements().filter(|sql| !sql.text.is_empty()) {
+            let mut plan = file.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text)).expect(sql.name);
+            let mut steps = plan.raw_query();
+            while let Some(step) = steps.next().unwrap() {
+                let step: String = step.get("detail").unwrap();
+                found.extend(step.starts_with("SCAN").then(|| format!("{}: {step}", sql.name)));
+            }
+        }
+        insta::assert_snapshot!(Vec::from_iter(found).join("\n"));
+    });
+}
+
 #[test]
 fn statements_use_the_common_dialect() {
     const ONLY_ON_POSTGRES: [&str; 5] =
