@@ -96,7 +96,7 @@ async fn provider_events_reach_every_cell() {
         &places,
         &format!(
             "upstream bellbird_console_00 {{ server {first}; }}\nupstream bellbird_console_0a {{ server {second}; }}\n\
-             server {{ listen {listen}; {} }}",
+             server {{ listen {listen}; location / {{ return 200 page; }} {} }}",
             committed("nginx/cells-events.conf")
         ),
     );
@@ -111,6 +111,10 @@ async fn provider_events_reach_every_cell() {
     for events in [&first_events, &second_events] {
         eventually(async || events.lock().unwrap().len() >= 2).await;
         assert!(events.lock().unwrap().iter().all(|found| *found == event));
+    }
+    for page in ["/webhooks", "/webhooks/endpoints/1"] {
+        let found = client.post(format!("http://{listen}{page}")).send().await.unwrap();
+        assert_eq!(found.text().await.unwrap(), "page", "{page}");
     }
     let hidden = client.post(format!("http://{listen}/events-of-0a")).send().await.unwrap();
     assert_eq!(hidden.status(), 404);
