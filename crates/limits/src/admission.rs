@@ -35,7 +35,7 @@ where
         if refused.is_some() {
             return Admission { decision: refused, has_permit: true, permit: None };
         }
-        let bucket = limit.map(|limit| limit.bucket(&key, true));
+        let bucket = limit.map(|limit| limit.bucket(&key, true, now));
         let most = permits.map_or(0, InFlight::max);
         if let Some(admitted) = store.admit(&key.to_string(), bucket, most, now).await {
             if let (Some(limit), Some(decision)) = (limit, admitted.decision) {

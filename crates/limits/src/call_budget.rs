@@ -42,9 +42,9 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
         if per_minute == 0 {
             return Ok(());
         }
-        let limit = limit(per_minute);
+        let (limit, now_us) = (limit(per_minute), time_us(self.store(), now));
         if let Some(store) = &self.store {
-            let full_at_us = self.buckets.known(user);
+            let full_at_us = self.buckets.known(user, limit.full_at_most_us(now_us));
             let bucket = Bucket { limit, kind: "budget", full_at_us, takes: true, is_on_credit: !is_first };
             let key = format!("{} {user}", self.name);
             let admitted = store.admit(&key, Some(bucket), 0, now).await;
@@ -53,22 +53,8 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
                 return self.outcome(decision, is_first, now);
             }
         }
-        let now_us = time_us(self.store(), now);
         let decision = self.buckets.update(user.clone(), |kept| decide(limit, kept, now_us, is_first));
         self.outcome(decision, is_first, now)
-    }
-
-    /// As [`Self::take`], but from what this instance knows, which is never more than what has been taken, and takes
-    /// nothing. It saves the call to the store.
-    ///
-    /// # Errors
-    /// The time to wait.
-    pub fn check(&self, user: &K, per_minute: u32, is_first: bool, now: Timestamp) -> Result<(), Duration> {
-        if per_minute == 0 {
-            return Ok(());
-        }
-        let (known, now_us) = (self.buckets.known(user), time_us(self.store(), now));
-        self.outcome(decide(limit(per_minute), known, now_us, is_first), is_first, now)
     }
 
     fn outcome(&self, decision: Decision, is_first: bool, now: Timestamp) -> Result<(), Duration> {
@@ -104,12 +90,20 @@ mod tests {
         for _ in 0..30 {
             assert_eq!(budgets.take(&"a", 30, true, START).await, Ok(()));
         }
-        assert_eq!(budgets.check(&"a", 30, true, START), Err(2 * SECOND));
         assert_eq!(budgets.take(&"a", 30, true, START).await, Err(2 * SECOND));
         assert_eq!(budgets.take(&"b", 30, true, START).await, Ok(()), "another user has a budget of their own");
         assert_eq!(budgets.take(&"a", 0, true, START).await, Ok(()), "no limit");
         assert_eq!(budgets.take(&"a", 30, true, START + SECOND).await, Err(SECOND));
         assert_eq!(budgets.take(&"a", 30, true, START + 2 * SECOND).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn clock_set_back_empties_a_budget_once() {
+        let budgets = CallBudgets::new("test", None);
+        assert_eq!(budgets.take(&"a", 30, true, START + 3_600 * SECOND).await, Ok(()));
+        assert_eq!(budgets.take(&"a", 30, true, START).await, Err(62 * SECOND));
+        assert_eq!(budgets.take(&"a", 30, true, START + 61 * SECOND).await, Err(SECOND));
+        assert_eq!(budgets.take(&"a", 30, true, START + 62 * SECOND).await, Ok(()));
     }
 
     #[tokio::test]

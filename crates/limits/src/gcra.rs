@@ -31,6 +31,11 @@ impl Limit {
         (self.interval_us(), if is_on_credit { with_credit } else { burst }, with_credit)
     }
 
+    /// When a bucket is full at the latest.
+    pub(crate) fn full_at_most_us(self, now_us: i64) -> i64 {
+        now_us + self.full_us().1
+    }
+
     /// The refill time of an empty bucket, and of one whose credit is used up.
     fn full_us(self) -> (i64, i64) {
         let burst = self.interval_us() * i64::from(self.calls.max(1));
@@ -73,7 +78,7 @@ fn decide(limit: Limit, full_at_us: i64, now_us: i64, take: bool, on_credit: boo
     let (interval, (burst, with_credit)) = (limit.interval_us(), limit.full_us());
     let most = if on_credit { with_credit } else { burst };
     // A clock that is set back must not lock a caller out for longer than one full refill.
-    let full_at = full_at_us.clamp(now_us, now_us + with_credit);
+    let full_at = full_at_us.clamp(now_us, limit.full_at_most_us(now_us));
     let after = full_at + interval;
     let allowed = after - now_us <= most;
     let kept = if allowed && take { after } else { full_at };

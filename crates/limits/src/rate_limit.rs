@@ -42,9 +42,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Buckets<K> {
         }
     }
 
-    /// When the bucket of a key is full, as far as this instance knows.
-    pub(crate) fn known(&self, key: &K) -> i64 {
-        self.0.get(key).map_or(0, |bucket| bucket.load(Ordering::Relaxed))
+    /// When the bucket of a key is full, as far as this instance knows. A time beyond `most_us` is from before a clock
+    /// was set back. It is lowered for good, or the bucket would not refill until the clock has caught up.
+    pub(crate) fn known(&self, key: &K, most_us: i64) -> i64 {
+        self.0.get(key).map_or(0, |bucket| bucket.fetch_min(most_us, Ordering::Relaxed).min(most_us))
     }
 
     /// Keeps what the store decided, for the next calls and for when the store is away.
@@ -104,7 +105,7 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
     }
 
     async fn ask(&self, store: &SharedStore, key: &K, takes: bool, now: Timestamp) -> Option<Decision> {
-        let admitted = store.admit(&key.to_string(), Some(self.bucket(key, takes)), 0, now).await?;
+        let admitted = store.admit(&key.to_string(), Some(self.bucket(key, takes, now)), 0, now).await?;
         let decision = admitted.decision?;
         self.learn(key, decision);
         Some(decision)
@@ -114,9 +115,13 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
         self.shared.as_ref().map(|(store, _)| store)
     }
 
-    pub(crate) fn bucket(&self, key: &K, takes: bool) -> Bucket<'_> {
+    pub(crate) fn bucket(&self, key: &K, takes: bool, now: Timestamp) -> Bucket<'_> {
         let kind = self.shared.as_ref().map_or("", |(_, name)| name);
-        Bucket { limit: self.limit, kind, full_at_us: self.buckets.known(key), takes, is_on_credit: false }
+        Bucket { limit: self.limit, kind, full_at_us: self.known(key, now), takes, is_on_credit: false }
+    }
+
+    fn known(&self, key: &K, now: Timestamp) -> i64 {
+        self.buckets.known(key, self.limit.full_at_most_us(self.time_us(now)))
     }
 
     /// See [`Buckets::learn`].
@@ -136,7 +141,7 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
 
     /// As [`Self::peek`], from what this instance knows.
     pub(crate) fn peek_alone(&self, key: &K, now: Timestamp) -> Decision {
-        gcra::peek(self.limit, self.buckets.known(key), self.time_us(now))
+        gcra::peek(self.limit, self.known(key, now), self.time_us(now))
     }
 
     fn time_us(&self, now: Timestamp) -> i64 {
@@ -147,6 +152,14 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_that_was_lowered_stays_lowered() {
+        let buckets = Buckets::default();
+        let decision = gcra::take(Limit::per_minute(60), 3_600_000_000, 3_600_000_000);
+        buckets.learn(&"a", decision);
+        assert_eq!((buckets.known(&"a", 60), buckets.known(&"a", 100), buckets.known(&"b", 100)), (60, 60, 0));
+    }
 
     #[tokio::test]
     async fn keys_do_not_share_a_bucket() {

@@ -18,11 +18,15 @@ end
 
 local allowed, full_at = true, 0
 if interval > 0 then
-    full_at = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), known)
-    full_at = math.min(math.max(full_at, now), now + with_credit)
+    local kept = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), known)
+    full_at = math.min(math.max(kept, now), now + with_credit)
     allowed = full_at + interval - now <= burst
-    if allowed and takes and has_permit then
+    local takes_call = allowed and takes and has_permit
+    if takes_call then
         full_at = full_at + interval
+    end
+    -- Also what a clock that was set back has lowered, or the bucket would not refill until the clock has caught up.
+    if takes_call or kept > full_at then
         redis.call('SET', KEYS[1], string.format('%.0f', full_at), 'PX', math.ceil((full_at - now) / 1000))
     end
 end

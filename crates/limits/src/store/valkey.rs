@@ -129,6 +129,22 @@ async fn server_decides_as_an_instance_does() {
 }
 
 #[tokio::test]
+async fn clock_of_the_server_set_back_empties_a_bucket_once() {
+    let server = Server::start();
+    let store = server.store();
+    assert!(limiter(&store, 60).take("a".to_owned(), now()).await.allowed);
+    let names: Vec<String> = redis::from_redis_value(server.command(&["KEYS", "*"]).await).unwrap();
+    let [name] = &names[..] else { panic!("{names:?}") };
+    let ahead = now().as_microsecond() + 3_600_000_000;
+    server.restore(name, ahead.to_string().as_bytes()).await;
+
+    let refused = limiter(&store, 60).take("a".to_owned(), now()).await;
+    assert_eq!((refused.allowed, refused.remaining), (false, 0));
+    let lowered: String = redis::from_redis_value(server.command(&["GET", name]).await).unwrap();
+    assert_eq!(lowered, refused.full_at_us.to_string(), "it refills from now on");
+}
+
+#[tokio::test]
 async fn permits_are_those_of_all_instances() {
     let server = Server::start();
     let (one, two) = (server.store(), server.store());

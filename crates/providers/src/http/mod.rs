@@ -224,9 +224,10 @@ impl Client {
 
     /// Waits for a permit, and for the budgets of a request or a sync. Who waits for a budget holds no permit.
     async fn admitted(&self, context: &CallContext) -> Result<CallPermit<'_>, Error> {
+        let mut is_charged = false;
         loop {
             let permit = self.call_permit(context).await?;
-            let Err(refused) = self.charge(context).await else { return Ok(permit) };
+            let Err(refused) = self.charge(context, &mut is_charged).await else { return Ok(permit) };
             drop(permit);
             let reason = if matches!(refused, Error::BudgetUsedUp { .. }) { "user_budget" } else { "provider_budget" };
             let waits = context.of_sync == Some(SyncPart::Rows) && !self.syncs_wait();
@@ -235,14 +236,14 @@ impl Client {
         }
     }
 
-    /// Takes the call out of the budget of the user whose request this is, and counts it where the provider limits the
-    /// calls of all users.
-    async fn charge(&self, context: &CallContext) -> Result<(), Error> {
+    /// Takes the call out of the budget of the user whose request this is, once, and counts it where the provider
+    /// limits the calls of all users.
+    async fn charge(&self, context: &CallContext, is_charged: &mut bool) -> Result<(), Error> {
         let (now, is_first) = (context.wall_clock(), context.calls() == 0);
         let budget_used_up = |retry_after| Error::BudgetUsedUp { retry_after };
-        if let Some(requester) = context.requester {
-            let Requester { user_id, calls_per_minute } = requester;
-            self.budgets.check(&user_id, calls_per_minute, is_first, now).map_err(budget_used_up)?;
+        if let Some(Requester { user_id, calls_per_minute }) = context.requester.filter(|_| !*is_charged) {
+            self.budgets.take(&user_id, calls_per_minute, is_first, now).await.map_err(budget_used_up)?;
+            *is_charged = true;
         }
         if let Some(window) = &self.window {
             let kind = match context.requester {
@@ -259,13 +260,7 @@ impl Client {
                 false => budget_used_up(wait),
             })?;
         }
-        match context.requester {
-            Some(Requester { user_id, calls_per_minute }) => {
-                let taken = self.budgets.take(&user_id, calls_per_minute, is_first, now).await;
-                taken.map_err(budget_used_up)
-            }
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Waits for a permit until the deadline. Waiting is not the provider's time.

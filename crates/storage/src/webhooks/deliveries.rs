@@ -51,7 +51,8 @@ macro_rules! claimed {
 }
 
 /// The delivery that an attempt was for, unless the lease was lost. A redelivery that was requested meanwhile is due at
-/// another time, perhaps an earlier one, by another clock. It stays requested.
+/// another time, perhaps an earlier one, by another clock. It stays requested. A delivery that was brought forward
+/// meanwhile, because the clock was set back, is sent again too.
 macro_rules! attempted {
     () => {
         concat!(
