@@ -16,6 +16,7 @@ mod values;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,6 +39,9 @@ pub use source::{Flag, Origin, Sources};
 pub use values::LISTEN_ADDRESS;
 
 use values::{Values, web_origin};
+
+/// Up to 30 days.
+const SYNC_SECONDS: RangeInclusive<u32> = 1..=2_592_000;
 
 /// All settings, validated.
 #[derive(Debug, Clone)]
@@ -217,7 +221,7 @@ impl Settings {
         let sync = SyncSettings::default();
         let sync = SyncSettings {
             enabled: from.switch("sync.enabled", sync.enabled),
-            interval: from.seconds("sync.interval_seconds", sync.interval, 1..=2_592_000),
+            interval: from.seconds("sync.interval_seconds", sync.interval, SYNC_SECONDS),
             overlap: from.days("sync.overlap_days", sync.overlap, 1..=90),
             first: from.days("sync.first_days", sync.first, 1..=3_650),
             notify_initial: from.switch("sync.notify_initial", sync.notify_initial),
@@ -273,7 +277,7 @@ impl Settings {
 fn read_syncs_by_provider(from: &mut Values) -> SyncsByProvider {
     let at_once = ProviderSyncs::default().at_once as u32;
     let mut syncs = |name: &str| ProviderSyncs {
-        interval: from.optional_seconds(&format!("sync.{name}_interval_seconds"), 1..=2_592_000),
+        interval: from.optional_seconds(&format!("sync.{name}_interval_seconds"), SYNC_SECONDS),
         at_once: from.number(&format!("sync.{name}_at_once"), at_once, 1..=64) as usize,
     };
     let names = PROVIDERS.iter().map(|provider| provider.name.as_str());

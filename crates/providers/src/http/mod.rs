@@ -465,6 +465,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn request_that_waits_is_charged_once() {
+        let (client, user_id) = (client(), UserId::new());
+        for _ in 0..250 {
+            client.admitted(&context()).await.unwrap();
+        }
+        tokio::time::advance(Duration::from_secs(40)).await;
+        for waited in [20, 0] {
+            let started = Instant::now();
+            client.admitted(&context().for_request_of(user_id, 2)).await.unwrap();
+            assert_eq!(started.elapsed().as_secs(), waited);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn waiting_requests_hold_no_permits() {
         let (client, greedy) = (client(), UserId::new());
         let request = || context().for_request_of(greedy, 300);
