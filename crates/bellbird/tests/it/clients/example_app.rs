@@ -44,8 +44,7 @@ async fn person_signs_up_links_and_sees_rows() {
     browser.open(&app_url);
     browser.assert_accessible("example-1-sign-up");
     browser.write("#email", EMAIL);
-    browser.press_key("Enter");
-    browser.wait_until_loaded();
+    browser.leave("sign-up", |browser| browser.press_key("Enter"));
     assert!(browser.text().contains(EMAIL), "{}", browser.text());
     for (action, note) in
         [(UserAction::Cancel, "gave no consent"), (UserAction::Approve, "Your accounts are connected")]

@@ -104,8 +104,7 @@ async fn from_the_sign_in_link_through_every_page() {
         assert!(browser.url().ends_with("/sign-in"), "{}", browser.url());
     }
     // The browser has kept nothing: it would have to submit the form of the page before again.
-    browser.evaluate("history.go(-3)");
-    browser.wait_until_loaded();
+    browser.leave("back", |browser| drop(browser.evaluate("history.go(-3)")));
     assert!(!browser.text().contains("olivia@example.com"), "{}", browser.text());
 }
 

@@ -367,8 +367,7 @@ async fn late_accounts_appear_by_themselves() {
     browser.assert_accessible("late");
     block(app.advance_clock(jiff::SignedDuration::from_secs(90)));
     block(app.run_due_jobs());
-    browser.wait_until_loaded();
-    assert!(browser.has(".accounts .number"), "{}", browser.text());
+    browser.wait_for("document.querySelector('.accounts .number')");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,11 +11,12 @@ use tempfile::TempDir;
 
 /// For one step, on a slow machine.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Chromium needs these as root and without a network: `--no-sandbox` for root, the others to stop background traffic.
+/// Chromium needs these as root and without a network: `--no-sandbox` for root, most others to stop background traffic.
+/// Without `--allow-pre-commit-input`, it drops what is pressed before a document is painted.
 const FLAGS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
                      --disable-background-networking --disable-component-update --disable-sync \
                      --disable-dev-shm-usage --no-proxy-server --hide-scrollbars \
-                     --remote-debugging-pipe";
+                     --allow-pre-commit-input --remote-debugging-pipe";
 /// `scripts/setup` installs it: the version and digest are in `scripts/axe/package-lock.json`.
 const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/axe/node_modules/axe-core/axe.min.js");
 /// A line for each violation of any rule: what it is, where, and how to fix it. `preload` would fetch style sheets from
@@ -28,6 +29,15 @@ const OVERFLOW: &str = "document.documentElement.scrollWidth <= innerWidth ? [] 
     [...document.body.querySelectorAll('*')].filter(element => element.getBoundingClientRect().right > innerWidth) \
     .map(element => 'wider than the window: ' + element.outerHTML.slice(0, 120))";
 
+/// A function of the page: the element of a selector, once the page has it.
+const FIND: &str = "selector => new Promise(resolve => { const check = () => { \
+    const element = document.querySelector(selector); \
+    if (element) resolve(element); else requestAnimationFrame(check); }; check(); })";
+/// A function of the page: scrolls to an element, and returns its middle as it is painted.
+const MIDDLE: &str = "element => new Promise(resolve => { element.scrollIntoView({block: 'center'}); \
+    requestAnimationFrame(() => requestAnimationFrame(() => { const box = element.getBoundingClientRect(); \
+    resolve([box.x + box.width / 2, box.y + box.height / 2]); })); })";
+
 /// A browser with one tab. Dropping it kills the process.
 pub(crate) struct Browser {
     child: Child,
@@ -35,15 +45,24 @@ pub(crate) struct Browser {
     from: Receiver<Value>,
     last_id: u64,
     session: Option<String>,
+    /// The document of the tab, by the id of the navigation that led to it, and whether it has loaded. Events say so:
+    /// every message that arrives is noted, whatever is waited for.
+    document: String,
+    is_loaded: bool,
     _profile: TempDir,
 }
 
 impl Browser {
     pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts with further flags.
+    pub(crate) fn start_with(flags: &str) -> Self {
         let profile = tempfile::tempdir().unwrap();
         // Chromium reads commands from descriptor 3 and responds on descriptor 4.
-        let line =
-            format!("exec chromium {FLAGS} --user-data-dir={} about:blank 3<&0 4>&1 >&2", profile.path().display());
+        let folder = profile.path().display();
+        let line = format!("exec chromium {FLAGS} {flags} --user-data-dir={folder} about:blank 3<&0 4>&1 >&2");
         let mut child = Command::new("sh")
             .args(["-c", &line])
             .stdin(Stdio::piped())
@@ -61,12 +80,13 @@ impl Browser {
                 }
             }
         });
-        let mut browser = Self { child, to, from, last_id: 0, session: None, _profile: profile };
+        let (document, is_loaded) = (String::new(), false);
+        let mut browser = Self { child, to, from, last_id: 0, session: None, document, is_loaded, _profile: profile };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
         let attached = browser.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
         browser.session = attached["sessionId"].as_str().map(str::to_owned);
         browser.call("Page.enable", json!({}));
-        browser.call("Runtime.enable", json!({}));
+        browser.call("Page.setLifecycleEventsEnabled", json!({"enabled": true}));
         browser
     }
 
@@ -80,39 +100,87 @@ impl Browser {
         self.last_id
     }
 
-    /// Waits for a message that `matches`, and drops the messages before it.
-    fn wait(&mut self, description: &str, matches: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + WAIT_TIMEOUT;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let message = self.from.recv_timeout(left).unwrap_or_else(|error| panic!("{description}: {error}"));
-            if matches(&message) {
-                return message;
+    /// Notes what an event says about the document of the tab. No page has frames.
+    fn note(&mut self, message: &Value) {
+        let params = &message["params"];
+        match message["method"].as_str() {
+            Some("Page.frameNavigated") => {
+                params["frame"]["loaderId"].as_str().unwrap().clone_into(&mut self.document);
+                self.is_loaded = params["type"] == "BackForwardCacheRestore";
             }
+            Some("Page.lifecycleEvent") if params["name"] == "load" => {
+                self.is_loaded |= params["loaderId"] == self.document.as_str();
+            }
+            _ => {}
         }
+    }
+
+    /// Reads messages until `found` returns something, for as long as one step may take.
+    fn wait<T>(&mut self, description: &str, mut found: impl FnMut(&Self, Option<Value>) -> Option<T>) -> T {
+        let until = Instant::now() + WAIT_TIMEOUT;
+        let mut message = None;
+        loop {
+            if let Some(found) = found(self, message.take()) {
+                return found;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let next = self.from.recv_timeout(left).unwrap_or_else(|error| panic!("{description}: {error}"));
+            self.note(&next);
+            message = Some(next);
+        }
+    }
+
+    /// The response to a command, which may be an error.
+    fn response(&mut self, description: &str, id: u64) -> Value {
+        self.wait(description, |_, message| message.filter(|message| message["id"] == id))
     }
 
     fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params);
-        let mut answer = self.wait(method, |message| message["id"] == id);
-        assert!(answer["error"].is_null(), "{method}: {answer}");
-        answer["result"].take()
+        let mut response = self.response(method, id);
+        assert!(response["error"].is_null(), "{method}: {response}");
+        response["result"].take()
     }
 
-    pub(crate) fn wait_until_loaded(&mut self) {
-        self.wait("page load", |message| message["method"] == "Page.loadEventFired");
+    /// Does what leads to another document, and waits until that one has loaded.
+    pub(crate) fn leave(&mut self, description: &str, go: impl FnOnce(&mut Self)) {
+        while let Ok(message) = self.from.try_recv() {
+            self.note(&message);
+        }
+        let before = self.document.clone();
+        go(self);
+        self.wait(description, |browser, _| (browser.document != before && browser.is_loaded).then_some(()));
     }
 
     pub(crate) fn open(&mut self, url: &str) {
-        self.send("Page.navigate", json!({ "url": url }));
-        self.wait_until_loaded();
+        let opened = self.call("Page.navigate", json!({ "url": url }));
+        assert!(opened["errorText"].is_null(), "{url}: {opened}");
+        let is_open = |browser: &Self| browser.is_loaded && opened["loaderId"] == browser.document.as_str();
+        self.wait(url, |browser, _| is_open(browser).then_some(()));
     }
 
+    /// The value of a script. A document may be replaced while the script waits in it, for example because it loads
+    /// itself again. Then Chromium has no value, and the script runs in the next document.
     pub(crate) fn evaluate(&mut self, script: &str) -> Value {
-        let mut answer =
-            self.call("Runtime.evaluate", json!({"expression": script, "returnByValue": true, "awaitPromise": true}));
-        assert!(answer["exceptionDetails"].is_null(), "{script}: {answer}");
-        answer["result"]["value"].take()
+        let params = json!({"expression": script, "returnByValue": true, "awaitPromise": true});
+        let until = Instant::now() + WAIT_TIMEOUT;
+        loop {
+            let id = self.send("Runtime.evaluate", params.clone());
+            let mut response = self.response(script, id);
+            if !response["error"].is_null() {
+                assert!(Instant::now() < until, "{script}: {response}");
+                self.wait(script, |browser, _| browser.is_loaded.then_some(()));
+                continue;
+            }
+            let result = &mut response["result"];
+            assert!(result["exceptionDetails"].is_null(), "{script}: {result}");
+            return result["result"]["value"].take();
+        }
+    }
+
+    /// What a function of the page returns for an element, once the page has it.
+    fn evaluate_on(&mut self, selector: &str, function: &str) -> Value {
+        self.evaluate(&format!("({FIND})({}).then({function})", json!(selector)))
     }
 
     /// Waits until a condition is true, and checks it before each frame.
@@ -138,21 +206,19 @@ impl Browser {
 
     /// Clicks in the middle of an element and waits for the next page.
     pub(crate) fn click(&mut self, selector: &str) {
-        self.press(selector);
-        self.wait_until_loaded();
+        let middle = self.evaluate_on(selector, MIDDLE);
+        self.leave(selector, |browser| browser.press_at(&middle));
     }
 
     /// Clicks in the middle of an element without waiting for a page.
     pub(crate) fn press(&mut self, selector: &str) {
-        let script = format!(
-            "(() => {{ const element = document.querySelector({}); element.scrollIntoView({{block: 'center'}}); \
-             const box = element.getBoundingClientRect(); \
-             return [box.x + box.width / 2, box.y + box.height / 2]; }})()",
-            json!(selector)
-        );
-        let center = self.evaluate(&script);
+        let middle = self.evaluate_on(selector, MIDDLE);
+        self.press_at(&middle);
+    }
+
+    fn press_at(&mut self, middle: &Value) {
         for kind in ["mousePressed", "mouseReleased"] {
-            let event = json!({"type": kind, "x": center[0], "y": center[1], "button": "left", "clickCount": 1});
+            let event = json!({"type": kind, "x": middle[0], "y": middle[1], "button": "left", "clickCount": 1});
             self.send("Input.dispatchMouseEvent", event);
         }
     }
@@ -168,7 +234,7 @@ impl Browser {
 
     /// Replaces the text of an input.
     pub(crate) fn write(&mut self, selector: &str, text: &str) {
-        self.evaluate(&format!("document.querySelector({}).select()", json!(selector)));
+        self.evaluate_on(selector, "input => input.select()");
         self.call("Input.insertText", json!({ "text": text }));
     }
 
@@ -188,23 +254,30 @@ impl Browser {
     }
 
     fn violations(&mut self, name: &str) -> Vec<String> {
-        if self.evaluate("typeof axe") == "undefined" {
-            let axe = std::fs::read_to_string(Path::new(AXE)).expect("scripts/setup axe has installed axe");
-            self.evaluate(&format!("{axe}; null"));
-        }
         let mut found = Vec::new();
         for (width, dark) in [(360, false), (360, true), (1280, false), (1280, true)] {
             self.size(width, 800, dark);
             let name = format!("{name}-{width}{}", if dark { "-dark" } else { "" });
             self.screenshot(&name);
-            for script in [OVERFLOW, RUN_AXE] {
-                let lines = self.evaluate(script);
+            for lines in [self.evaluate(OVERFLOW), self.run_axe()] {
                 let lines = lines.as_array().unwrap().iter();
                 found.extend(lines.map(|line| format!("{name}: {}", line.as_str().unwrap())));
             }
         }
         self.size(1280, 800, false);
         found
+    }
+
+    /// A document that has replaced another one has no axe yet.
+    fn run_axe(&mut self) -> Value {
+        loop {
+            let found = self.evaluate(&format!("typeof axe === 'undefined' ? null : {RUN_AXE}"));
+            if !found.is_null() {
+                return found;
+            }
+            let axe = std::fs::read_to_string(Path::new(AXE)).expect("scripts/setup axe has installed axe");
+            self.evaluate(&format!("{axe}; null"));
+        }
     }
 
     /// Saves a picture of the whole page, if `BELLBIRD_SCREENSHOTS` is set.
