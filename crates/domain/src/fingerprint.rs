@@ -16,8 +16,8 @@ const DAY_SECONDS: i64 = 86_400;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ContentDigest(pub [u8; 8]);
 
-/// Names a row of a connection to its clients, also after a renewed consent has given the row another id: the start of
-/// an HMAC-SHA256 with the connection's own key.
+/// Names a row of a connection to its clients, also after a renewed consent has given the row another id: a SipHash of
+/// its first digest, with a key of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey(pub [u8; 8]);
 
@@ -32,26 +32,27 @@ impl From<AccountId> for AccountTag {
     }
 }
 
-fn hex(bytes: &[u8], out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+/// One number, because an event writes 500 of them.
+fn hex(bytes: [u8; 8], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(out, "{:016x}", u64::from_be_bytes(bytes))
 }
 
 impl fmt::Debug for ContentDigest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, out)
+        hex(self.0, out)
     }
 }
 
 impl fmt::Debug for RowKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, out)
+        hex(self.0, out)
     }
 }
 
 /// 16 hexadecimal digits.
 impl fmt::Display for RowKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, out)
+        hex(self.0, out)
     }
 }
 

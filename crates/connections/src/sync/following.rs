@@ -21,7 +21,7 @@ use super::{SyncReport, Syncs};
 use crate::ConnectionsError;
 
 /// Rows with one id that are compared with each row that is read. More of them mean that the provider is faulty.
-const EQUAL_IDS_MAX: usize = 100;
+pub(super) const EQUAL_IDS_MAX: usize = 100;
 
 /// How often it is stored that clients follow a connection.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(86_400);

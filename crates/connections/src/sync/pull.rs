@@ -22,7 +22,7 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 
 use super::changes::{Changes, Coverage, DuplicateIds, Reading, detect_changes};
-use super::following::first_whole_day;
+use super::following::{EQUAL_IDS_MAX, first_whole_day};
 use super::{SyncSettings, start_of_day};
 
 /// A run stops after this many rows, many times a busy month, and the next run continues. It is below the rows of
@@ -267,8 +267,8 @@ impl Pull<'_> {
 /// Collects the rows of all pages.
 struct RowCollector<'p> {
     pull: &'p Pull<'p>,
-    /// How many stored fingerprints with these digests no row has matched yet. Sorted.
-    known: Vec<((Digest, ContentDigest), u32)>,
+    /// Which stored fingerprints a row has matched.
+    matched: Vec<bool>,
     rows: Vec<Row>,
     json_bytes: usize,
     overflowed: bool,
@@ -277,15 +277,8 @@ struct RowCollector<'p> {
 
 impl<'p> RowCollector<'p> {
     fn new(pull: &'p Pull<'p>) -> Self {
-        let digests = |known: &Fingerprint| ((known.digests.row, known.digests.content), 1);
-        let mut known: Vec<((Digest, ContentDigest), u32)> = pull.known.rows.iter().map(digests).collect();
-        known.sort_unstable();
-        known.dedup_by(|(digests, _), (first, count)| {
-            let is_same = digests == first;
-            *count += u32::from(is_same);
-            is_same
-        });
-        Self { pull, known, rows: Vec::new(), json_bytes: 0, overflowed: false, stopped_at: None }
+        let matched = vec![false; pull.known.rows.len()];
+        Self { pull, matched, rows: Vec::new(), json_bytes: 0, overflowed: false, stopped_at: None }
     }
 
     /// Whether the run has read enough.
@@ -299,18 +292,39 @@ impl<'p> RowCollector<'p> {
             self.stopped_at = Some(row.instant);
             return ControlFlow::Break(());
         }
-        let digests = self.pull.hasher.transaction(row);
-        self.add(digests, (row.instant, row.account.id), || payload::transaction(row, self.pull.zone))
+        let (pull, mut known) = (self.pull, None);
+        let digests = pull.hasher.transaction_if_known(row, |id, content| {
+            known = self.match_known(id, content);
+            known
+        });
+        self.add(digests, known.is_some(), (row.instant, row.account.id), || payload::transaction(row, pull.zone))
     }
 
     fn trade(&mut self, row: &Trade<'_>) -> ControlFlow<()> {
-        let digests = self.pull.hasher.trade(row);
-        self.add(digests, (row.time.instant(), row.account.id), || payload::trade(row))
+        let mut known = None;
+        let digests = self.pull.hasher.trade_if_known(row, |id, content| {
+            known = self.match_known(id, content);
+            known
+        });
+        self.add(digests, known.is_some(), (row.time.instant(), row.account.id), || payload::trade(row))
+    }
+
+    /// Finds the fingerprint of an unchanged row, once each. Of many rows with one id, which only a faulty provider
+    /// sends, it looks at the first ones: for the others, the JSON is kept in vain.
+    fn match_known(&mut self, row: Digest, content: ContentDigest) -> Option<RowDigests> {
+        let known = &self.pull.known.rows;
+        let first = known.partition_point(|known| known.digests.row < row);
+        let group = known[first..].iter().zip(&mut self.matched[first..]).take(EQUAL_IDS_MAX);
+        let mut group = group.take_while(|(known, _)| known.digests.row == row);
+        let (known, matched) = group.find(|(known, matched)| known.digests.content == content && !**matched)?;
+        *matched = true;
+        Some(known.digests)
     }
 
     fn add(
         &mut self,
         seen: RowDigests,
+        is_known: bool,
         (instant, account): (Timestamp, AccountId),
         write: impl FnOnce() -> RowJson,
     ) -> ControlFlow<()> {
@@ -318,13 +332,6 @@ impl<'p> RowCollector<'p> {
             self.overflowed = true;
             return ControlFlow::Break(());
         }
-        let digests = (seen.row, seen.content);
-        let is_known = self.known.binary_search_by_key(&digests, |(digests, _)| *digests).is_ok_and(|at| {
-            let unmatched = &mut self.known[at].1;
-            let matches = *unmatched > 0;
-            *unmatched = unmatched.saturating_sub(1);
-            matches
-        });
         let mut json = None;
         if self.pull.notify && !is_known && self.json_bytes < JSON_BYTES_MAX {
             let written = write();

@@ -228,15 +228,23 @@ impl<'r> Merge<'r> {
         fresh: Vec<Fresh>,
         looks: impl Fn(&RowDigests) -> (ContentDigest, ContentDigest),
     ) -> Vec<Fresh> {
-        let mut unseen: HashMap<_, Vec<Fingerprint>> = HashMap::new();
+        let mut alike: HashMap<_, Vec<Fingerprint>> =
+            fresh.iter().map(|row| (looks(&row.digests), Vec::new())).collect();
+        // Few of many unseen rows look like one of the few rows without a known id.
+        self.unseen.retain(|row| match alike.get_mut(&looks(&row.digests)) {
+            Some(rows) => {
+                rows.push(*row);
+                false
+            }
+            None => true,
+        });
         // The rows that are still there are taken first, from the end.
-        self.unseen.sort_unstable_by_key(|row| Reverse((presence(row), row.digests.row)));
-        for row in self.unseen.drain(..) {
-            unseen.entry(looks(&row.digests)).or_default().push(row);
+        for rows in alike.values_mut() {
+            rows.sort_unstable_by_key(|row| Reverse((presence(row), row.digests.row)));
         }
         let mut left = Vec::new();
         for row in fresh {
-            match unseen.get_mut(&looks(&row.digests)).and_then(Vec::pop) {
+            match alike.get_mut(&looks(&row.digests)).and_then(Vec::pop) {
                 Some(before) => {
                     self.must_write = true;
                     self.see(Fingerprint { occurrence: row.occurrence, ..before }, row.digests, row.index);
@@ -244,7 +252,7 @@ impl<'r> Merge<'r> {
                 None => left.push(row),
             }
         }
-        self.unseen.extend(unseen.into_values().flatten());
+        self.unseen.extend(alike.into_values().flatten());
         left
     }
 
