@@ -13,12 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
+use tracing::subscriber::Interest;
+use tracing::{Metadata, Subscriber};
 use tracing_appender::non_blocking::{ErrorCounter, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Layer as _, fmt, reload};
+use tracing_subscriber::{Layer, fmt};
 
 use crate::config::{Log, LogFormat, LogLevel, terminal};
 use crate::instances::COMMIT;
@@ -74,31 +77,65 @@ pub fn start_log(log: &Log, traces: Option<&Traces>) -> LogGuard {
     } else {
         layer.with_ansi(false).event_format(json::JsonLines).fmt_fields(json::JsonLines).boxed()
     };
-    let set_level = if let Some(traces) = traces {
-        let (filter_layer, handle) = reload::Layer::new(filter(log.level));
+    let filter = AdjustableFilter(Arc::new(RwLock::new(targets(log.level))));
+    let _ = if let Some(traces) = traces {
         let spans = tracing_opentelemetry::layer()
             .with_tracer(traces.tracer())
             .with_location(false)
             .with_threads(false)
             .with_tracked_inactivity(false)
             .with_filter(filter_fn(|metadata| metadata.is_span() && metadata.target().starts_with("bellbird")));
-        let _ = tracing_subscriber::registry().with(layer.with_filter(filter_layer)).with(spans).try_init();
-        level_setter(handle)
+        tracing_subscriber::registry().with(layer.with_filter(filter.clone())).with(spans).try_init()
     } else {
         // One filter for all is cheaper than one for each layer: what it decides about a line is cached.
-        let (filter_layer, handle) = reload::Layer::new(filter(log.level));
-        let _ = tracing_subscriber::registry().with(layer).with(filter_layer).try_init();
-        level_setter(handle)
+        tracing_subscriber::registry().with(layer).with(filter.clone()).try_init()
     };
-    LogGuard { _worker: worker, dropped, set_level }
+    LogGuard { _worker: worker, dropped, set_level: Arc::new(move |level| filter.set(level)) }
 }
 
-fn level_setter<S: 'static>(handle: reload::Handle<Targets, S>) -> Arc<dyn Fn(LogLevel) + Send + Sync> {
-    // Fails only for a log that has ended.
-    Arc::new(move |level| drop(handle.reload(filter(level))))
+/// Decides which lines and spans are kept.
+///
+/// `tracing` asks once for each place in the code, and again when the level changes, so a request pays nothing for it.
+/// The `reload` of tracing-subscriber takes a lock for each step of each span, which cost a request 2 µs.
+#[derive(Clone)]
+struct AdjustableFilter(Arc<RwLock<Targets>>);
+
+impl AdjustableFilter {
+    fn set(&self, level: LogLevel) {
+        *self.0.write() = targets(level);
+        tracing::callsite::rebuild_interest_cache();
+    }
 }
 
-fn filter(level: LogLevel) -> Targets {
+impl<S: Subscriber> Layer<S> for AdjustableFilter {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        Layer::<S>::register_callsite(&*self.0.read(), metadata)
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, context: Context<'_, S>) -> bool {
+        Layer::<S>::enabled(&*self.0.read(), metadata, context)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Layer::<S>::max_level_hint(&*self.0.read())
+    }
+}
+
+impl<S> Filter<S> for AdjustableFilter {
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        Filter::<S>::callsite_enabled(&*self.0.read(), metadata)
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, context: &Context<'_, S>) -> bool {
+        Filter::<S>::enabled(&*self.0.read(), metadata, context)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Filter::<S>::max_level_hint(&*self.0.read())
+    }
+}
+
+fn targets(level: LogLevel) -> Targets {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
