@@ -103,7 +103,7 @@ impl Contents {
         let groups = document["tags"].as_array().into_iter().flatten();
         let headers = document["components"]["headers"].as_object().into_iter().flatten();
         Self {
-            title: string(&document["info"]["title"]).replace("Bellbird API", "API reference"),
+            title: heading(&string(&document["info"]["title"])),
             document: docs.document.map(|path| path.trim_start_matches(docs.folder).trim_start_matches('/')),
             version: string(&document["info"]["version"]),
             introduction: text(&document["info"]["description"]),
@@ -112,6 +112,11 @@ impl Contents {
             headers: headers.map(|(name, header)| Header::new(name, header)).collect(),
         }
     }
+}
+
+/// The document's title says what the API is about, which a reader of the page knows.
+fn heading(title: &str) -> String {
+    format!("API reference{}", title.strip_prefix("Bellbird API").unwrap_or_default())
 }
 
 impl Group {

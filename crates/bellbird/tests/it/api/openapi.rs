@@ -52,6 +52,9 @@ fn collect_objects<'a>(at: String, value: &'a Value, found: &mut Vec<(String, &'
 fn document_is_complete() {
     let document = bellbird::openapi::document().value();
     assert_eq!(document["openapi"], "3.1.0");
+    // The words of the specification.
+    let title = "Bellbird REST API for bank accounts, transactions and connections";
+    assert_eq!(document["info"]["title"], title);
     assert_eq!(document["info"]["version"], "1.0.0");
     assert!(document["info"]["contact"]["name"].is_string());
     let schemas = document["components"]["schemas"].as_object().unwrap().iter();
