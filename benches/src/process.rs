@@ -142,8 +142,17 @@ impl Clock {
 
 /// Resident memory (`VmRSS`) in megabytes (10^6 bytes).
 pub(crate) fn resident_mb(id: u32) -> anyhow::Result<f64> {
+    memory_mb(id, "VmRSS:")
+}
+
+/// The most resident memory so far (`VmHWM`) in megabytes.
+pub(crate) fn peak_resident_mb(id: u32) -> anyhow::Result<f64> {
+    memory_mb(id, "VmHWM:")
+}
+
+fn memory_mb(id: u32, name: &str) -> anyhow::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{id}/status")).context("a measured process has exited")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib * 1024.0 / 1e6)
 }

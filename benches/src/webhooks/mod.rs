@@ -4,12 +4,12 @@
 mod fairness;
 mod fan_out;
 mod feed;
-mod first_sync;
 mod neighbours;
 pub(crate) mod receiver;
 mod rows;
 mod send_only;
 pub(crate) mod setup;
+mod syncs;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) async fn run(args: &WebhooksArgs) -> anyhow::Result<Report> {
     let mut report = Report::new(args.rounds, 0);
     fan_out::run(args, &mut report).await?;
-    first_sync::run(args, &mut report).await?;
+    syncs::run(args, &mut report).await?;
     fairness::run(args, &mut report).await?;
     neighbours::run(args, &mut report).await?;
     Ok(report)
