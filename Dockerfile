@@ -22,7 +22,6 @@ VOLUME /var/lib/bellbird
 ENV BELLBIRD_API__LISTEN=0.0.0.0:8080 BELLBIRD_CONSOLE__LISTEN=0.0.0.0:8081
 EXPOSE 8080 8081
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["bash", "-c", \
-    "exec 3<>/dev/tcp/127.0.0.1/9090 && printf 'GET /ready HTTP/1.0\\r\\n\\r\\n' >&3 && grep -q '^HTTP/1.. 200' <&3"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["bellbird", "ready"]
 ENTRYPOINT ["bellbird"]
 CMD ["serve"]

@@ -80,8 +80,10 @@ impl Service {
         let urls = listeners.urls(&settings);
         let parts = Parts::new(&wiring, &urls)?;
         let identity = Identity { id, urls: &urls, roles: &start.roles };
+        let readiness = parts.api.access().readiness();
         let presence =
-            Presence::start(&identity, &storage, &settings, &start.sealer, &start.clock, &start.stop).await?;
+            Presence::start(&identity, &storage, &settings, &start.sealer, &start.clock, readiness, &start.stop)
+                .await?;
         let stop_timeout = stop_timeout(&settings);
         Ok(Self { urls, parts, stop_timeout, settings, start, listeners, presence, background: None, lock })
     }

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::front::key_reads::KeyReads;
 use crate::front::problem::{Problem, problem_for_category};
 use crate::front::quota::{LivePermit, QuotaClass, Quotas};
+use crate::front::readiness::Readiness;
 
 /// How long a key counts as known after its first request. Whether it still works is read for each request.
 const KNOWN_KEY_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -72,6 +73,7 @@ pub(crate) struct Inner {
     pub(crate) last_used_writes: InFlight<Uuid>,
     pub(crate) operator_limit: Option<RateLimiter<OperatorKeyId>>,
     pub(crate) key_reads: KeyReads,
+    readiness: Readiness,
 }
 
 impl Access {
@@ -106,6 +108,7 @@ impl Access {
             last_used_writes: InFlight::new(1),
             operator_limit: operator_limit.map(|limit| limit.shared(store, "operator")),
             key_reads: KeyReads::default(),
+            readiness: Readiness::default(),
             storage,
             reads,
             connections,
@@ -134,6 +137,12 @@ impl Access {
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.inner.clock
+    }
+
+    /// Whether this instance can serve, for `/health/ready`.
+    #[must_use]
+    pub fn readiness(&self) -> &Readiness {
+        &self.inner.readiness
     }
 
     /// Where instances share limits and cached responses.

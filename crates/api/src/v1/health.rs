@@ -1,12 +1,13 @@
-//! `GET /health`: reports that the process runs.
+//! `GET /health`: reports that the process runs. `GET /health/ready`: reports whether it can serve.
 
+use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::front::json::json_bytes;
-use crate::front::{Operation, Path};
+use crate::front::{Operation, Path, Problem};
 use crate::v1::state::V1State;
 
 pub(super) fn path() -> Path<V1State> {
@@ -15,6 +16,24 @@ pub(super) fn path() -> Path<V1State> {
             .text("Whether the service runs", "Needs no key, and uses neither the database nor a provider.")
             .json::<Health>(),
     )
+}
+
+pub(super) fn ready_path() -> Path<V1State> {
+    Path::open("/health/ready", ready).described(
+        Operation::new("ready", "Service", "The service can respond to requests.")
+            .text(
+                "Whether the service is ready",
+                "For monitors and load balancers. Needs no key and costs no query: every five seconds, the service \
+                 itself checks that it can use its database, and this is what it found last. Only the operator's \
+                 `/ready` gives the reason.",
+            )
+            .error(503, "The service cannot use its database, or its clock is wrong (with `Retry-After`).")
+            .json::<Health>(),
+    )
+}
+
+async fn ready(State(state): State<V1State>) -> Result<Response, Problem> {
+    if state.access.readiness().is_ready() { Ok(health().await) } else { Err(Problem::ServiceUnavailable) }
 }
 
 async fn health() -> Response {

@@ -39,6 +39,7 @@ pub use transactions::{TransactionList, TransactionView};
 pub(crate) fn paths() -> Vec<Path<V1State>> {
     vec![
         health::path(),
+        health::ready_path(),
         connections::path(),
         accounts::path(),
         balances::path(),

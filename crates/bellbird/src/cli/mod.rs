@@ -11,11 +11,13 @@ mod demo;
 mod doctor;
 mod export;
 mod key;
+mod listener;
 mod mcp;
 mod migrate;
 mod openapi;
 mod operator_key;
 mod output;
+mod ready;
 mod record;
 mod removal;
 mod restore;
@@ -93,6 +95,13 @@ enum Command {
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
     Status(status::StatusArgs),
+    /// Ask the running service whether it can serve, for health checks.
+    ///
+    /// Asks `/ready` of the ops listener of these settings, on this machine. Opens no database. Exits with status 1,
+    /// and the reason, if the service is not ready or does not run.
+    #[command(after_long_help = "Example, in compose.yaml:
+  healthcheck: {test: [CMD, bellbird, ready]}")]
+    Ready(JsonFlag),
     Doctor(doctor::DoctorArgs),
     Audit(audit::AuditArgs),
     Record(record::RecordArgs),
@@ -172,6 +181,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Backup(args) => backup::run(&settings, &args).await?,
         Command::Restore(args) => restore::run(&settings, &args).await?,
         Command::Status(args) => return status::run(&settings, &args).await,
+        Command::Ready(format) => ready::run(&settings, format).await?,
         Command::Doctor(args) => return doctor::run(&settings, &args).await,
         Command::Audit(args) => return audit::run(&settings, &args).await,
         Command::Record(args) => return record::run(&settings, &args).await,

@@ -1,6 +1,8 @@
 //! `bellbird serve`: starts the service and runs it until a signal.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::net::UnixDatagram;
 
 use bellbird_domain::Clock;
 use clap::Args;
@@ -9,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::secrets;
-use crate::config::Settings;
+use crate::config::{Settings, service_manager};
 use crate::instances::{self, Finding};
 use crate::roles::{Role, Roles};
 use crate::service::{self, Service, Start};
@@ -65,12 +67,22 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
         format!("Bellbird is running.\n{}", lines.collect::<String>())
     })?;
     service.start_background();
+    if let Some(socket) = service_manager::notify_socket()
+        && let Err(error) = notify_ready(&socket)
+    {
+        tracing::warn!(%error, "could not tell systemd that the service is ready");
+    }
     let served = service.serve(None).await;
     if let Some(traces) = traces {
         traces.stop().await;
     }
     tracing::info!("stopped");
     served
+}
+
+/// systemd then starts what is ordered after the unit, and `systemctl start` returns.
+fn notify_ready(socket: &OsStr) -> io::Result<()> {
+    UnixDatagram::unbound()?.send_to(b"READY=1", socket).map(|_| ())
 }
 
 /// Reads the log level again when SIGHUP comes. Other settings need a restart.

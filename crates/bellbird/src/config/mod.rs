@@ -9,6 +9,7 @@
 #![expect(clippy::disallowed_methods, reason = "the settings read the environment")]
 
 pub mod client;
+pub mod service_manager;
 mod source;
 pub mod terminal;
 mod values;

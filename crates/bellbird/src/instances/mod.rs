@@ -5,6 +5,7 @@ mod compare;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use bellbird_api::front::Readiness;
 use bellbird_domain::Clock;
 use bellbird_storage::{Instance, Sealer, Storage, StorageError};
 use jiff::Timestamp;
@@ -59,6 +60,7 @@ impl Presence {
         settings: &Settings,
         sealer: &Sealer,
         clock: &Clock,
+        readiness: &Readiness,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let Identity { id, urls, roles } = *identity;
@@ -89,9 +91,11 @@ impl Presence {
             storage.instances().delete_predecessors(&instance).await?;
         }
         storage.instances().renew(&instance, now).await.context("could not store that this instance runs")?;
+        readiness.set(!storage.claims_nothing());
         let stop = CancellationToken::new();
-        let (clock, service) = (clock.clone(), service.clone());
-        let renewal = tokio::spawn(renew_regularly(storage.clone(), clock, instance, stop.clone(), service));
+        let (clock, readiness, service) = (clock.clone(), readiness.clone(), service.clone());
+        let renewal = renew_regularly(storage.clone(), clock, instance, readiness, stop.clone(), service);
+        let renewal = tokio::spawn(renewal);
         Ok(Self { storage: storage.clone(), id, stop, renewal })
     }
 
@@ -121,27 +125,41 @@ async fn renew_regularly(
     storage: Storage,
     clock: Clock,
     mut instance: Instance,
+    readiness: Readiness,
     stop: CancellationToken,
     service: CancellationToken,
 ) -> bool {
     while stop.run_until_cancelled(tokio::time::sleep(RENEW_INTERVAL)).await.is_some() {
         match renew(&storage, &clock, &mut instance).await {
-            Ok(false) => {}
-            Ok(true) => {
+            Ok(Renewed::Ready) => readiness.set(!storage.claims_nothing()),
+            Ok(Renewed::NotReady) => readiness.set(false),
+            Ok(Renewed::Replaced) => {
                 tracing::error!("database was restored from a backup, stopping");
                 service.cancel();
                 return true;
             }
-            Err(error) => tracing::warn!(%error, "could not renew the row of this instance"),
+            Err(error) => {
+                readiness.set(false);
+                tracing::warn!(%error, "could not renew the row of this instance");
+            }
         }
     }
     false
 }
 
-/// Returns whether the database was replaced by a backup. Then the row is not renewed.
-async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Result<bool, StorageError> {
-    if matches!(wiring::check_ready(storage).await, Err(NotReady::AwaitsDecision)) {
-        return Ok(true);
+/// What a renewal found.
+enum Renewed {
+    Ready,
+    /// The row is renewed, but the service must not use the database as it is.
+    NotReady,
+    /// A backup has replaced the database. The row is not renewed.
+    Replaced,
+}
+
+async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Result<Renewed, StorageError> {
+    let checked = wiring::check_ready(storage).await;
+    if matches!(checked, Err(NotReady::AwaitsDecision)) {
+        return Ok(Renewed::Replaced);
     }
     let Clocks { now, ahead_ms, is_now } = clocks(storage).await?;
     if is_now {
@@ -160,7 +178,7 @@ async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Res
     if dead > 0 {
         tracing::warn!(count = dead, "instances were killed; what they held is free");
     }
-    Ok(false)
+    Ok(if checked.is_ok() { Renewed::Ready } else { Renewed::NotReady })
 }
 
 struct Clocks {

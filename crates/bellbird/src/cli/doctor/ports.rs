@@ -1,21 +1,15 @@
 //! Checks the ports of the listeners. What uses one should be a service on the database of the settings.
 
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::net::SocketAddr;
 
 use bellbird_storage::Instance;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use super::{Checks, Verdict};
+use crate::cli::listener;
 use crate::config::Settings;
 use bellbird_api::serve;
 
-/// Limit for a listener of this machine to respond.
-const TIMEOUT: Duration = Duration::from_secs(1);
-/// Longer than the response of a Bellbird.
-const RESPONSE_BYTES_MAX: u64 = 4096;
 /// The body of `/health` and `/live`.
 const ALIVE: &str = r#"{"status":"ok"}"#;
 
@@ -66,21 +60,7 @@ fn port(url: &str) -> Option<u16> {
 }
 
 /// Whether a service of this program listens there. Asks over loopback only.
-async fn is_bellbird(mut address: SocketAddr, path: &str) -> bool {
-    if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
-    }
-    if !address.ip().is_loopback() {
-        return false;
-    }
-    let asked = async {
-        let mut stream = TcpStream::connect(address).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut response = String::new();
-        stream.take(RESPONSE_BYTES_MAX).read_to_string(&mut response).await?;
-        Ok::<_, std::io::Error>(response)
-    };
-    let Ok(Ok(response)) = tokio::time::timeout(TIMEOUT, asked).await else { return false };
-    response.starts_with("HTTP/1.1 200 ") && response.ends_with(ALIVE)
+async fn is_bellbird(address: SocketAddr, path: &str) -> bool {
+    listener::reachable(address).ip().is_loopback()
+        && listener::get(address, path).await.is_ok_and(|response| response == (200, ALIVE.to_owned()))
 }

@@ -45,6 +45,7 @@ fn help_texts() {
         "sandbox",
         "migrate",
         "status",
+        "ready",
         "doctor",
         "audit",
         "record",

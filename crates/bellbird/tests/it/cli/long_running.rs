@@ -42,6 +42,52 @@ async fn serve_prints_ready_and_stops_on_sigterm() {
 }
 
 on_both_databases! {
+    /// Everybody may ask, so it costs no query. The reason is for the operator.
+    async fn outside_readiness_follows_the_renewals_of_the_instance(database: Database) {
+        let (mut workdir, _sandbox, database) = new_deployment(database).await;
+        let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+        let urls = service.json();
+        let status = async |listener: &str| {
+            let url = format!("{}/health/ready", text(&urls, listener));
+            reqwest::get(url).await.unwrap().status().as_u16()
+        };
+        assert_eq!((status("apiUrl").await, status("consoleUrl").await), (200, 200));
+        execute(&database, "ALTER TABLE instances RENAME TO taken", "").await;
+        eventually(async || status("apiUrl").await == 503).await;
+        assert_eq!(status("consoleUrl").await, 503);
+        let (_, body) = get(&format!("{}/health/ready", text(&urls, "apiUrl")), None).await;
+        assert_eq!(body, json!({"error": {"message": "The service is temporarily unavailable: try again later"}}));
+        assert_eq!(get(&format!("{}/health", text(&urls, "apiUrl")), None).await.0, 200, "the process runs");
+        execute(&database, "ALTER TABLE taken RENAME TO instances", "").await;
+        eventually(async || status("apiUrl").await == 200).await;
+
+        workdir.set("BELLBIRD_OPS__LISTEN", text(&urls, "opsUrl").strip_prefix("http://").unwrap());
+        assert_eq!((workdir.text("ready"), workdir.json("ready")), ("Ready.\n".to_owned(), json!({"status": "ok"})));
+        execute(&database, "UPDATE schema_migrations SET oldest_compatible = 9999, version = 9999", "").await;
+        let error = workdir.error("ready", 1);
+        assert_eq!(error, "error: Not ready: the database schema has an unknown version.");
+        drop(service);
+        let error = workdir.error("ready", 1);
+        assert!(error.contains("is it running, and with this ops.listen?"), "{error}");
+    }
+}
+
+/// As systemd does for a unit with `Type=notify`.
+#[test]
+fn service_says_that_it_is_ready() {
+    let mut workdir = Workdir::new();
+    let path = workdir.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    workdir.set("NOTIFY_SOCKET", path.to_str().unwrap());
+    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let mut message = [0; 64];
+    let length = socket.recv(&mut message).unwrap();
+    assert_eq!(&message[..length], b"READY=1");
+    assert_eq!(service.stop("-TERM").0, Some(0));
+}
+
+on_both_databases! {
     /// While instances are upgraded one after another, the newest one migrates and the others go on.
     async fn instance_works_with_a_newer_schema(database: Database) {
         let (workdir, _sandbox, database) = new_deployment(database).await;
