@@ -85,6 +85,9 @@ pub struct ServeOptions {
     pub head_timeout: Duration,
     /// A client that reads nothing of its response for this long is disconnected.
     pub write_timeout: Duration,
+    /// For how long after a stop an open connection takes one more request, its last. A proxy may be sending it at that
+    /// moment, and could not repeat a POST.
+    pub drain: Duration,
     /// How long requests in flight may continue after a stop.
     pub stop_timeout: Duration,
 }
@@ -98,6 +101,7 @@ impl Default for ServeOptions {
             trusted_proxies: Vec::new(),
             head_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
+            drain: Duration::from_millis(250),
             stop_timeout: Duration::from_secs(30),
         }
     }
@@ -118,8 +122,8 @@ pub async fn serve(listener: Listener, router: Router, options: ServeOptions, st
         .header_read_timeout(options.head_timeout)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX);
-    let mut connections = JoinSet::new();
-    while let Some((stream, peer)) = accept(&listener, &stop).await {
+    let (mut connections, mut incoming) = (JoinSet::new(), IncomingConnections::Listening(listener));
+    while let Some((stream, peer)) = incoming.next(&stop).await {
         while connections.try_join_next().is_some() {}
         let Some(slot) = open_slot(&slots, peer, &options) else {
             reject(stream);
@@ -136,8 +140,11 @@ pub async fn serve(listener: Listener, router: Router, options: ServeOptions, st
             drop(permit);
         });
     }
-    drop(listener);
+    drop(incoming);
+    slots.stop();
     let shutdown = async {
+        let closed = async { while connections.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(options.drain, closed).await;
         tokio::select! {
             () = graceful.shutdown() => {}
             () = close_waiting(&slots) => {}
@@ -186,6 +193,41 @@ async fn serve_connection(
     if let Err(error) = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await {
         tracing::debug!(%error, "connection failed");
     }
+}
+
+/// The connections that the listener accepts, and after a stop those that the system has accepted for it already.
+enum IncomingConnections {
+    Listening(Listener),
+    Queued(Vec<(TcpStream, SocketAddr)>),
+}
+
+impl IncomingConnections {
+    /// When the service stops, the socket closes at once, so that a proxy turns to another instance. What would break
+    /// then comes next, and `None` at the end.
+    async fn next(&mut self, stop: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
+        if let Self::Listening(listener) = self {
+            if let Some(accepted) = accept(listener, stop).await {
+                return Some(accepted);
+            }
+            let Self::Listening(listener) = std::mem::replace(self, Self::Queued(Vec::new())) else { return None };
+            *self = Self::Queued(queued(listener));
+        }
+        match self {
+            Self::Queued(connections) => connections.pop(),
+            Self::Listening(_) => None,
+        }
+    }
+}
+
+/// Closes the socket, and returns the connections that the system had accepted for it.
+fn queued(listener: Listener) -> Vec<(TcpStream, SocketAddr)> {
+    let Ok(socket) = listener.socket.into_std() else { return Vec::new() };
+    let accepted = std::iter::from_fn(|| socket.accept().ok());
+    let usable = accepted.filter_map(|(stream, peer)| {
+        stream.set_nonblocking(true).ok()?;
+        Some((TcpStream::from_std(stream).ok()?, peer))
+    });
+    usable.collect()
 }
 
 /// Accepts the next connection. Returns `None` when the service stops.

@@ -12,6 +12,8 @@ use crate::front::ResponseTimeout;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use bellbird_limits::client_address::{Network, rate_limit_key};
+use http::HeaderValue;
+use http::header::CONNECTION;
 use http_body::{Body as _, Frame};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -22,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 #[derive(Default)]
 pub(super) struct Slots {
     open: Arc<Mutex<Open>>,
+    is_stopping: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -45,9 +48,15 @@ pub(super) struct Slot {
     id: u64,
     connection: Arc<Connection>,
     open: Arc<Mutex<Open>>,
+    is_stopping: Arc<AtomicBool>,
 }
 
 impl Slots {
+    /// From now on, each connection ends with the response that begins next.
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
     /// Registers a connection that was accepted at `now`. An address that already has `max` connections loses the one
     /// that has been idle longest. None if none of them has been idle for `idle_min`.
     pub(super) fn open(
@@ -73,7 +82,8 @@ impl Slots {
         let id = open.next_id;
         open.next_id += 1;
         open.connections.insert(id, Arc::clone(&connection));
-        Some(Slot { id, connection, open: Arc::clone(&self.open) })
+        let (open, is_stopping) = (Arc::clone(&self.open), Arc::clone(&self.is_stopping));
+        Some(Slot { id, connection, open, is_stopping })
     }
 
     /// Closes the connection that has been idle longest, if one has been idle for `idle_min`, except `newest`.
@@ -121,7 +131,10 @@ impl Slot {
     }
 
     /// Watches a body that is made while it is sent. One that is complete already is left as it is.
-    pub(super) fn watch(&self, response: Response) -> Response {
+    pub(super) fn watch(&self, mut response: Response) -> Response {
+        if self.is_stopping.load(Ordering::Relaxed) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if response.body().size_hint().exact().is_some() {
             return response;
         }

@@ -230,7 +230,7 @@ async fn shutdown_drains_requests_and_stops_accepting() {
     busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     server.slow_reached.notified().await;
     server.stop.cancel();
-    assert_eq!(idle.read(&mut [0; 16]).await.unwrap(), 0, "an idle connection closes at once");
+    assert_eq!(idle.read(&mut [0; 16]).await.unwrap(), 0, "an idle connection closes");
     assert!(TcpStream::connect(server.address).await.is_err() || !server.ended.is_finished());
     server.release.notify_one();
     let mut answer = String::new();
@@ -238,6 +238,27 @@ async fn shutdown_drains_requests_and_stops_accepting() {
     assert!(answer.ends_with("done"), "{answer}");
     server.ended.await.unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+/// A proxy may be sending it when the service stops, and cannot send a POST again.
+#[tokio::test]
+async fn open_connections_take_one_more_request_after_a_stop() {
+    let server = start(ServeOptions { drain: ANSWER_TIMEOUT, ..ServeOptions::default() }).await;
+    let (mut used, mut fresh) = (connect(&server).await, connect(&server).await);
+    used.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    read_answer(&mut used, "hello").await;
+    server.stop.cancel();
+    // Until the socket is closed. The system may accept some of these before.
+    while let Ok(mut stream) = TcpStream::connect(server.address).await {
+        let _ = stream.shutdown().await;
+    }
+    for stream in [&mut used, &mut fresh] {
+        stream.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nab").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    }
+    tokio::time::timeout(ANSWER_TIMEOUT, server.ended).await.expect("nothing is left to wait for").unwrap();
 }
 
 #[tokio::test]
