@@ -6,7 +6,7 @@ use axum::extract::{ConnectInfo, Request};
 use bellbird_limits::client_address::Network;
 use opentelemetry::Context;
 use opentelemetry::propagation::TextMapPropagator as _;
-use opentelemetry::trace::{TraceContextExt as _, TraceId};
+use opentelemetry::trace::{SpanContext, TraceContextExt as _, TraceId, TraceState};
 use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
@@ -28,9 +28,12 @@ pub(super) fn join(span: &Span, request: &Request, trusted: &[Network]) -> Optio
 }
 
 fn parent(request: &Request) -> Option<Context> {
-    let parent =
+    let given =
         TraceContextPropagator::new().extract_with_context(&Context::new(), &HeaderExtractor(request.headers()));
-    parent.span().span_context().is_valid().then_some(parent)
+    let given = given.span().span_context().clone();
+    // Without `tracestate`: spans would take a text that somebody chose to the collector.
+    let parent = SpanContext::new(given.trace_id(), given.span_id(), given.trace_flags(), true, TraceState::NONE);
+    parent.is_valid().then(|| Context::new().with_remote_span_context(parent))
 }
 
 /// The status that the request got.

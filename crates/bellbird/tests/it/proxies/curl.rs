@@ -32,9 +32,16 @@ impl Answer {
 
     #[track_caller]
     pub(super) fn header(&self, name: &str) -> &str {
-        let mut fields = self.headers.lines().filter_map(|line| line.split_once(": "));
-        let field = fields.find(|(field, _)| field.eq_ignore_ascii_case(name));
-        field.unwrap_or_else(|| panic!("no {name} in {}", self.headers)).1.trim()
+        self.find_header(name).unwrap_or_else(|| panic!("no {name} in {}", self.headers))
+    }
+
+    pub(super) fn find_header(&self, name: &str) -> Option<&str> {
+        self.headers(name).next()
+    }
+
+    pub(super) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+        let fields = self.headers.lines().filter_map(|line| line.split_once(": "));
+        fields.filter(move |(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
 }
 

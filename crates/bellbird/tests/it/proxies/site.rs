@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::curl::{Answer, Curl};
 use crate::support::harness::{Database, eventually};
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment_with_rows, text};
+use crate::support::process::{Addresses, RunningCommand, Workdir, errors, new_deployment_with_rows, text};
 
 pub(super) const USER: &str = "olivia@example.com";
 
@@ -25,7 +25,8 @@ pub(super) enum Program {
 pub(super) struct Site {
     pub(super) workdir: Workdir,
     pub(super) sandbox: RunningCommand,
-    pub(super) service: RunningCommand,
+    /// The instances, and where they listen.
+    pub(super) services: Vec<(RunningCommand, Addresses)>,
     proxy: Proxy,
     pub(super) curl: Curl,
     /// Of the site, with the scheme.
@@ -46,14 +47,26 @@ pub(super) struct Places<'a> {
     pub(super) folder: &'a Path,
     pub(super) https: SocketAddr,
     pub(super) http: SocketAddr,
-    /// Host and port.
-    pub(super) api: &'a str,
-    pub(super) console: &'a str,
+    /// Host and port of each instance.
+    pub(super) api: Vec<&'a str>,
+    pub(super) console: Vec<&'a str>,
+}
+
+impl Places<'_> {
+    /// Of a proxy that leads to nothing by itself.
+    pub(super) fn new(folder: &Path, https: SocketAddr, http: SocketAddr) -> Places<'_> {
+        Places { folder, https, http, api: Vec::new(), console: Vec::new() }
+    }
 }
 
 impl Site {
     /// Starts the service and the proxy. The settings are names of variables after `BELLBIRD_` with their values.
     pub(super) async fn start(program: Program, settings: &[(&str, &str)]) -> Self {
+        Self::start_several(program, 1, settings).await
+    }
+
+    /// As [`Self::start`], with so many instances, for which a setting names a database.
+    pub(super) async fn start_several(program: Program, instances: usize, settings: &[(&str, &str)]) -> Self {
         let (mut workdir, sandbox, _) = new_deployment_with_rows(Database::Sqlite, 2_000).await;
         let (https, http) = free_addresses();
         let url = format!("https://localhost:{}", https.port());
@@ -61,28 +74,42 @@ impl Site {
         for (name, value) in public.iter().chain([&("API__TRUSTED_PROXIES", "127.0.0.1,::1")]).chain(settings) {
             workdir.set(&format!("BELLBIRD_{name}"), value);
         }
+        workdir.json("migrate");
         workdir.json(&format!("user add --email {USER} --plan professional"));
         let key = text(&workdir.json(&format!("key create --user {USER}")), "key").to_owned();
         let line = format!("connection import --user {USER} --credentials - --json");
         let output = workdir.run_with_input(&line, &sandbox.json()["credentials"][0].to_string());
         assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
 
-        let log = workdir.folder.path().join("service.log");
-        let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
-        let urls = service.json();
-        let listener = |name| text(&urls, name).strip_prefix("http://").unwrap();
+        let addresses = std::iter::repeat_with(Addresses::new).take(instances);
+        let services =
+            addresses.enumerate().map(|(number, addresses)| (serve(&workdir, number, &addresses), addresses));
+        let services: Vec<_> = services.collect();
         let folder = workdir.folder.path().join("proxy");
         fs::create_dir(&folder).unwrap();
-        let (api, console) = (listener("apiUrl"), listener("consoleUrl"));
-        let places = Places { folder: &folder, https, http, api, console };
+        let (api, console) =
+            services.iter().map(|(_, addresses)| (addresses.api.as_str(), addresses.console.as_str())).unzip();
+        let places = Places { api, console, ..Places::new(&folder, https, http) };
         let (proxy, authority) = match program {
             Program::Caddy => start_caddy(&places),
             Program::Nginx => start_nginx(&places),
         };
         let curl = Curl { folder: workdir.folder.path().to_owned(), authority, port: https.port() };
-        let site = Self { workdir, sandbox, service, proxy, curl, url, key };
+        let site = Self { workdir, sandbox, services, proxy, curl, url, key };
         eventually(async || site.get("/health").status == 200).await;
         site
+    }
+
+    /// Replaces an instance, as an upgrade does. The new one is ready.
+    pub(super) fn restart(&mut self, number: usize) {
+        let (service, addresses) = self.services.remove(number);
+        assert_eq!(service.stop("-TERM").0, Some(0));
+        self.services.insert(number, (serve(&self.workdir, number, &addresses), addresses));
+    }
+
+    /// The log of an instance and of those before it.
+    pub(super) fn service_log(&self, number: usize) -> String {
+        fs::read_to_string(service_log(&self.workdir, number)).unwrap()
     }
 
     pub(super) fn get(&self, path: &str) -> Answer {
@@ -115,6 +142,15 @@ impl Site {
     pub(super) fn connections(&self) -> Vec<Value> {
         self.read("/v1/connections").json()["data"].as_array().unwrap().clone()
     }
+}
+
+fn serve(workdir: &Workdir, number: usize, addresses: &Addresses) -> RunningCommand {
+    let log = service_log(workdir, number);
+    RunningCommand::start_with_log(workdir, &format!("serve --json {}", addresses.options()), &log)
+}
+
+fn service_log(workdir: &Workdir, number: usize) -> PathBuf {
+    workdir.folder.path().join(format!("service-{number}.log"))
 }
 
 impl Drop for Proxy {
@@ -166,7 +202,7 @@ fn start_caddy(places: &Places<'_>) -> (Proxy, PathBuf) {
         caddy.arg(command).arg("--config").arg(&path).args(["--adapter", "caddyfile"]).env("HOME", places.folder);
         caddy.env("XDG_DATA_HOME", places.folder).env("XDG_CONFIG_HOME", places.folder);
         caddy.env("BELLBIRD_HOST", "localhost");
-        caddy.env("BELLBIRD_API", places.api).env("BELLBIRD_CONSOLE", places.console);
+        caddy.env("BELLBIRD_API", places.api.join(" ")).env("BELLBIRD_CONSOLE", places.console.join(" "));
         caddy
     };
     let proxy = run(caddy("validate"), caddy("run"), places);
@@ -190,8 +226,8 @@ fn start_nginx(places: &Places<'_>) -> (Proxy, PathBuf) {
         ("/etc/letsencrypt/live/bellbird.example.com", folder.as_str()),
         ("/var/log/nginx/bellbird.log", &format!("{folder}/proxy.log")),
         ("bellbird.example.com", "localhost"),
-        ("127.0.0.1:8080", places.api),
-        ("127.0.0.1:8081", places.console),
+        ("    server 127.0.0.1:8080 max_fails=0;\n", &servers(&places.api)),
+        ("    server 127.0.0.1:8081 max_fails=0;\n", &servers(&places.console)),
         ("listen 80;", &format!("listen {};", places.http)),
         ("listen 443 ssl http2;", &format!("listen {} ssl http2;", places.https)),
         ("listen [::]:80;", ""),
@@ -200,6 +236,11 @@ fn start_nginx(places: &Places<'_>) -> (Proxy, PathBuf) {
         replace(&mut site, line, new);
     }
     (run_nginx(places, &site), places.folder.join("fullchain.pem"))
+}
+
+/// A line for each instance, as docs/several-instances.md says.
+fn servers(addresses: &[&str]) -> String {
+    addresses.iter().map(|address| format!("    server {address} max_fails=0;\n")).collect()
 }
 
 /// nginx with this in its `http` block.
