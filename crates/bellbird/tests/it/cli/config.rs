@@ -197,6 +197,16 @@ fn lists_come_from_the_file_and_from_commas() {
     assert_eq!(settings.access.trusted_proxies, ["192.0.2.1".parse().unwrap()]);
 }
 
+/// Whoever connects from there is believed about the client, so nobody takes a network over from the example.
+#[test]
+fn example_for_kubernetes_trusts_no_network() {
+    let example = include_str!("../../../../../deploy/kubernetes/example/kustomization.yaml");
+    let name = "BELLBIRD_API__TRUSTED_PROXIES";
+    let (_, value) = example.split_once(&format!("- {name}=")).unwrap();
+    let error = error_of(&with_variable(Sources::default(), name, value.lines().next().unwrap()));
+    assert!(error.contains("api.trusted_proxies") && error.contains("CIDR"), "{error}");
+}
+
 #[test]
 fn identity_provider_is_set_whole_or_not_at_all() {
     let load = |lines: &str| Settings::load(&from_file(&format!("[oidc]\n{lines}")));
