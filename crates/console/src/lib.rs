@@ -84,6 +84,7 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
         None => Router::new(),
     };
     demo.route("/", get(home))
+        .route("/health", get(async || StatusCode::OK))
         .route("/health/ready", get(ready))
         .route(
             "/link/callback",
@@ -144,7 +145,8 @@ async fn home(State(console): State<Console>, headers: HeaderMap, session: Optio
     page_response(StatusCode::OK, &Home { frame: &console.inner.frame, site: &console.inner.site, is_local })
 }
 
-/// `GET /health/ready`, for a load balancer in front of this listener. As that of the API, without a body.
+/// `GET /health/ready`, for a load balancer in front of this listener. As that of the API, without a body. So is
+/// `GET /health`.
 async fn ready(State(console): State<Console>) -> StatusCode {
     if console.inner.access.readiness().is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }

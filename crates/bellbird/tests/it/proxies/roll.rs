@@ -47,7 +47,7 @@ behind_both_proxies! {
         for _ in 0..ROUNDS {
             for number in 0..2 {
                 site.restart(number);
-                // Caddy leaves it out for a second.
+                // The proxy has found it again.
                 let requests = || site.service_log(number).matches("\"message\":\"request\"").count();
                 let before = requests();
                 eventually(async || requests() > before).await;

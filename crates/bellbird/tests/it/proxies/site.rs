@@ -195,6 +195,10 @@ fn start_caddy(places: &Places<'_>) -> (Proxy, PathBuf) {
     let only_here =
         format!("admin off\ndefault_bind 127.0.0.1\nskip_install_trust\nhttps_port {https}\nhttp_port {http}");
     replace(&mut configuration, "\n{\n", &format!("\n{{\n{only_here}\n"));
+    if places.api.len() > 1 {
+        // As docs/several-instances.md says.
+        replace(&mut configuration, "#health_", "health_");
+    }
     let path = places.folder.join("Caddyfile");
     fs::write(&path, configuration).unwrap();
     let caddy = |command| {
