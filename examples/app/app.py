@@ -95,6 +95,7 @@ ROW = '<tr><td>{first}</td><td>{second}</td><td class="amount">{amount} {currenc
 def sign_up(person: Person, email: str) -> None:
     # The same in each attempt of this person, so a form that is sent again makes no second user and no second key.
     key = person.reference
+    # An app that has verified the address adds "consoleSignIn": True.
     user = operator.create_user({"email": email, "reference": key}, idempotency_key=f"user-{key}")
     created = operator.create_key(user["id"], {"name": "example app"}, idempotency_key=f"key-{key}")
     person.user, person.client = user, Client(API_URL, created["key"], wait_up_to=5)

@@ -272,7 +272,8 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
     for user in 0..DEAD_USERS {
         let now = Timestamp::now();
         let email = format!("dead{user}@example.com");
-        let new = NewUser { email: &email, plan: Plan::Professional, timezone: None, reference: None };
+        let new =
+            NewUser { email: &email, plan: Plan::Professional, timezone: None, reference: None, console_sign_in: true };
         let user = storage.users().insert(&new, now).await?.id;
         for _ in 0..DEAD_ENDPOINTS {
             let url = match number % 3 {

@@ -117,7 +117,8 @@ impl Setup {
     async fn add(&self, number: usize, url: String, connections: usize) -> anyhow::Result<Subscriber> {
         let now = Timestamp::now();
         let email = format!("bench{number}@example.com");
-        let new = NewUser { email: &email, plan: Plan::Professional, timezone: None, reference: None };
+        let new =
+            NewUser { email: &email, plan: Plan::Professional, timezone: None, reference: None, console_sign_in: true };
         let user = self.storage.users().insert(&new, now).await?.id;
         let secret = new_secret();
         let new = NewEndpoint {

@@ -4,41 +4,48 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export type components = {
     schemas: {
+        /** @description Who made a change. */
+        Actor: {
+            /**
+             * @description The id of the operator's key, of the operator, or of the user's session.
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * @description `operator_key`, `operator` (on the console's pages for operators) or `user` (in the console). More may come.
+             * @example operator_key
+             */
+            kind: string;
+        };
         /** @description A page of the audit. */
         AuditList: {
             data: components["schemas"]["AuditRow"][];
             /** @description The `cursor` of the next page. Null: this is the last one. */
             nextCursor: string | null;
         };
-        /** @description One change by an operator. */
+        /** @description One change. */
         AuditRow: {
             /**
              * @description The subject and the verb, such as `key.create`. The list may grow.
              * @example key.create
              */
             action: string;
+            actor: components["schemas"]["Actor"];
             /**
              * Format: date-time
              * @example 2026-08-01T02:10:00.25Z
              */
             at: string;
             /**
+             * @description What the user calls it: the browser, the name of the key or the URL of the endpoint. Null: an operator did it.
+             * @example Firefox on Linux
+             */
+            detail: string | null;
+            /**
              * Format: uuid
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
             id: string;
-            /**
-             * Format: uuid
-             * @description The key, as `bellbird operator-key list` shows it. Null: the change was made in the console.
-             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
-             */
-            operatorKeyId: string | null;
-            /**
-             * Format: uuid
-             * @description The operator who made the change in the console. Null: it was made by this API.
-             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
-             */
-            operatorUserId: string | null;
             /**
              * @description The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
@@ -771,6 +778,12 @@ export type components = {
         /** @description A user to create. */
         NewUser: {
             /**
+             * @description Whether the user may sign in to the console, and gets e-mails. Send true only if you have verified that the
+             *     address is the user's, because whoever has the mailbox reads all accounts of the user. The default is false.
+             * @example false
+             */
+            consoleSignIn?: boolean;
+            /**
              * Format: email
              * @description E-mail address, unique without regard to case.
              * @example anna@example.com
@@ -935,6 +948,11 @@ export type components = {
         /** @description A user. */
         User: {
             /**
+             * @description Whether the user may sign in to the console, and gets e-mails.
+             * @example false
+             */
+            consoleSignIn: boolean;
+            /**
              * Format: date-time
              * @example 2026-08-01T02:10:00.25Z
              */
@@ -967,6 +985,12 @@ export type components = {
         };
         /** @description What to change of a user. */
         UserChange: {
+            /**
+             * @description Whether the user may sign in to the console, and gets e-mails: see the creation of a user. A new `email`
+             *     without this makes it false, because nobody has verified the new address.
+             * @example true
+             */
+            consoleSignIn?: boolean;
             /**
              * Format: email
              * @description E-mail address, unique without regard to case.

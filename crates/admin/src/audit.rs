@@ -1,11 +1,11 @@
-//! What operators did.
+//! What operators did, and to one user also what the user did in the console.
 
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
 use bellbird_api::front::parameters::Id;
 use bellbird_api::front::{Operation, Path, Problem, RouteMethod, StrictQuery};
-use bellbird_domain::{OperatorKeyId, UserId};
+use bellbird_domain::{ActorKind, UserId};
 use bellbird_storage::OperatorAuditRow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,8 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
     let list = Operation::new("list_audit", "Audit", "A page of the audit.").text(
         "List what operators did",
         "Newest first, for two years: each change by this API and on the console's pages for operators, with who made \
-         it. The audit outlives users.",
+         it. This outlives users. With `userId`, the list also has what the user did in the console until the user \
+         is removed: sign-ins, keys, setup tokens, links and webhook endpoints.",
     );
     vec![
         Path::for_operators(RouteMethod::Get, "/admin/v1/audit", list_audit)
@@ -37,12 +38,12 @@ struct AuditQuery {
     /// The `nextCursor` of the page before.
     #[param(value_type = Option<String>)]
     cursor: Option<Cursor<Uuid>>,
-    /// Only what was done to this user.
+    /// Only what was done to this user, also by the user.
     #[param(value_type = Option<String>, format = "uuid")]
     user_id: Option<Id<UserId>>,
 }
 
-/// One change by an operator.
+/// One change.
 #[derive(ToSchema)]
 #[schema(as = AuditRow, rename_all = "camelCase")]
 #[expect(dead_code, reason = "documents what `bellbird_storage::OperatorAuditRow` is serialized to")]
@@ -51,14 +52,7 @@ struct AuditView {
     id: Uuid,
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     at: Timestamp,
-    /// The key, as `bellbird operator-key list` shows it. Null: the change was made in the console.
-    #[schema(value_type = Option<String>, format = "uuid", required = true)]
-    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    operator_key_id: Option<OperatorKeyId>,
-    /// The operator who made the change in the console. Null: it was made by this API.
-    #[schema(value_type = Option<String>, format = "uuid", required = true)]
-    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    operator_user_id: Option<UserId>,
+    actor: ActorView,
     /// The subject and the verb, such as `key.create`. The list may grow.
     #[schema(example = "key.create")]
     action: String,
@@ -69,6 +63,22 @@ struct AuditView {
     /// The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user.
     #[schema(required = true, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     subject: Option<String>,
+    /// What the user calls it: the browser, the name of the key or the URL of the endpoint. Null: an operator did it.
+    #[schema(required = true, example = "Firefox on Linux")]
+    detail: Option<String>,
+}
+
+/// Who made a change.
+#[derive(ToSchema)]
+#[schema(as = Actor)]
+#[expect(dead_code, reason = "documents what `bellbird_domain::Actor` is serialized to")]
+struct ActorView {
+    /// `operator_key`, `operator` (on the console's pages for operators) or `user` (in the console). More may come.
+    #[schema(value_type = String, example = "operator_key")]
+    kind: ActorKind,
+    /// The id of the operator's key, of the operator, or of the user's session.
+    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    id: String,
 }
 
 /// A page of the audit.
@@ -90,8 +100,8 @@ async fn list_audit(
     let mut data = match query.user_id {
         // What is not an id is nobody's.
         Some(Id(None)) => Vec::new(),
-        Some(Id(user)) => admin.storage().operator_audit().list_before(before, user, size + 1).await?,
-        None => admin.storage().operator_audit().list_before(before, None, size + 1).await?,
+        Some(Id(user)) => admin.storage().audit().list_before(before, user, size + 1).await?,
+        None => admin.storage().audit().list_before(before, None, size + 1).await?,
     };
     let next_cursor = cut(&mut data, size, |row| row.id.to_string());
     Ok(json_bytes(to_json(&AuditList { data, next_cursor })?))

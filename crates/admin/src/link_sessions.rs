@@ -38,7 +38,11 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
                 .json::<NewSessionItem>()
                 .status(201)
                 .error(404, "The user or the user's connection does not exist.")
-                .error(409, "The service has no provider or no console to link with (`conflict`)."),
+                .error(
+                    409,
+                    "The service has no provider or no console to link with, or the user's plan does not include what \
+                     is to be linked (`conflict`).",
+                ),
         ),
         Path::for_operators(RouteMethod::Get, "/admin/v1/link-sessions/{id}", show_session)
             .described(show.json::<SessionItem>()),
@@ -204,6 +208,7 @@ fn link_problem(error: ConnectionsError) -> Problem {
         }
         ConnectionsError::NoLinkableProvider
         | ConnectionsError::NoConsoleUrl
+        | ConnectionsError::NotInPlan { .. }
         | ConnectionsError::NotConfigured(_)
         | ConnectionsError::NoConsentPage(_) => Problem::Conflict(error.to_string().into()),
         _ => match error {

@@ -60,7 +60,8 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
 
 /// A user to create.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = NewUser)]
+#[schema(as = NewUser, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
 struct NewUserBody {
     /// E-mail address, unique without regard to case.
     #[schema(value_type = String, format = "email", example = "anna@example.com")]
@@ -74,11 +75,16 @@ struct NewUserBody {
     /// IANA timezone in which the user's days begin and end. The default is Australia/Sydney.
     #[schema(value_type = Option<String>, nullable = false, example = "Australia/Perth")]
     timezone: Option<TimezoneText>,
+    /// Whether the user may sign in to the console, and gets e-mails. Send true only if you have verified that the
+    /// address is the user's, because whoever has the mailbox reads all accounts of the user. The default is false.
+    #[schema(nullable = false, example = false)]
+    console_sign_in: Option<bool>,
 }
 
 /// What to change of a user.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = UserChange)]
+#[schema(as = UserChange, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
 struct UserChangeBody {
     /// E-mail address, unique without regard to case.
     #[schema(value_type = Option<String>, nullable = false, format = "email", example = "anna@example.com")]
@@ -92,6 +98,10 @@ struct UserChangeBody {
     /// IANA timezone. Null sets the default.
     #[schema(value_type = Option<String>, example = "Australia/Perth")]
     timezone: Option<TimezoneText>,
+    /// Whether the user may sign in to the console, and gets e-mails: see the creation of a user. A new `email`
+    /// without this makes it false, because nobody has verified the new address.
+    #[schema(nullable = false, example = true)]
+    console_sign_in: Option<bool>,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -127,14 +137,17 @@ struct UserView {
     /// IANA timezone. Null: the default, Australia/Sydney.
     #[schema(required = true, example = "Australia/Perth")]
     timezone: Option<String>,
+    /// Whether the user may sign in to the console, and gets e-mails.
+    #[schema(example = false)]
+    console_sign_in: bool,
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     created_at: Timestamp,
 }
 
 impl From<User> for UserView {
     fn from(user: User) -> Self {
-        let User { id, email, plan, timezone, reference, created_at, is_operator: _ } = user;
-        Self { id, email, reference, plan, timezone, created_at }
+        let User { id, email, plan, timezone, reference, created_at, console_sign_in, is_operator: _ } = user;
+        Self { id, email, reference, plan, timezone, console_sign_in, created_at }
     }
 }
 
@@ -188,12 +201,13 @@ async fn create_user(
     key: IdempotencyKey,
     body: JsonBody<NewUserBody>,
 ) -> Result<Response, Problem> {
-    let NewUserBody { email, reference, plan, timezone } = &body.value;
+    let NewUserBody { email, reference, plan, timezone, console_sign_in } = &body.value;
     let new = NewUser {
         email: &email.0,
         plan: plan.as_ref().map_or(Plan::Professional, |plan| plan.0),
         timezone: timezone.as_ref().map(|timezone| timezone.0.as_str()),
         reference: reference.as_ref().map(|reference| reference.0.as_str()),
+        console_sign_in: console_sign_in.unwrap_or(false),
     };
     let mut change = match admin.begin(&operator, &key, body.digest).await? {
         Begun::Change(change) => change,
@@ -215,7 +229,7 @@ async fn change_user(
     PathId(id): PathId<UserId>,
     body: JsonBody<UserChangeBody>,
 ) -> Result<Response, Problem> {
-    let UserChangeBody { email, reference, plan, timezone } = &body.value;
+    let UserChangeBody { email, reference, plan, timezone, console_sign_in } = &body.value;
     let timezone = timezone.as_ref().map(|timezone| Some(timezone.0.as_str()));
     let reference = reference.as_ref().map(|reference| Some(reference.0.as_str()));
     let user_change = UserChange {
@@ -225,6 +239,7 @@ async fn change_user(
         reference: reference.or_else(|| body.clears("reference").then_some(None)),
         // Only a command makes somebody an operator, so that a key cannot.
         is_operator: None,
+        console_sign_in: *console_sign_in,
     };
     let mut change = admin.begin_idempotent(&operator).await?;
     let user = change.update_user(id, &user_change).await.map_err(problem)?;

@@ -28,8 +28,8 @@ async fn clean_up(state: &State, claim: &ClaimedJob) -> Result<(), ConnectionsEr
     let now = state.clock.now();
     state.storage.connections().report_expiring(now).await?;
     state.storage.consent_sessions().delete_outdated(now).await?;
-    state.storage.operator_audit().delete_outdated_requests(now).await?;
-    state.storage.operator_audit().delete_outdated(now).await?;
+    state.storage.audit().delete_outdated_requests(now).await?;
+    state.storage.audit().delete_outdated(now).await?;
     state.storage.key_reads().delete_outdated(now).await?;
     state.storage.sessions().forget_browsers(now).await?;
     cleanup::delete_outdated(&state.storage, now).await?;

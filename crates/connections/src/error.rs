@@ -2,7 +2,7 @@
 //!
 //! `Display` is written for the operator at the terminal, [`ConnectionsError::user_message`] for the user in a browser.
 
-use bellbird_domain::ConnectionStatus;
+use bellbird_domain::{ConnectionStatus, Plan};
 use bellbird_storage::StorageError;
 
 use crate::return_url::ReturnUrlError;
@@ -37,6 +37,8 @@ pub enum ConnectionsError {
          `bellbird connection import`"
     )]
     NoLinkableProvider,
+    #[error("the plan {plan} of this user does not include what {provider} reaches: change the plan first")]
+    NotInPlan { plan: Plan, provider: String },
     #[error("the URL of the console is unknown: set console.public_url")]
     NoConsoleUrl,
     /// No link has this token, it has expired or was used too often, or it is restricted to something else.
@@ -72,6 +74,7 @@ impl ConnectionsError {
         match self {
             Self::Busy => "Your registration at the provider is in progress. Try again in half a minute.",
             Self::LinkExpired => "This link has expired, was used up, or is incomplete. Ask for a new one.",
+            Self::NotInPlan { .. } => "Your plan does not include this. Ask the operator of this service.",
             Self::AlreadyConnected => "These accounts are connected for another user of this service.",
             Self::InvalidCredentials(_) => "The provider's confirmation has expired or was used already. Start again.",
             Self::Provider(error) if error.is_transient() => {

@@ -4,13 +4,13 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
-use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus};
-use bellbird_storage::{AuditRow, StorageError, SyncState};
+use bellbird_connections::{ConnectionsError, LinkTarget, LinkableProvider, LinkedConnection};
+use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus, Plan};
+use bellbird_storage::{AuditRow, OwnAction, StorageError, SyncState};
 use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
 use jiff::{SignedDuration, Timestamp};
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error_page;
 use crate::link::{Submitted, submit};
@@ -29,7 +29,9 @@ const HISTORY_ROWS: u32 = 10;
 #[template(path = "connections.html")]
 struct ConnectionsPage<'a> {
     frame: &'a SignedInFrame<'a>,
-    providers: &'a [LinkableProvider],
+    /// Those that the plan includes.
+    providers: Vec<LinkableProvider>,
+    not_in_plan: Vec<LinkableProvider>,
     rows: Vec<ConnectionRow>,
     /// Whether rows are synced by themselves, and on request.
     are_synced: bool,
@@ -70,9 +72,11 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
     match load(&console, &session).await {
         Ok((rows, is_syncing)) => {
             let frame = session.frame(&console, "/connections");
-            let providers = console.inner.connections.links().providers();
+            let linkable = console.inner.connections.links().providers();
+            let (providers, not_in_plan) =
+                linkable.into_iter().partition(|provider| frame.plan.reads(provider.category));
             let are_synced = console.inner.connections.syncs().are_enabled();
-            let page = ConnectionsPage { frame: &frame, providers: &providers, rows, are_synced };
+            let page = ConnectionsPage { frame: &frame, providers, not_in_plan, rows, are_synced };
             let mut response = page_response(StatusCode::OK, &page);
             if is_syncing {
                 response.headers_mut().insert(REFRESH, REFRESH_AFTER);
@@ -94,14 +98,21 @@ async fn load(console: &Console, session: &Session) -> Result<(Vec<ConnectionRow
         let sync = sync_of(state.as_ref(), session.now, &zone);
         is_syncing |= matches!(sync, Sync::Running);
         let history = storage.connections().list_history(session.user(), connection.id, HISTORY_ROWS).await?;
-        let mut row = row(console, connection, &accounts, sync, &zone);
+        let mut row = row(console, connection, &accounts, sync, session.caller.plan, &zone);
         row.history = history.iter().map(|change| history_row(change, &zone)).collect();
         rows.push(row);
     }
     Ok((rows, is_syncing))
 }
 
-fn row(console: &Console, connection: Connection, accounts: &[Account], sync: Sync, zone: &LocalTime) -> ConnectionRow {
+fn row(
+    console: &Console,
+    connection: Connection,
+    accounts: &[Account],
+    sync: Sync,
+    plan: Plan,
+    zone: &LocalTime,
+) -> ConnectionRow {
     let links = console.inner.connections.links();
     let is_active = connection.status == ConnectionStatus::Active;
     let accounts = accounts.iter().filter(|account| account.connection_id == connection.id).cloned().collect();
@@ -116,7 +127,8 @@ fn row(console: &Console, connection: Connection, accounts: &[Account], sync: Sy
         since: zone.day(connection.created_at),
         refreshed: connection.last_refreshed_at.map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
         consent_end: connection.consent_expires_at.filter(|_| is_active).map(|at| zone.day(at)),
-        can_reconnect: links.providers().iter().any(|provider| provider.name == connection.provider),
+        can_reconnect: plan.reads(connection.category)
+            && links.providers().iter().any(|provider| provider.name == connection.provider),
         accounts: account_rows(&linked, usize::MAX).0,
         history: Vec::new(),
         sync,
@@ -155,14 +167,27 @@ pub(crate) async fn change(State(console): State<Console>, headers: HeaderMap, f
         Submitted::Start(to) => *to,
         Submitted::Confirm(_) | Submitted::AskRemoval(_) | Submitted::Remove(_) => LinkTarget::UserChoice,
     };
-    let link = console.inner.connections.links().create_link(form.session.user(), to).await;
-    match link {
-        Ok(link) => {
-            let token = link.url.expose_secret().rsplit('/').next().unwrap_or_default().to_owned();
+    match create_link(&console, &form.session, to).await {
+        Ok(url) => {
+            let token = url.expose_secret().rsplit('/').next().unwrap_or_default().to_owned();
             submit(&console, &headers, token, submitted).await
         }
         Err(error) => error_page::connections_error(&console, &error),
     }
+}
+
+/// Makes a link for the console itself, which ends with the session.
+async fn create_link(
+    console: &Console,
+    session: &Session,
+    to: LinkTarget<'_>,
+) -> Result<SecretString, ConnectionsError> {
+    let prepared = console.inner.connections.links().prepare_own_link(session.user(), session.id(), to).await?;
+    let mut change = session.begin(console).await?;
+    let id = change.insert_link(&prepared.new_link()).await?;
+    let subject = id.to_string();
+    session.commit(change, &OwnAction { name: "link.create", subject: Some(&subject), detail: "" }).await?;
+    Ok(prepared.into_created(id).url)
 }
 
 async fn sync_now(console: &Console, session: &Session, id: ConnectionId) -> Response {

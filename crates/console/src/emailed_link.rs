@@ -72,7 +72,8 @@ impl EmailedLink {
     async fn try_send(&self) -> Result<(), String> {
         let (storage, now) = (self.console.storage(), self.console.inner.access.clock().now());
         let found = storage.users().find_by_email(&self.email).await.map_err(|error| error.to_string())?;
-        let Some(user) = found else { return Ok(()) };
+        // Who may not sign in gets no e-mail, because nobody has proved that the address is the user's.
+        let Some(user) = found.filter(|user| user.console_sign_in) else { return Ok(()) };
         let browser = Some(self.browser.expose_secret());
         let url = insert_link(storage, user.id, browser, LINKS_MAX, self.mailer.console_url(), now).await;
         let Some(url) = url.map_err(|error| error.to_string())? else { return Err("too many links work".to_owned()) };

@@ -148,13 +148,15 @@ pub(crate) fn connections_error(console: &Console, error: &ConnectionsError) -> 
 
 fn status_of(error: &ConnectionsError) -> StatusCode {
     use ConnectionsError::{
-        AlreadyConnected, ConsentInactive, ConsentNotFound, InvalidCredentials, NoAccounts, NotFound, Provider,
+        AlreadyConnected, ConsentInactive, ConsentNotFound, InvalidCredentials, NoAccounts, NotFound, NotInPlan,
+        Provider,
     };
     match error {
         Provider(_) | ConsentInactive(_) | InvalidCredentials(_) | ConsentNotFound | NoAccounts => {
             StatusCode::BAD_GATEWAY
         }
         NotFound => StatusCode::NOT_FOUND,
+        NotInPlan { .. } => StatusCode::FORBIDDEN,
         AlreadyConnected => StatusCode::CONFLICT,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }

@@ -1,16 +1,17 @@
 //! `/keys`: the user's API keys. A new key is shown once, on the response to the form that makes it.
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{ApiKey, KeyId, TimestampExt as _, UserId};
-use bellbird_storage::{KeyReadCount, KeyRecord, StorageError};
+use bellbird_storage::{KeyReadCount, KeyRecord, OwnAction, StorageError};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error_page;
 use crate::pages::names::sanitized;
 use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::plan;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
@@ -18,6 +19,8 @@ use crate::state::Console;
 const ROTATION_GRACE: SignedDuration = SignedDuration::from_hours(24);
 /// As commands accept.
 const NAME_CHARS_MAX: usize = 100;
+/// What a user sees at first who is signed in for the first time, if others have made keys or endpoints.
+pub(crate) const FIRST_SIGN_IN: &str = "/keys?first";
 /// Keys that work at the same time.
 const KEYS_MAX: usize = 100;
 
@@ -29,6 +32,8 @@ struct KeysPage<'a> {
     /// Shown now, and never again.
     new_key: Option<&'a ApiKey>,
     keys: Vec<KeyRow>,
+    /// The page says that others have made the keys.
+    is_first_sign_in: bool,
     problem: Option<&'static str>,
 }
 
@@ -47,14 +52,25 @@ pub(crate) struct KeyRow {
 }
 
 /// `GET /keys`
-pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
-    page(&console, &session, None, None).await
+pub(crate) async fn show(State(console): State<Console>, session: Session, RawQuery(query): RawQuery) -> Response {
+    let is_first_sign_in = query.as_deref() == Some("first");
+    render(&console, &session, None, is_first_sign_in, None).await
 }
 
 async fn page(
     console: &Console,
     session: &Session,
     new_key: Option<&ApiKey>,
+    problem: Option<&'static str>,
+) -> Response {
+    render(console, session, new_key, false, problem).await
+}
+
+async fn render(
+    console: &Console,
+    session: &Session,
+    new_key: Option<&ApiKey>,
+    is_first_sign_in: bool,
     problem: Option<&'static str>,
 ) -> Response {
     let keys = match rows(console, session, session.user()).await {
@@ -64,7 +80,7 @@ async fn page(
     let frame = session.frame(console, "/keys");
     let api_url = console.inner.site.api_url.trim_end_matches('/');
     let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-    page_response(status, &KeysPage { frame: &frame, api_url, new_key, keys, problem })
+    page_response(status, &KeysPage { frame: &frame, api_url, new_key, keys, is_first_sign_in, problem })
 }
 
 /// The keys of a user. What works comes first, newest first.
@@ -76,7 +92,7 @@ pub(crate) async fn rows(console: &Console, session: &Session, user: UserId) -> 
     Ok(keys.iter().map(|key| row(key, &counts, session.now, &zone)).collect())
 }
 
-fn works(key: &KeyRecord, now: Timestamp) -> bool {
+pub(crate) fn works(key: &KeyRecord, now: Timestamp) -> bool {
     key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > now)
 }
 
@@ -98,6 +114,11 @@ fn row(key: &KeyRecord, counts: &[KeyReadCount<String>], now: Timestamp, zone: &
 /// `POST /keys`, with the field `name`, `rotate` or `revoke`.
 pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
     let session = &form.session;
+    if form.field("revoke").is_none()
+        && let Some(refused) = plan::refuse_form(&console, session)
+    {
+        return refused;
+    }
     if let Some(name) = form.field("name") {
         let name = name.trim();
         if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
@@ -133,7 +154,9 @@ pub(crate) async fn create_key(
         return Ok(None);
     }
     let key = console.storage().new_key();
-    console.storage().keys().insert(session.user(), &key, name, None, session.now).await?;
+    let mut change = session.begin(console).await?;
+    let id = change.insert_key(session.user(), &key, name, None).await?.id.to_string();
+    session.commit(change, &OwnAction { name: "key.create", subject: Some(&id), detail: name }).await?;
     Ok(Some(key))
 }
 
@@ -141,13 +164,19 @@ async fn rotate(console: &Console, session: &Session, id: KeyId) -> Result<ApiKe
     let old = own_key(console, session, id).await?;
     let new = console.storage().new_key();
     let ends_at = session.now.plus(ROTATION_GRACE);
-    console.storage().keys().rotate(&old, &new, ends_at, session.now).await?;
+    let mut change = session.begin(console).await?;
+    change.rotate_key(&old, &new, ends_at).await?;
+    let id = old.id.to_string();
+    session.commit(change, &OwnAction { name: "key.rotate", subject: Some(&id), detail: &old.name }).await?;
     Ok(new)
 }
 
 async fn revoke(console: &Console, session: &Session, id: KeyId) -> Result<(), StorageError> {
     let key = own_key(console, session, id).await?;
-    console.storage().keys().revoke(key.id, session.now).await.map(|_| ())
+    let mut change = session.begin(console).await?;
+    change.revoke_key(key.id).await?;
+    let id = key.id.to_string();
+    session.commit(change, &OwnAction { name: "key.revoke", subject: Some(&id), detail: &key.name }).await
 }
 
 /// A key of this user that works. Another user's looks like a missing one.

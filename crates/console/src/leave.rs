@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_connections::{ConnectionsError, Removal};
-use bellbird_storage::StorageError;
+use bellbird_storage::{OwnAction, StorageError};
 use futures_util::StreamExt as _;
 use http::StatusCode;
 
@@ -80,8 +80,12 @@ async fn delete(console: &Console, session: &Session) -> Result<bool, Connection
         return Ok(false);
     }
     console.inner.connections.links().unregister_provider_users(user, false).await?;
-    match storage.users().delete(user).await {
-        Ok(()) => Ok(true),
+    let mut change = session.begin(console).await?;
+    match change.delete_user(user).await {
+        Ok(()) => {
+            session.commit(change, &OwnAction { name: "user.remove", subject: None, detail: "" }).await?;
+            Ok(true)
+        }
         // A connection was made meanwhile.
         Err(StorageError::Conflict(_)) => Ok(false),
         Err(error) => Err(error.into()),

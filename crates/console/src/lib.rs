@@ -29,6 +29,7 @@ mod operator;
 mod overview;
 mod own_data;
 mod pages;
+mod plan;
 mod prefetch;
 mod programs_page;
 mod provider_events;

@@ -199,10 +199,16 @@ fn removal_error(console: &Console, error: &ConnectionsError) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use bellbird_domain::ConnectionCategory;
+
     use super::*;
 
-    const LINKABLE: [LinkableProvider; 1] =
-        [LinkableProvider { name: "somebank", title: "SomeBank", reaches: "Some banks" }];
+    const LINKABLE: [LinkableProvider; 1] = [LinkableProvider {
+        name: "somebank",
+        title: "SomeBank",
+        reaches: "Some banks",
+        category: ConnectionCategory::Banking,
+    }];
 
     #[test]
     fn form_names_exactly_one_choice() {

@@ -17,8 +17,11 @@ use crate::oidc::{IdentityProvider, ProviderError};
 use crate::pages::names::sanitized;
 use crate::pages::{Notice, Tone, page_response};
 use crate::prefetch::is_prefetch;
-use crate::sign_in::BrowserSession;
+use crate::sign_in::{BrowserSession, record_sign_in};
 use crate::state::Console;
+
+/// The sign-ins of this page, for the log and the metrics.
+const BY: &str = "identity_provider";
 
 /// `Retry-After` while the provider does not answer.
 const RETRY_AFTER_SECONDS: u64 = 10;
@@ -59,11 +62,17 @@ pub(crate) async fn come_back(
     let attempt = cookie.zip(single("state")).and_then(|(cookie, state)| Attempt::find(cookie, state, now));
     // https://www.rfc-editor.org/rfc/rfc9207
     let attempt = attempt.filter(|_| single("iss").is_none_or(|issuer| issuer == provider.issuer()));
-    let Some(attempt) = attempt else { return other_attempt(&console) };
+    let Some(attempt) = attempt else {
+        record_sign_in(BY, "unknown_attempt", None);
+        return other_attempt(&console);
+    };
     // Without its cookie, the same URL leads nowhere again.
     let response = match single("code") {
         Some(code) => sign_in(&console, provider, &headers, &attempt, code).await,
-        None => not_signed_in(&console, provider),
+        None => {
+            record_sign_in(BY, "declined", None);
+            not_signed_in(&console, provider)
+        }
     };
     with_cookie(response, provider.cookie.removal())
 }
@@ -78,18 +87,36 @@ async fn sign_in(
     let now = console.inner.clock.now();
     let proven = match provider.identify(attempt, code, now).await {
         Ok(proven) => proven,
-        Err(error) => return provider_error(console, provider, error),
+        Err(error) => {
+            let outcome = match error {
+                ProviderError::Unavailable(_) => "unavailable",
+                ProviderError::Rejected(_) => "rejected",
+                ProviderError::EmailNotVerified => "email_not_verified",
+            };
+            record_sign_in(BY, outcome, None);
+            return provider_error(console, provider, error);
+        }
     };
     let Ok(email) = parse_email(&proven.email) else {
+        record_sign_in(BY, "unknown_user", None);
         return unknown_user(console, provider, &sanitized(&proven.email));
     };
     let identity = Identity { issuer: provider.issuer(), subject: &proven.subject, email: &email };
     let session = BrowserSession::new(console, headers, now);
     let signed_in = console.storage().sessions().sign_in_as(&identity, provider.new_plan(), &session.row(), now).await;
     match signed_in {
-        Ok(IdentitySignIn::User(_)) => session.begun(console, headers, now).await,
-        Ok(IdentitySignIn::UnknownUser) => unknown_user(console, provider, &email),
-        Ok(IdentitySignIn::OtherIdentity) => other_identity(console, provider, &email),
+        Ok(IdentitySignIn::Begun(begun)) => {
+            record_sign_in(BY, "signed_in", Some(&begun));
+            session.begun(console, headers, &begun, now).await
+        }
+        Ok(IdentitySignIn::UnknownUser) => {
+            record_sign_in(BY, "unknown_user", None);
+            unknown_user(console, provider, &email)
+        }
+        Ok(IdentitySignIn::OtherIdentity) => {
+            record_sign_in(BY, "other_identity", None);
+            other_identity(console, provider, &email)
+        }
         Err(error) => error_page::storage_error(console, &error),
     }
 }
@@ -143,7 +170,7 @@ fn not_signed_in(console: &Console, provider: &IdentityProvider) -> Response {
 
 fn unknown_user(console: &Console, provider: &IdentityProvider, email: &str) -> Response {
     let notice = Notice::new(Tone::Attention, "You are not a user of this service")
-        .with(&format!("{} knows you as {email}, and no user here has this e-mail address.", provider.name))
+        .with(&format!("{} knows you as {email}, and nobody may sign in here as that.", provider.name))
         .with("Ask the operator of this service to add you, or sign in there as somebody else.");
     page(console, StatusCode::FORBIDDEN, notice)
 }

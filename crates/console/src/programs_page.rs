@@ -6,13 +6,14 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{ApiKey, ConnectionCategory, TimestampExt as _};
 use bellbird_interop::simplefin::{SETUP_TOKEN_LIFETIME, setup_token_text};
-use bellbird_storage::{NewSetupToken, StorageError};
+use bellbird_storage::{NewSetupToken, OwnAction, StorageError};
 use http::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error_page;
 use crate::keys_page::create_key;
 use crate::pages::{SignedInFrame, page_response};
+use crate::plan;
 use crate::rows::choice::{Choice, ChoiceQuery};
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
@@ -114,6 +115,9 @@ impl Made {
 
 /// `GET /programs`
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+    if let Some(page) = plan::page_in_place(&console, &session, "/programs", ConnectionCategory::Banking) {
+        return page;
+    }
     page(&console, &session, None, None).await
 }
 
@@ -134,11 +138,14 @@ async fn page(console: &Console, session: &Session, made: Option<Made>, notice: 
 pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
     let session = &form.session;
     if form.field("void").is_some() {
-        return match console.storage().setup_tokens().revoke_unclaimed(session.user(), session.now).await {
+        return match revoke_tokens(&console, session).await {
             Ok(0) => page(&console, session, None, Some("There was no token that a program could still use.")).await,
             Ok(_) => page(&console, session, None, Some("No program can use the tokens any more.")).await,
             Err(error) => error_page::storage_error(&console, &error),
         };
+    }
+    if let Some(refused) = plan::refuse_form(&console, session) {
+        return refused;
     }
     let name = form.field("program").unwrap_or_default();
     let Some(program) = PROGRAMS.iter().find(|program| program.name == name) else {
@@ -156,10 +163,19 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
     }
 }
 
+async fn revoke_tokens(console: &Console, session: &Session) -> Result<u64, StorageError> {
+    let mut change = session.begin(console).await?;
+    let revoked = change.revoke_setup_tokens(session.user()).await?;
+    session.commit(change, &OwnAction { name: "setup_token.revoke_all", subject: None, detail: "" }).await?;
+    Ok(revoked)
+}
+
 async fn create_token(console: &Console, session: &Session, name: &str) -> Result<SecretString, StorageError> {
     let token = console.storage().new_setup_token();
     let expires_at = session.now.plus(SETUP_TOKEN_LIFETIME);
     let new = NewSetupToken { user_id: session.user(), token: &token, name, expires_at };
-    console.storage().setup_tokens().insert(&new, session.now).await?;
+    let mut change = session.begin(console).await?;
+    let id = change.insert_setup_token(&new).await?.to_string();
+    session.commit(change, &OwnAction { name: "setup_token.create", subject: Some(&id), detail: name }).await?;
     Ok(setup_token_text(&console.inner.site.api_url, &token))
 }

@@ -5,10 +5,11 @@ use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Request};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{Caller, UserId};
-use bellbird_storage::SignedIn;
+use bellbird_storage::{OperatorChange, OwnAction, SignedIn, StorageError};
 use http::HeaderMap;
 use http::request::Parts;
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use crate::link::FORM_BYTES_MAX;
 use crate::local::is_same_origin;
@@ -29,6 +30,24 @@ impl Session {
         self.caller.user_id
     }
 
+    /// Its id, which is no secret.
+    pub(crate) fn id(&self) -> Uuid {
+        self.caller.key_id.uuid()
+    }
+
+    /// Begins a change by the user, for [`Self::commit`].
+    pub(crate) async fn begin<'c>(&self, console: &'c Console) -> Result<OperatorChange<'c>, StorageError> {
+        console.storage().begin_own_change(self.user(), self.id(), self.now).await
+    }
+
+    /// Commits a change with its row in the user's audit, and logs it.
+    pub(crate) async fn commit(&self, change: OperatorChange<'_>, action: &OwnAction<'_>) -> Result<(), StorageError> {
+        change.commit_own(self.user(), action).await?;
+        let OwnAction { name, subject, detail: _ } = *action;
+        tracing::info!(user_id = %self.user(), session_id = %self.id(), action = name, subject, "console change made");
+        Ok(())
+    }
+
     /// The clock of the user.
     pub(crate) fn zone(&self) -> LocalTime {
         LocalTime::of(self.caller.timezone.iana_name())
@@ -36,7 +55,7 @@ impl Session {
 
     /// The frame of a page of the menu, or of one that belongs to it.
     pub(crate) fn frame<'a>(&'a self, console: &'a Console, current: &'static str) -> SignedInFrame<'a> {
-        SignedInFrame::new(&console.inner.frame, &self.email, self.is_operator, current)
+        SignedInFrame::new(&console.inner.frame, &self.email, self.is_operator, self.caller.plan, current)
     }
 }
 

@@ -1,19 +1,30 @@
 //! `/settings`: the user's timezone, and where the user is signed in.
 
+use std::collections::HashMap;
+
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::EmailKind;
 use bellbird_domain::user::find_timezone;
-use bellbird_storage::{SessionRecord, StorageError, UserChange};
+use bellbird_domain::{ActorKind, EmailKind};
+use bellbird_storage::{OperatorAuditRow, OwnAction, SessionRecord, StorageError, UserChange};
 use http::StatusCode;
 use uuid::Uuid;
 
 use crate::error_page;
+use crate::pages::names::sanitized;
 use crate::pages::{LocalTime, SignedInFrame, page_response};
 use crate::session::{OwnForm, Session};
-use crate::sign_in::signed_out;
+use crate::sign_in::{end_session, signed_out};
 use crate::state::Console;
+
+/// The e-mails that a user can switch off. A thief would switch off the others.
+const OPTIONAL_EMAILS: [(EmailKind, &str); 2] = [
+    (EmailKind::Connection, "A connection needs me, or will soon"),
+    (EmailKind::Endpoint, "A webhook endpoint was disabled"),
+];
+/// Rows of the audit that are shown. The file with all data has the others.
+const AUDIT_ROWS: u32 = 50;
 
 #[derive(Template)]
 #[template(path = "settings.html")]
@@ -24,6 +35,7 @@ struct SettingsPage<'a> {
     sessions: Vec<SessionRow>,
     /// Empty: this service sends none.
     emails: Vec<EmailSwitch>,
+    audit: Vec<AuditRow>,
     problem: Option<&'static str>,
 }
 
@@ -33,6 +45,15 @@ struct SessionRow {
     is_this: bool,
     since: String,
     last_used: String,
+}
+
+/// What happened to the user's access.
+struct AuditRow {
+    text: String,
+    /// The name of a key, the URL of an endpoint.
+    detail: Option<String>,
+    at: String,
+    by: String,
 }
 
 struct EmailSwitch {
@@ -55,20 +76,77 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
         Ok(emails) => emails,
         Err(error) => return error_page::storage_error(console, &error),
     };
+    let audit = match console.storage().audit().list_before(None, Some(session.user()), AUDIT_ROWS).await {
+        Ok(audit) => audit,
+        Err(error) => return error_page::storage_error(console, &error),
+    };
     let timezone = session.caller.timezone.iana_name().unwrap_or("UTC");
     let zone = LocalTime::of(Some(timezone));
     let row = |record: &SessionRecord| SessionRow {
         id: record.id,
         browser: record.browser.clone(),
-        is_this: record.id == session.caller.key_id.uuid(),
+        is_this: record.id == session.id(),
         since: zone.day(record.created_at),
         last_used: format!("{}, {}", zone.day(record.last_used_at), zone.time(record.last_used_at)),
     };
+    let audit = audit_rows(&audit, &sessions, &zone);
     let sessions = sessions.iter().map(row).collect();
     let frame = session.frame(console, "/settings");
     let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     let plan = session.caller.plan.as_str();
-    page_response(status, &SettingsPage { frame: &frame, plan, timezone, sessions, emails, problem })
+    page_response(status, &SettingsPage { frame: &frame, plan, timezone, sessions, emails, audit, problem })
+}
+
+fn audit_rows(rows: &[OperatorAuditRow], sessions: &[SessionRecord], zone: &LocalTime) -> Vec<AuditRow> {
+    let begun = rows.iter().filter(|row| row.action == "session.create");
+    let begun = begun.filter_map(|row| Some((row.actor.id.clone(), row.detail.as_deref()?)));
+    let open = sessions.iter().map(|session| (session.id.to_string(), session.browser.as_str()));
+    let browsers: HashMap<String, &str> = begun.chain(open).collect();
+    let row = |row: &OperatorAuditRow| {
+        let by = match (row.actor.kind, browsers.get(&row.actor.id)) {
+            (ActorKind::User, Some(browser)) => format!("in {browser}"),
+            (ActorKind::User, None) => "in a browser of before".to_owned(),
+            (ActorKind::Operator | ActorKind::OperatorKey, _) => "by an operator".to_owned(),
+        };
+        AuditRow {
+            text: action_text(&row.action),
+            detail: row
+                .detail
+                .as_deref()
+                .filter(|text| row.action != "session.create" && !text.is_empty())
+                .map(sanitized),
+            at: zone.at(row.at),
+            by,
+        }
+    };
+    rows.iter().map(row).collect()
+}
+
+/// Of an action without a text of its own, its name.
+fn action_text(action: &str) -> String {
+    let text = match action {
+        "session.create" => "Signed in",
+        "session.revoke" => "Signed out",
+        "session.revoke_others" => "Signed out everywhere else",
+        "session.revoke_all" => "Signed out everywhere",
+        "sign_in_link.create" => "Link to sign in made",
+        "link.create" | "link_session.create" => "Change of a connection begun",
+        "key.create" => "Key made",
+        "key.rotate" => "Key replaced",
+        "key.revoke" => "Key revoked",
+        "setup_token.create" => "Setup token made",
+        "setup_token.revoke_all" => "Unused setup tokens made void",
+        "webhook_endpoint.create" => "Endpoint made",
+        "webhook_endpoint.update" => "Endpoint changed",
+        "webhook_endpoint.rotate_secret" => "Secret of an endpoint replaced",
+        "webhook_endpoint.enable" => "Endpoint enabled",
+        "webhook_endpoint.disable" => "Endpoint disabled",
+        "webhook_endpoint.remove" => "Endpoint deleted",
+        "user.create" => "User made",
+        "user.update" => "User changed",
+        other => other,
+    };
+    text.to_owned()
 }
 
 async fn email_switches(console: &Console, session: &Session) -> Result<Vec<EmailSwitch>, StorageError> {
@@ -76,37 +154,28 @@ async fn email_switches(console: &Console, session: &Session) -> Result<Vec<Emai
         return Ok(Vec::new());
     }
     let off = console.storage().emails().find_off(session.user()).await?;
-    let switch = |kind: &EmailKind| {
-        let label = match kind {
-            EmailKind::Connection => "A connection needs me, or will soon",
-            EmailKind::Endpoint => "A webhook endpoint was disabled",
-            EmailKind::SignIn => "I sign in from a new browser",
-        };
-        EmailSwitch { kind: *kind, label, is_on: !off.contains(kind) }
-    };
-    Ok(EmailKind::ALL.iter().map(switch).collect())
+    let switch =
+        |(kind, label): &(EmailKind, &'static str)| EmailSwitch { kind: *kind, label, is_on: !off.contains(kind) };
+    Ok(OPTIONAL_EMAILS.iter().map(switch).collect())
 }
 
 /// `POST /settings`, with the field `timezone`, `end`, `end-others`, or `emails` with the kinds that are wanted.
 pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
     let session = &form.session;
-    let own = session.caller.key_id.uuid();
-    let sessions = console.storage().sessions();
     let changed = if let Some(name) = form.field("timezone") {
         if find_timezone(name).is_err() {
             return page(&console, session, Some("Choose a name such as Australia/Sydney.")).await;
         }
-        let change = UserChange { timezone: Some(Some(name)), ..UserChange::default() };
-        console.storage().users().update(session.user(), &change).await.map(|_| ())
+        set_timezone(&console, session, name).await
     } else if form.field("emails").is_some() {
-        let is_off = |kind: &EmailKind| form.field(kind.as_str()).is_none();
-        let off: Vec<_> = EmailKind::ALL.iter().copied().filter(is_off).collect();
+        let kinds = OPTIONAL_EMAILS.iter().map(|(kind, _)| *kind);
+        let off: Vec<_> = kinds.filter(|kind| form.field(kind.as_str()).is_none()).collect();
         console.storage().emails().set_off(session.user(), &off).await
     } else if form.field("end-others").is_some() {
-        sessions.revoke_others(session.user(), own).await.map(|_| ())
+        end_others(&console, session).await
     } else if let Some(id) = form.parsed::<Uuid>("end") {
-        match sessions.revoke(session.user(), id).await {
-            Ok(true) if id == own => return signed_out(&console),
+        match end_session(&console, session, id).await {
+            Ok(true) if id == session.id() => return signed_out(&console),
             Ok(true) => Ok(()),
             Ok(false) => Err(StorageError::NotFound("session")),
             Err(error) => Err(error),
@@ -119,4 +188,17 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
         Err(StorageError::NotFound(_)) => page(&console, session, Some("This session has ended already.")).await,
         Err(error) => error_page::storage_error(&console, &error),
     }
+}
+
+async fn set_timezone(console: &Console, session: &Session, name: &str) -> Result<(), StorageError> {
+    let mut change = session.begin(console).await?;
+    let zone = UserChange { timezone: Some(Some(name)), ..UserChange::default() };
+    change.update_user(session.user(), &zone).await?;
+    session.commit(change, &OwnAction { name: "user.update", subject: None, detail: name }).await
+}
+
+async fn end_others(console: &Console, session: &Session) -> Result<(), StorageError> {
+    let mut change = session.begin(console).await?;
+    change.revoke_other_sessions(session.user(), session.id()).await?;
+    session.commit(change, &OwnAction { name: "session.revoke_others", subject: None, detail: "" }).await
 }

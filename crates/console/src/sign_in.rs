@@ -5,16 +5,18 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{TimestampExt as _, UserId};
-use bellbird_storage::{NewSession, NewSignInLink, OperatorChange, Storage, StorageError};
+use bellbird_domain::{KeyId, TimestampExt as _, UserId};
+use bellbird_storage::{BegunSession, NewSession, NewSignInLink, OperatorChange, OwnAction, Storage, StorageError};
 use http::header::{HeaderName, SET_COOKIE, USER_AGENT};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
+use uuid::Uuid;
 
 use crate::browser_name::browser_name;
-use crate::cookie::SESSION_TTL;
+use crate::cookie::{Cookie, SESSION_TTL};
 use crate::error_page;
+use crate::keys_page;
 use crate::local::{is_own_form, is_same_origin};
 use crate::pages::{Notice, SignIn, Tone, page_response};
 use crate::prefetch::is_prefetch;
@@ -33,8 +35,8 @@ const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 /// Makes a link with which a user signs in, for a user who did not ask for it in a browser: `bellbird console login`.
 ///
 /// # Errors
-/// [`StorageError::NotFound`] if there is no such user, and [`StorageError::Conflict`] if too many of their links still
-/// work.
+/// [`StorageError::NotFound`] if there is no such user, and [`StorageError::Conflict`] if the user may not sign in, or
+/// too many of the user's links still work.
 pub async fn create_sign_in_link(
     storage: &Storage,
     user_id: UserId,
@@ -151,10 +153,24 @@ pub(crate) async fn sign_in_to_demo(
 async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
     let session = BrowserSession::new(console, headers, now);
     match console.storage().sessions().sign_in(link, &session.row(), now).await {
-        Ok(Some(_)) => session.begun(console, headers, now).await,
-        Ok(None) => link_does_not_work(console),
+        Ok(Some(begun)) => {
+            record_sign_in("link", "signed_in", Some(&begun));
+            session.begun(console, headers, &begun, now).await
+        }
+        Ok(None) => {
+            record_sign_in("link", "link_does_not_work", None);
+            link_does_not_work(console)
+        }
         Err(error) => error_page::storage_error(console, &error),
     }
+}
+
+/// Counts and logs a sign-in that has ended, by a link or by the identity provider.
+pub(crate) fn record_sign_in(by: &'static str, outcome: &'static str, begun: Option<&BegunSession>) {
+    metrics::counter!("bellbird_console_sign_ins_total", "by" => by, "outcome" => outcome).increment(1);
+    let user_id = begun.map(|begun| tracing::field::display(begun.user_id));
+    let session_id = begun.map(|begun| tracing::field::display(begun.id));
+    tracing::info!(by, outcome, user_id, session_id, "sign-in finished");
 }
 
 /// The session that begins in a browser, whichever way its user signs in.
@@ -186,8 +202,14 @@ impl BrowserSession {
     }
 
     /// Gives its cookies to the browser, once it is stored. A session that the browser had ends, because its cookie is
-    /// replaced. What follows is always the overview.
-    pub(crate) async fn begun(self, console: &Console, headers: &HeaderMap, now: Timestamp) -> Response {
+    /// replaced. What follows is the overview, or at first what others have let read the user's accounts.
+    pub(crate) async fn begun(
+        self,
+        console: &Console,
+        headers: &HeaderMap,
+        begun: &BegunSession,
+        now: Timestamp,
+    ) -> Response {
         let sessions = console.storage().sessions();
         let before = match console.inner.session_cookie.value(headers) {
             Some(before) => sessions.find(before, now).await.ok().flatten(),
@@ -198,7 +220,13 @@ impl BrowserSession {
         {
             return error_page::storage_error(console, &error);
         }
-        let mut response = Redirect::to(&console.path("/overview")).into_response();
+        let next = match has_programs_of_others(console.storage(), begun, now).await {
+            // The demo has made its keys for this person.
+            Ok(true) if console.inner.site.demo.is_none() => keys_page::FIRST_SIGN_IN,
+            Ok(_) => "/overview",
+            Err(error) => return error_page::storage_error(console, &error),
+        };
+        let mut response = Redirect::to(&console.path(next)).into_response();
         let cookies = [
             console.inner.session_cookie.header(self.token.expose_secret()),
             console.inner.known_browser_cookie.header(self.known_browser.expose_secret()),
@@ -208,23 +236,41 @@ impl BrowserSession {
     }
 }
 
+/// Whether somebody made a key or an endpoint before the user was ever signed in.
+async fn has_programs_of_others(storage: &Storage, begun: &BegunSession, now: Timestamp) -> Result<bool, StorageError> {
+    if !begun.is_first {
+        return Ok(false);
+    }
+    let keys = storage.keys().list(begun.user_id).await?;
+    let has_key = keys.iter().any(|key| keys_page::works(key, now));
+    Ok(has_key || !storage.endpoints().list(begun.user_id).await?.is_empty())
+}
+
 pub(crate) fn browser_name_of(headers: &HeaderMap) -> String {
     browser_name(headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default())
 }
 
 /// `POST /sign-out`
 pub(crate) async fn sign_out(State(console): State<Console>, form: OwnForm) -> Response {
-    let Session { caller, .. } = form.session;
-    match console.storage().sessions().revoke(caller.user_id, caller.key_id.uuid()).await {
-        Ok(_) => {
-            console.inner.money_cache.remove(&caller.key_id);
-            signed_out(&console)
-        }
+    match end_session(&console, &form.session, form.session.id()).await {
+        Ok(_) => signed_out(&console),
         Err(error) => error_page::storage_error(&console, &error),
     }
 }
 
-/// Takes the cookie from the browser, and what it has kept of the pages.
+/// Ends a session of the user, with its links. Returns whether there was one.
+pub(crate) async fn end_session(console: &Console, session: &Session, ended: Uuid) -> Result<bool, StorageError> {
+    let mut change = session.begin(console).await?;
+    if !change.revoke_session(session.user(), ended).await? {
+        return Ok(false);
+    }
+    let subject = ended.to_string();
+    session.commit(change, &OwnAction { name: "session.revoke", subject: Some(&subject), detail: "" }).await?;
+    console.inner.money_cache.remove(&KeyId::from(ended));
+    Ok(true)
+}
+
+/// Takes the cookies from the browser, but the one that knows it again, and what it has kept of the pages.
 pub(crate) fn signed_out(console: &Console) -> Response {
     sign_out_of(console, Redirect::to(&console.path("/sign-in")).into_response())
 }
@@ -232,7 +278,8 @@ pub(crate) fn signed_out(console: &Console) -> Response {
 /// As [`signed_out`], with another response.
 pub(crate) fn sign_out_of(console: &Console, mut response: Response) -> Response {
     let headers = response.headers_mut();
-    headers.extend(console.inner.session_cookie.removal().map(|cookie| (SET_COOKIE, cookie)));
+    let cookies = [&console.inner.session_cookie, &console.inner.link_cookie, &console.inner.cookie];
+    headers.extend(cookies.into_iter().filter_map(Cookie::removal).map(|cookie| (SET_COOKIE, cookie)));
     headers.insert(CLEAR_SITE_DATA, HeaderValue::from_static("\"cache\", \"storage\""));
     response
 }

@@ -64,11 +64,25 @@ impl TestConsole {
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
         storage.migrate().await.unwrap();
         let now: Timestamp = "2026-11-20T09:24:00Z".parse().unwrap();
-        let user = NewUser { email: "<emma>@example.com", plan: Plan::Developer, timezone: None, reference: None };
+        let user = NewUser {
+            email: "<emma>@example.com",
+            plan: Plan::Developer,
+            timezone: None,
+            reference: None,
+            console_sign_in: true,
+        };
         let user_id = storage.users().insert(&user, now).await.unwrap().id;
         let expires_at = "2026-11-20T09:54:00Z".parse().unwrap();
         for (token, provider) in [("choice-token", None), ("provider-token", Some("somebank"))] {
-            let link = NewLink { user_id, token, provider, connection_id: None, expires_at, session: None };
+            let link = NewLink {
+                user_id,
+                token,
+                provider,
+                connection_id: None,
+                expires_at,
+                session: None,
+                console_session: None,
+            };
             storage.links().insert(&link, now).await.unwrap();
         }
         let connections = Connections::new(storage.clone(), Default::default(), Clock::manual(now));

@@ -3,13 +3,13 @@
 use crate::connection::string_enum;
 
 string_enum! {
-    /// What an e-mail is about. A user can switch each kind off.
+    /// What an e-mail is about.
     EmailKind {
         /// A connection needs its user, or will soon.
         Connection "connection",
         /// Deliveries to a webhook endpoint have ended.
         Endpoint "endpoint",
-        /// A sign-in from a browser that was not used before.
-        SignIn "sign_in",
+        /// A new browser, or something new that reads the accounts.
+        Security "security",
     }
 }

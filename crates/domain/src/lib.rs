@@ -5,6 +5,7 @@
 //! tests can set it.
 
 pub mod account;
+pub mod actor;
 pub mod balance;
 pub mod category;
 pub mod clock;
@@ -30,6 +31,7 @@ pub mod user;
 pub mod webhook_event;
 
 pub use account::{Account, AccountType, MaskedNumber};
+pub use actor::{Actor, ActorKind};
 pub use balance::Balance;
 pub use category::Category;
 pub use clock::Clock;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::connection::string_enum;
-use crate::{KeyId, UserId};
+use crate::{ConnectionCategory, KeyId, UserId};
 
 /// The timezone of a user who has not set one.
 pub const DEFAULT_TIMEZONE: &str = "Australia/Sydney";
@@ -18,6 +18,17 @@ string_enum! {
         Developer "developer",
         /// All endpoints.
         Professional "professional",
+    }
+}
+
+impl Plan {
+    /// Whether a user may read connections of this category.
+    #[must_use]
+    pub fn reads(self, category: ConnectionCategory) -> bool {
+        match category {
+            ConnectionCategory::Banking => self != Self::Saver,
+            ConnectionCategory::Brokerage => self == Self::Professional,
+        }
     }
 }
 
@@ -35,6 +46,8 @@ pub struct User {
     pub reference: Option<String>,
     /// Whether the console shows this user the pages for operators.
     pub is_operator: bool,
+    /// Whether the user may sign in to the console and gets e-mails: somebody proved that the address is the user's.
+    pub console_sign_in: bool,
     pub created_at: Timestamp,
 }
 

@@ -24,7 +24,9 @@ CREATE TABLE users (
     reference TEXT,
     -- 1: the console shows the user the pages for operators.
     is_operator INTEGER NOT NULL DEFAULT 0,
-    -- The kinds of e-mails that the user does not want, separated by commas.
+    -- 1: somebody proved that the address is the user's, so it signs in to the console and gets e-mails.
+    console_sign_in INTEGER NOT NULL,
+    -- The kinds of e-mails that the user has switched off, separated by commas.
     emails_off TEXT NOT NULL DEFAULT '',
     -- Each change of plan, timezone, connections, credentials or accounts raises it, which invalidates cached
     -- responses.
@@ -76,8 +78,6 @@ CREATE TABLE sessions (
     token_hash BLOB NOT NULL,
     -- Browser and system, for the user to recognise it.
     browser TEXT NOT NULL,
-    -- 1: the first session of the user in this browser.
-    is_new_browser INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     last_used_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
@@ -86,8 +86,6 @@ CREATE TABLE sessions (
 
 CREATE UNIQUE INDEX sessions_token ON sessions (token_hash);
 CREATE INDEX sessions_expiry ON sessions (expires_at);
--- Finds the few of which an e-mail tells.
-CREATE INDEX sessions_new_browser ON sessions (created_at) WHERE is_new_browser = 1;
 
 -- Browsers in which a user has signed in.
 CREATE TABLE known_browsers (
@@ -207,24 +205,31 @@ CREATE TABLE operator_requests (
 CREATE INDEX operator_requests_user ON operator_requests (user_id);
 CREATE INDEX operator_requests_created ON operator_requests (created_at);
 
--- What operators changed. Outlives the user and what the change was about, so it has no foreign key.
-CREATE TABLE operator_audit (
+-- What operators changed, and what users did in the console. Outlives what it was about, so it has no foreign key. What
+-- a user did is deleted with the user.
+CREATE TABLE audit (
     id UUID NOT NULL,
-    -- NULL: a change in the console.
-    operator_key_id UUID,
-    -- The user who was signed in to the console. NULL: a change by API.
-    operator_user_id UUID,
+    -- operator_key, operator or user.
+    actor_kind TEXT NOT NULL,
+    -- The id of the operator's key, of the operator who was signed in to the console, or of the user's session there.
+    actor_id TEXT NOT NULL,
     -- Such as user.create.
     action TEXT NOT NULL,
     user_id UUID NOT NULL,
     -- The id of what the action was about, if that is not the user.
     subject TEXT,
+    -- What the user calls it: the browser, the name of the key, the URL of the endpoint. NULL: an operator's action.
+    detail TEXT,
+    -- 1: an e-mail tells the user of it, whatever the user has switched off.
+    is_reported INTEGER NOT NULL,
     recorded_at INTEGER NOT NULL,
     PRIMARY KEY (id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX operator_audit_user ON operator_audit (user_id, id);
-CREATE INDEX operator_audit_recorded ON operator_audit (recorded_at);
+CREATE INDEX audit_user ON audit (user_id, id);
+CREATE INDEX audit_recorded ON audit (recorded_at);
+CREATE INDEX audit_operators ON audit (id) WHERE actor_kind <> 'user';
+CREATE INDEX audit_reported ON audit (recorded_at) WHERE is_reported = 1;
 
 CREATE TABLE connections (
     user_id UUID NOT NULL REFERENCES users (id),
@@ -408,7 +413,8 @@ CREATE TABLE secrets (
     PRIMARY KEY (user_id, purpose, subject)
 ) STRICT, WITHOUT ROWID;
 
--- A link URL that an operator gives to a user. The holder of its token may link institutions for that user.
+-- A link URL that an operator gives to a user, or that the console makes for itself. The holder of its token may link
+-- institutions for that user.
 CREATE TABLE links (
     user_id UUID NOT NULL REFERENCES users (id),
     id UUID NOT NULL,
@@ -418,6 +424,8 @@ CREATE TABLE links (
     provider TEXT,
     -- The connection to repair. NULL: a new connection.
     connection_id UUID,
+    -- The session of the user's who made it in the console. The link ends with it. NULL: an operator made it.
+    session_id UUID,
     open_count INTEGER NOT NULL DEFAULT 0,
     -- 1: a link session of an app, which connects once and has a result. 0: a link.
     is_session INTEGER NOT NULL DEFAULT 0,

@@ -67,7 +67,7 @@ pub use linking::consent_sessions::{ConsentSession, NewConsentSession, OtherCons
 pub use linking::links::{Link, NewLink, NewLinkSession};
 pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
-pub use operators::audit::{OperatorAction, OperatorAuditRow};
+pub use operators::audit::{OperatorAction, OperatorAuditRow, OwnAction};
 pub use operators::changes::{BegunChange, OperatorChange};
 pub use operators::keys::{FoundOperatorKey, OperatorKeyRecord};
 pub use operators::requests::{Idempotency, StoredResponse};
@@ -82,7 +82,9 @@ pub use users::emails::{DueEmail, EmailKey};
 pub use users::identities::{Identity, IdentityRecord, IdentitySignIn};
 pub use users::key_reads::KeyReadCount;
 pub use users::keys::KeyRecord;
-pub use users::sessions::{NewSession, NewSignInLink, SessionRecord, SignInLink, SignedIn};
+pub use users::sessions::{
+    BegunSession, NO_CONSOLE_SIGN_IN, NewSession, NewSignInLink, SessionRecord, SignInLink, SignedIn,
+};
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
 pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange};
 pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, EventUser, FinishedAttempt};
@@ -145,8 +147,8 @@ parts! {
     keys: Keys;
     /// Keys of operators, for the API below `/admin`.
     operator_keys: OperatorKeys;
-    /// What operators changed.
-    operator_audit: OperatorAudit;
+    /// What operators changed, and what users did in the console.
+    audit: Audit;
     /// Setup tokens of SimpleFIN, and the history of a key.
     setup_tokens: SetupTokens;
     /// Who is signed in to the console, and the links to sign in.

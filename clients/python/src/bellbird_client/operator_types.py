@@ -8,17 +8,25 @@ from typing import TypedDict
 from typing_extensions import NotRequired
 
 
+class Actor(TypedDict):
+    """Who made a change."""
+
+    id: str
+    """The id of the operator's key, of the operator, or of the user's session."""
+    kind: str
+    """`operator_key`, `operator` (on the console's pages for operators) or `user` (in the console). More may come."""
+
+
 class AuditRow(TypedDict):
-    """One change by an operator."""
+    """One change."""
 
     action: str
     """The subject and the verb, such as `key.create`. The list may grow."""
+    actor: Actor
     at: str
+    detail: str | None
+    """What the user calls it: the browser, the name of the key or the URL of the endpoint. Null: an operator did it."""
     id: str
-    operatorKeyId: str | None
-    """The key, as `bellbird operator-key list` shows it. Null: the change was made in the console."""
-    operatorUserId: str | None
-    """The operator who made the change in the console. Null: it was made by this API."""
     subject: str | None
     """The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user."""
     userId: str | None
@@ -338,6 +346,11 @@ class NewSetupToken(TypedDict):
 class NewUser(TypedDict):
     """A user to create."""
 
+    consoleSignIn: NotRequired[bool]
+    """
+    Whether the user may sign in to the console, and gets e-mails. Send true only if you have verified that the
+    address is the user's, because whoever has the mailbox reads all accounts of the user. The default is false.
+    """
     email: str
     """E-mail address, unique without regard to case."""
     plan: NotRequired[str]
@@ -438,6 +451,8 @@ class TokenItem(TypedDict):
 class User(TypedDict):
     """A user."""
 
+    consoleSignIn: bool
+    """Whether the user may sign in to the console, and gets e-mails."""
     createdAt: str
     email: str
     id: str
@@ -452,6 +467,11 @@ class User(TypedDict):
 class UserChange(TypedDict):
     """What to change of a user."""
 
+    consoleSignIn: NotRequired[bool]
+    """
+    Whether the user may sign in to the console, and gets e-mails: see the creation of a user. A new `email`
+    without this makes it false, because nobody has verified the new address.
+    """
     email: NotRequired[str]
     """E-mail address, unique without regard to case."""
     plan: NotRequired[str]

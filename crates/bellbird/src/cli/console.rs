@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use bellbird_console::create_sign_in_link;
-use bellbird_storage::Storage;
+use bellbird_storage::{Storage, StorageError};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -70,7 +70,11 @@ async fn login(settings: &Settings, storage: &Storage, args: &LoginArgs) -> anyh
         .await?
         .context("the link needs the URL of the console: set console.public_url, or start the service first")?;
     let user = find_user(storage, &args.user).await?;
-    let url = create_sign_in_link(storage, user.id, &console_url, Timestamp::now()).await?;
+    let url =
+        create_sign_in_link(storage, user.id, &console_url, Timestamp::now()).await.map_err(|error| match error {
+            StorageError::Conflict(why) => anyhow::anyhow!("{why}"),
+            error => error.into(),
+        })?;
     output::print(args.format, &json!({"url": url.expose_secret()}), |_| url.expose_secret().to_owned())?;
     if !args.format.json {
         output::note(&format!(

@@ -216,10 +216,9 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
     let user = match storage.users().find_by_email(email).await? {
         Some(user) => user,
         None => {
-            storage
-                .users()
-                .insert(&NewUser { email, plan, timezone: Some(DEFAULT_TIMEZONE), reference: None }, now)
-                .await?
+            let timezone = Some(DEFAULT_TIMEZONE);
+            let new = NewUser { email, plan, timezone, reference: None, console_sign_in: true };
+            storage.users().insert(&new, now).await?
         }
     };
     let operator = UserChange { is_operator: Some(email == PROFESSIONAL), ..UserChange::default() };

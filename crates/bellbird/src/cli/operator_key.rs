@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellbird_domain::OperatorKeyId;
+use bellbird_domain::{ActorKind, OperatorKeyId};
 use bellbird_storage::{OperatorAuditRow, OperatorKeyRecord, Storage, StorageError};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -17,8 +17,8 @@ use crate::wiring;
 
 /// Create, list and revoke keys of the operator's API, and show what was done with them.
 ///
-/// The holder of such a key manages all users, their keys and their connections by API, but reads no balance and no
-/// transaction.
+/// Keep such a key as safe as the master key, because it opens everything: its holder manages all users by API. The key
+/// itself reads no balance and no transaction, but it makes keys that do, and endpoints that get every row.
 #[derive(Debug, Subcommand)]
 pub(super) enum OperatorKeyCommand {
     Create(CreateArgs),
@@ -60,7 +60,9 @@ pub(super) struct RevokeArgs {
     format: JsonFlag,
 }
 
-/// Show what operators changed by API, newest first: of the last two years, also of users who are gone.
+/// Show what operators changed, newest first: of the last two years, also of users who are gone.
+///
+/// With --user, also what the user did in the console.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird operator-key audit --user me@example.com")]
@@ -159,12 +161,12 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
 
 async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
     let user = args.filter.find(storage).await?.map(|user| user.id);
-    let rows = storage.operator_audit().list_before(None, user, args.limit).await?;
+    let rows = storage.audit().list_before(None, user, args.limit).await?;
     output::print(args.filter.format, &rows, |rows| {
         if rows.is_empty() {
             return "No changes by operators yet.".to_owned();
         }
-        output::table(["at", "action", "user id", "subject", "operator"], rows.iter().map(audit_row))
+        output::table(["at", "action", "user id", "subject", "by"], rows.iter().map(audit_row))
     })
 }
 
@@ -174,10 +176,10 @@ fn audit_row(row: &OperatorAuditRow) -> [String; 5] {
         row.action.clone(),
         row.user_id.map_or_else(|| "all users".to_owned(), |user| user.to_string()),
         row.subject.clone().unwrap_or_else(|| "-".to_owned()),
-        match (row.operator_key_id, row.operator_user_id) {
-            (Some(key), _) => format!("key {key}"),
-            (None, Some(user)) => format!("user {user}"),
-            (None, None) => "-".to_owned(),
+        match row.actor.kind {
+            ActorKind::OperatorKey => format!("key {}", row.actor.id),
+            ActorKind::Operator => format!("user {}", row.actor.id),
+            ActorKind::User => format!("session {}", row.actor.id),
         },
     ]
 }

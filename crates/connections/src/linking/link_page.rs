@@ -1,6 +1,6 @@
 //! What the page of a link URL shows and does: the user's connections, sessions to confirm, and removals.
 
-use bellbird_domain::{Account, Confirmation, Connection, ConnectionId, ConnectionStatus, User};
+use bellbird_domain::{Account, Confirmation, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, User};
 use bellbird_storage::{ConsentSession, Link};
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -22,6 +22,8 @@ pub struct LinkableProvider {
     pub title: &'static str,
     /// The institutions that it reaches, for people.
     pub reaches: &'static str,
+    /// The plan of a user decides which category the user reads.
+    pub category: ConnectionCategory,
 }
 
 /// A connection with its visible accounts, by name.
@@ -55,7 +57,10 @@ pub struct LinkPage {
     pub provider: Option<String>,
     /// The only connection that the link repairs, if it is restricted.
     pub repair_target: Option<LinkedConnection>,
+    /// Those that the user's plan includes.
     pub providers: Vec<LinkableProvider>,
+    /// Those that the plan does not include.
+    pub not_in_plan: Vec<LinkableProvider>,
     /// Newest first. Empty if the link is restricted.
     pub connections: Vec<LinkedConnection>,
     /// The sessions that this browser started and that have no result yet.
@@ -118,12 +123,15 @@ impl Links<'_> {
             None => None,
         };
         let app_return = self.app_return(&link);
+        let (providers, not_in_plan) =
+            self.providers().into_iter().partition(|provider| user.plan.reads(provider.category));
         Ok(FoundLink::Page(Box::new(LinkPage {
             email: user.email,
             timezone: user.timezone,
             provider: link.provider,
             repair_target,
-            providers: self.providers(),
+            providers,
+            not_in_plan,
             connections,
             unfinished,
             is_used_up,

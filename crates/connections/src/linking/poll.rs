@@ -135,6 +135,7 @@ impl Links<'_> {
                     if !self.0.storage.consent_sessions().end(&run.claim, word).await? {
                         return Ok(None);
                     }
+                    metrics::counter!("bellbird_consent_sessions_total", "outcome" => word).increment(1);
                     tracing::info!(provider = run.claim.session.provider, outcome = word, "consent session finished");
                     return Ok(Some(conclusion));
                 }

@@ -57,14 +57,15 @@ pub struct PreparedLink<'a> {
     connection_id: Option<ConnectionId>,
     expires_at: Timestamp,
     session: Option<NewLinkSession<'a>>,
+    console_session: Option<Uuid>,
 }
 
 impl PreparedLink<'_> {
     /// What to store.
     pub fn new_link(&self) -> NewLink<'_> {
-        let Self { user_id, connection_id, expires_at, session, .. } = *self;
+        let Self { user_id, connection_id, expires_at, session, console_session, .. } = *self;
         let (token, provider) = (self.token.expose_secret(), self.provider.as_deref());
-        NewLink { user_id, token, provider, connection_id, expires_at, session }
+        NewLink { user_id, token, provider, connection_id, expires_at, session, console_session }
     }
 
     /// The link, stored with this id.
@@ -87,6 +88,18 @@ impl<'c> Links<'c> {
     /// user in the browser.
     pub async fn create_link(self, user: UserId, to: LinkTarget<'_>) -> Result<CreatedLink, ConnectionsError> {
         self.insert_link(self.prepare_link(user, to, None).await?).await
+    }
+
+    /// Checks a link that a user makes in a session of the console, for a caller who stores it in a transaction of its
+    /// own. It ends with the session.
+    pub async fn prepare_own_link(
+        self,
+        user: UserId,
+        session: Uuid,
+        to: LinkTarget<'_>,
+    ) -> Result<PreparedLink<'static>, ConnectionsError> {
+        let link = self.prepare_link(user, to, None).await?;
+        Ok(PreparedLink { console_session: Some(session), ..link })
     }
 
     pub(crate) async fn insert_link(self, link: PreparedLink<'_>) -> Result<CreatedLink, ConnectionsError> {
@@ -114,6 +127,9 @@ impl<'c> Links<'c> {
         };
         if let Some(name) = &provider {
             self.linking_for(name)?;
+            if let Some(user) = self.0.storage.users().find(user_id).await? {
+                self.check_plan(&user, name)?;
+            }
         }
         let token = self.0.storage.new_token();
         let expires_at = self.0.clock.now().plus(LINK_TTL);
@@ -123,7 +139,7 @@ impl<'c> Links<'c> {
             segments.push(token.expose_secret());
         }
         let url = String::from(url).into();
-        Ok(PreparedLink { user_id, token, url, provider, connection_id, expires_at, session })
+        Ok(PreparedLink { user_id, token, url, provider, connection_id, expires_at, session, console_session: None })
     }
 
     /// Starts a consent session for the browser with this cookie, and returns the provider's consent page.
@@ -160,6 +176,7 @@ impl<'c> Links<'c> {
         let provider = chosen.filter(|name| link.provider.as_deref().is_none_or(|allowed| allowed == *name));
         let provider = provider.ok_or(ConnectionsError::LinkExpired)?;
         let linking = self.linking_for(provider)?;
+        self.check_plan(&user, provider)?;
         if !self.0.storage.links().open(token, SESSIONS_PER_LINK_MAX, self.0.clock.now()).await? {
             return Err(ConnectionsError::LinkExpired);
         }
@@ -238,15 +255,27 @@ impl<'c> Links<'c> {
 
     /// Lists the configured providers that have a consent page.
     pub fn providers(self) -> Vec<LinkableProvider> {
-        let has_page = |name: &str| self.0.providers.find(name).is_some_and(|provider| provider.linking().is_some());
-        let linkable = PROVIDERS.iter().filter(|provider| has_page(provider.name.as_str()));
-        linkable
-            .map(|provider| LinkableProvider {
-                name: provider.name.as_str(),
-                title: provider.title,
-                reaches: provider.reaches,
+        let linkable = PROVIDERS.iter().filter_map(|declared| {
+            let provider = self.0.providers.find(declared.name.as_str())?;
+            provider.linking()?;
+            let category = provider.kind().category();
+            Some(LinkableProvider {
+                name: declared.name.as_str(),
+                title: declared.title,
+                reaches: declared.reaches,
+                category,
             })
-            .collect()
+        });
+        linkable.collect()
+    }
+
+    /// A consent that the user's plan cannot use is not asked for.
+    fn check_plan(self, user: &User, provider: &str) -> Result<(), ConnectionsError> {
+        let category = self.0.provider(provider)?.kind().category();
+        if user.plan.reads(category) {
+            return Ok(());
+        }
+        Err(ConnectionsError::NotInPlan { plan: user.plan, provider: self.provider_title(provider).to_owned() })
     }
 
     /// Where a person can end a consent without this service, for users.

@@ -39,6 +39,25 @@ struct EndpointEmail<'a> {
 }
 
 #[derive(Template)]
+#[template(path = "emails/sign_in_link.txt")]
+struct SignInLinkEmail {
+    day: String,
+    time: String,
+}
+
+#[derive(Template)]
+#[template(path = "emails/new_program.txt")]
+struct NewProgramEmail<'a> {
+    console_url: &'a str,
+    what: &'static str,
+    name: &'a str,
+    /// The page that lists it.
+    page: &'static str,
+    day: String,
+    time: String,
+}
+
+#[derive(Template)]
 #[template(path = "emails/new_browser.txt")]
 struct NewBrowserEmail<'a> {
     console_url: &'a str,
@@ -68,10 +87,17 @@ impl Text {
                 let host = url.host().unwrap_or("an unknown host");
                 Self::of(&EndpointEmail { console_url, host, reason: why_disabled(Some(&email.detail)) })
             }
-            EmailKind::SignIn => {
+            EmailKind::Security => {
                 let at = email.at.unwrap_or_default();
                 let (day, time) = (zone.day(at), zone.time(at));
-                Self::of(&NewBrowserEmail { console_url, browser: &name, day, time })
+                let (what, page) = match email.detail.as_str() {
+                    "session.create" => return Self::of(&NewBrowserEmail { console_url, browser: &name, day, time }),
+                    "sign_in_link.create" => return Self::of(&SignInLinkEmail { day, time }),
+                    "setup_token.create" => ("setup token", "programs"),
+                    "webhook_endpoint.create" | "webhook_endpoint.update" => ("webhook endpoint", "webhooks"),
+                    _ => ("API key", "keys"),
+                };
+                Self::of(&NewProgramEmail { console_url, what, name: &name, page, day, time })
             }
         }
     }

@@ -1,11 +1,11 @@
-//! `/operator/audit`: what operators changed, by API and on these pages.
+//! `/operator/audit`: what operators changed, by API and on these pages. With `user`, all that happened to one user.
 
 use std::collections::{HashMap, HashSet};
 
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use bellbird_domain::UserId;
+use bellbird_domain::{ActorKind, UserId};
 use bellbird_storage::{OperatorAuditRow, StorageError};
 use http::{StatusCode, Uri};
 use serde::Deserialize;
@@ -24,6 +24,8 @@ struct AuditPage<'a> {
     rows: Vec<AuditRow>,
     /// The last row of this page, if there are older ones.
     next: Option<Uuid>,
+    /// The only user whose rows are shown.
+    user: Option<UserId>,
 }
 
 struct AuditRow {
@@ -32,6 +34,7 @@ struct AuditRow {
     /// None: it was about an endpoint for all users.
     user: Option<Whom>,
     subject: Option<String>,
+    detail: Option<String>,
     by: String,
 }
 
@@ -44,6 +47,7 @@ struct Whom {
 #[derive(Deserialize, Default)]
 struct AuditQuery {
     before: Option<String>,
+    user: Option<String>,
 }
 
 /// `GET /operator/audit`
@@ -51,42 +55,56 @@ pub(super) async fn show(State(console): State<Console>, operator: Operator, uri
     let Operator(session) = operator;
     let query = Query::<AuditQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
     let before = query.before.and_then(|before| before.parse().ok());
-    match load(&console, before, &session.zone()).await {
+    let user = query.user.and_then(|user| user.parse().ok());
+    match load(&console, before, user, &session.zone()).await {
         Ok((rows, next)) => {
             let frame = session.frame(&console, "/operator/audit");
-            page_response(StatusCode::OK, &AuditPage { frame: &frame, rows, next })
+            page_response(StatusCode::OK, &AuditPage { frame: &frame, rows, next, user })
         }
         Err(error) => error_page::storage_error(&console, &error),
     }
 }
 
+/// The user who made a change on these pages.
+fn operator_of(row: &OperatorAuditRow) -> Option<UserId> {
+    row.actor.id.parse().ok().filter(|_| row.actor.kind == ActorKind::Operator)
+}
+
 async fn load(
     console: &Console,
     before: Option<Uuid>,
+    user: Option<UserId>,
     zone: &LocalTime,
 ) -> Result<(Vec<AuditRow>, Option<Uuid>), StorageError> {
     let storage = console.storage();
-    let mut found = storage.operator_audit().list_before(before, None, PAGE_ROWS + 1).await?;
+    let mut found = storage.audit().list_before(before, user, PAGE_ROWS + 1).await?;
     let next = if cut(&mut found) { found.last().map(|row| row.id) } else { None };
     let mut emails = HashMap::new();
-    let users: HashSet<_> = found.iter().flat_map(|row| [row.user_id, row.operator_user_id]).flatten().collect();
+    let users: HashSet<_> = found.iter().flat_map(|row| [row.user_id, operator_of(row)]).flatten().collect();
     for id in users {
         if let Some(user) = storage.users().find(id).await? {
             emails.insert(id, user.email);
         }
     }
     let keys = storage.operator_keys().list().await?;
-    let keys: HashMap<_, _> = keys.iter().map(|key| (key.id, sanitized(&key.name))).collect();
-    let by = |row: &OperatorAuditRow| match (row.operator_user_id, row.operator_key_id) {
-        (Some(user), _) => emails.get(&user).cloned().unwrap_or_else(|| format!("the removed user {user}")),
-        (None, Some(key)) => format!("the key {}", keys.get(&key).cloned().unwrap_or_else(|| key.to_string())),
-        (None, None) => "unknown".to_owned(),
+    let keys: HashMap<_, _> = keys.iter().map(|key| (key.id.to_string(), sanitized(&key.name))).collect();
+    let by = |row: &OperatorAuditRow| {
+        let id = &row.actor.id;
+        match row.actor.kind {
+            ActorKind::Operator => {
+                let email = operator_of(row).and_then(|user| emails.get(&user).cloned());
+                email.unwrap_or_else(|| format!("the removed user {id}"))
+            }
+            ActorKind::OperatorKey => format!("the key {}", keys.get(id).unwrap_or(id)),
+            ActorKind::User => format!("the user, in the session {id}"),
+        }
     };
     let rows = found.iter().map(|row| AuditRow {
         at: zone.at(row.at),
         action: row.action.clone(),
         user: row.user_id.map(|id| Whom { id, email: emails.get(&id).cloned() }),
         subject: row.subject.clone(),
+        detail: row.detail.as_deref().filter(|text| !text.is_empty()).map(sanitized),
         by: by(row),
     });
     Ok((rows.collect(), next))

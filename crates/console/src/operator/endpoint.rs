@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
+use bellbird_domain::{Actor, DeliveryState, EndpointId, EventId, UserId};
 use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint, OperatorAction, StorageError};
 use http::{HeaderMap, StatusCode};
 
@@ -147,7 +147,7 @@ async fn redeliver(
     (user_id, endpoint): (UserId, EndpointId),
     event: EventId,
 ) -> Result<bool, StorageError> {
-    let mut change = console.storage().begin_console_change(session.user(), session.now).await?;
+    let mut change = console.storage().begin_change_by(Actor::operator(session.user()), session.now).await?;
     if !change.redeliver((user_id, endpoint), event).await? {
         return Ok(false);
     }
@@ -162,7 +162,7 @@ async fn enable(
     session: &Session,
     (owner, endpoint): (UserId, EndpointId),
 ) -> Result<bool, StorageError> {
-    let mut change = console.storage().begin_console_change(session.user(), session.now).await?;
+    let mut change = console.storage().begin_change_by(Actor::operator(session.user()), session.now).await?;
     change.enable_endpoint((owner, endpoint)).await?;
     let subject = endpoint.to_string();
     let action = OperatorAction { name: "webhook_endpoint.update", user_id: owner, subject: Some(&subject) };

@@ -4,8 +4,8 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{Connection, ConnectionStatus, Plan, User, UserId};
-use bellbird_storage::{OperatorAction, StorageError, SyncState, UserChange};
+use bellbird_domain::{Actor, Connection, ConnectionStatus, Plan, User, UserId};
+use bellbird_storage::{NO_CONSOLE_SIGN_IN, OperatorAction, StorageError, SyncState, UserChange};
 use http::{HeaderMap, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -153,29 +153,31 @@ pub(super) async fn change(
         Ok(Some(link)) => page(&console, &headers, session, id, Shown::Link(&link)).await,
         Ok(None) => Redirect::to(&console.path(&format!("/operator/users/{id}"))).into_response(),
         Err(StorageError::NotFound(_)) => error_page::not_found(&console, &headers),
-        Err(StorageError::Conflict(_)) => {
+        Err(StorageError::Conflict(why)) => {
             const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
-            page(&console, &headers, session, id, Shown::Problem(TOO_MANY)).await
+            const MAY_NOT: &str = "This user may not sign in, because nobody has verified the e-mail address.";
+            let problem = if why == NO_CONSOLE_SIGN_IN { MAY_NOT } else { TOO_MANY };
+            page(&console, &headers, session, id, Shown::Problem(problem)).await
         }
         Err(error) => error_page::storage_error(&console, &error),
     }
 }
 
 async fn set_plan(console: &Console, session: &Session, id: UserId, plan: Plan) -> Result<(), StorageError> {
-    let mut change = console.storage().begin_console_change(session.user(), session.now).await?;
+    let mut change = console.storage().begin_change_by(Actor::operator(session.user()), session.now).await?;
     change.update_user(id, &UserChange { plan: Some(plan), ..UserChange::default() }).await?;
     change.commit_alone(&OperatorAction { name: "user.update", user_id: id, subject: None }).await
 }
 
 async fn create_link(console: &Console, session: &Session, id: UserId) -> Result<SecretString, StorageError> {
-    let mut change = console.storage().begin_console_change(session.user(), session.now).await?;
+    let mut change = console.storage().begin_change_by(Actor::operator(session.user()), session.now).await?;
     let link = create_sign_in_link_in(&mut change, id, &console.inner.site.console_url, session.now).await?;
     change.commit_alone(&OperatorAction { name: "sign_in_link.create", user_id: id, subject: None }).await?;
     Ok(link)
 }
 
 async fn end_sessions(console: &Console, session: &Session, id: UserId) -> Result<(), StorageError> {
-    let mut change = console.storage().begin_console_change(session.user(), session.now).await?;
+    let mut change = console.storage().begin_change_by(Actor::operator(session.user()), session.now).await?;
     change.revoke_sessions(id).await?;
     change.commit_alone(&OperatorAction { name: "session.revoke_all", user_id: id, subject: None }).await
 }

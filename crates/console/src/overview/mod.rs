@@ -11,6 +11,7 @@ use askama::Template;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
+use bellbird_domain::ConnectionCategory;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, FuturesUnordered};
@@ -18,6 +19,7 @@ use http::HeaderValue;
 use http::header::{CONTENT_TYPE, HeaderName};
 
 use crate::error_page;
+use crate::plan;
 use crate::session::Session;
 use crate::state::Console;
 use view::{Attention, Head};
@@ -31,6 +33,9 @@ pub(crate) const PARTS: &str = "<!-- parts -->";
 type Part = Pin<Box<dyn Future<Output = String> + Send>>;
 
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
+    if let Some(page) = plan::page_in_place(&console, &session, "/overview", ConnectionCategory::Banking) {
+        return page;
+    }
     let storage = console.storage();
     let (connections, (accounts, _), endpoints) = match tokio::try_join!(
         storage.connections().list(session.user()),

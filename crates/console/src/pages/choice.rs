@@ -19,6 +19,8 @@ pub(crate) struct Choice<'a> {
     offers_providers: bool,
     can_remove: bool,
     providers: Vec<&'a LinkableProvider>,
+    /// What could be linked here with another plan.
+    not_in_plan: Vec<&'a LinkableProvider>,
     /// Connections that have to be reconnected.
     broken: Vec<ConnectionRow>,
     working: Vec<ConnectionRow>,
@@ -107,6 +109,7 @@ impl<'a> Choice<'a> {
             offers_providers: !is_repair && !page.is_used_up,
             can_remove: is_repair || page.provider.is_none(),
             providers: page.providers.iter().filter(is_allowed).collect(),
+            not_in_plan: page.not_in_plan.iter().filter(is_allowed).collect(),
             broken,
             working,
             unfinished: unfinished.collect(),
@@ -147,13 +150,18 @@ pub(crate) fn status_text(status: ConnectionStatus) -> &'static str {
 #[cfg(test)]
 mod tests {
     use bellbird_connections::UnfinishedSession;
-    use bellbird_domain::Connection;
+    use bellbird_domain::{Connection, ConnectionCategory};
     use uuid::Uuid;
 
     use super::*;
     use crate::pages::fixtures::{HOSTILE, account, assert_harmless, connection};
 
-    const PROVIDER: LinkableProvider = LinkableProvider { name: "somebank", title: "SomeBank", reaches: "Some banks" };
+    const PROVIDER: LinkableProvider = LinkableProvider {
+        name: "somebank",
+        title: "SomeBank",
+        reaches: "Some banks",
+        category: ConnectionCategory::Banking,
+    };
 
     fn page(providers: Vec<LinkableProvider>, connections: Vec<Connection>) -> LinkPage {
         let linked = |connection| LinkedConnection { connection, accounts: Vec::new() };
@@ -163,6 +171,7 @@ mod tests {
             provider: None,
             repair_target: None,
             providers,
+            not_in_plan: vec![],
             connections: connections.into_iter().map(linked).collect(),
             unfinished: vec![],
             is_used_up: false,

@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 
+use bellbird_domain::{ConnectionCategory, Plan};
+
 use super::frame::Frame;
 
 /// The pages of the menu: path and title.
@@ -30,13 +32,20 @@ pub(crate) struct SignedInFrame<'a> {
     pub(crate) email: &'a str,
     /// Whether the menu for operators is shown.
     pub(crate) is_operator: bool,
+    /// What it does not include is not offered.
+    pub(crate) plan: Plan,
     /// The path of the page in the menu.
     pub(crate) current: &'static str,
 }
 
 impl<'a> SignedInFrame<'a> {
-    pub(crate) fn new(frame: &'a Frame, email: &'a str, is_operator: bool, current: &'static str) -> Self {
-        Self { frame, email, is_operator, current }
+    pub(crate) fn new(frame: &'a Frame, email: &'a str, is_operator: bool, plan: Plan, current: &'static str) -> Self {
+        Self { frame, email, is_operator, plan, current }
+    }
+
+    /// Whether the plan reads anything at all, so that keys, tokens and endpoints are of use.
+    pub(crate) fn reads_banks(&self) -> bool {
+        self.plan.reads(ConnectionCategory::Banking)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::api_client::ApiError;
 use crate::error_page;
 use crate::pages::names::sanitized;
 use crate::pages::{SignedInFrame, page_response};
+use crate::plan;
 use crate::session::Session;
 use crate::state::Console;
 
@@ -140,6 +141,9 @@ impl InvestmentsPage<'_> {
 
 /// `GET /investments`
 pub(crate) async fn show(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
+    if let Some(page) = plan::page_in_place(&console, &session, "/investments", ConnectionCategory::Brokerage) {
+        return page;
+    }
     let choice = match Choice::load(&console, &session, ConnectionCategory::Brokerage, query).await {
         Ok(choice) => choice,
         Err(error) => return error_page::storage_error(&console, &error),

@@ -14,6 +14,7 @@ use crate::amounts::with_commas;
 use crate::error_page;
 use crate::pages::names::sanitized;
 use crate::pages::{SignedInFrame, page_response};
+use crate::plan;
 use crate::session::Session;
 use crate::state::Console;
 
@@ -85,6 +86,9 @@ impl TransactionsPage<'_> {
 
 /// `GET /transactions`
 pub(crate) async fn show(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
+    if let Some(page) = plan::page_in_place(&console, &session, "/transactions", ConnectionCategory::Banking) {
+        return page;
+    }
     let choice = match Choice::load(&console, &session, ConnectionCategory::Banking, query).await {
         Ok(choice) => choice,
         Err(error) => return error_page::storage_error(&console, &error),

@@ -1,6 +1,6 @@
 //! An endpoint of the user, and the fields of the forms that say where it is and what it receives.
 
-use bellbird_domain::{EndpointId, EventType};
+use bellbird_domain::{ConnectionCategory, EndpointId, EventType, Plan};
 use bellbird_storage::{Endpoint, StorageError};
 use bellbird_webhooks::endpoint::{DEFAULT_EVENTS, EndpointUrl, EndpointUrlError, in_order};
 use bellbird_webhooks::target::Rules;
@@ -23,16 +23,18 @@ pub(super) struct EndpointFields {
     pub(super) url: String,
     pub(super) events: Vec<EventType>,
     pub(super) problem: Option<String>,
+    /// What it does not include is not offered.
+    plan: Plan,
 }
 
 impl EndpointFields {
     /// Those of an endpoint that is not made yet.
-    pub(super) fn of_new() -> Self {
-        Self { url: String::new(), events: DEFAULT_EVENTS.to_vec(), problem: None }
+    pub(super) fn of_new(plan: Plan) -> Self {
+        Self { url: String::new(), events: DEFAULT_EVENTS.to_vec(), problem: None, plan }
     }
 
-    pub(super) fn of(endpoint: &Endpoint) -> Self {
-        Self { url: endpoint.url.clone(), events: endpoint.event_types.clone(), problem: None }
+    pub(super) fn of(endpoint: &Endpoint, plan: Plan) -> Self {
+        Self { url: endpoint.url.clone(), events: endpoint.event_types.clone(), problem: None, plan }
     }
 
     /// None: the form is another one.
@@ -40,7 +42,7 @@ impl EndpointFields {
         let url = form.field("url")?.trim().to_owned();
         let events = form.fields().iter().filter(|(name, _)| name == "event");
         let events: Vec<EventType> = events.filter_map(|(_, event)| event.parse().ok()).collect();
-        Some(Self { url, events: in_order(&events), problem: None })
+        Some(Self { url, events: in_order(&events), problem: None, plan: form.session.caller.plan })
     }
 
     /// The URL in its normal form, or what is wrong.
@@ -58,9 +60,10 @@ impl EndpointFields {
         }
     }
 
-    /// Each kind of event, with what it says and whether it is chosen.
+    /// Each kind of event that the plan includes, with what it says and whether it is chosen.
     pub(super) fn options(&self) -> impl Iterator<Item = (EventType, &'static str, bool)> {
-        EventType::SUBSCRIBABLE.iter().map(|event| (*event, description(*event), self.events.contains(event)))
+        let offered = EventType::SUBSCRIBABLE.iter().filter(|event| is_in_plan(**event, self.plan));
+        offered.map(|event| (*event, description(*event), self.events.contains(event)))
     }
 }
 
@@ -69,6 +72,10 @@ pub(super) fn sentence(error: &str) -> String {
     let mut chars = error.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", chars.as_str())
+}
+
+fn is_in_plan(event: EventType, plan: Plan) -> bool {
+    event != EventType::TradesSynced || plan.reads(ConnectionCategory::Brokerage)
 }
 
 /// When an event is sent.

@@ -15,6 +15,7 @@ use http::{HeaderMap, StatusCode};
 use jiff::SignedDuration;
 use serde::Deserialize;
 
+use super::commit;
 use super::endpoint::{EndpointFields, find_own};
 use crate::error_page;
 use crate::pages::{LocalTime, SignedInFrame, page_response, why_disabled};
@@ -160,7 +161,7 @@ async fn page(
         Ok(found) => found,
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let fields = fields.unwrap_or_else(|| EndpointFields::of(endpoint));
+    let fields = fields.unwrap_or_else(|| EndpointFields::of(endpoint, session.caller.plan));
     let status = if fields.problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     let page = LogPage {
         frame: &session.frame(console, "/webhooks"),
@@ -277,11 +278,18 @@ async fn update(console: &Console, session: &Session, endpoint: &Endpoint, mut f
             return page(console, session, endpoint, &query, None, Some(fields)).await;
         }
     };
-    let endpoints = console.storage().endpoints();
-    match endpoints.update(session.user(), endpoint.id, Some(&url), Some(&fields.events)).await {
-        Ok(_) => Redirect::to(&console.path("/webhooks")).into_response(),
+    let changed = Endpoint { url, event_types: fields.events, ..endpoint.clone() };
+    match save(console, session, &changed).await {
+        Ok(()) => Redirect::to(&console.path("/webhooks")).into_response(),
         Err(error) => error_page::storage_error(console, &error),
     }
+}
+
+async fn save(console: &Console, session: &Session, endpoint: &Endpoint) -> Result<(), StorageError> {
+    let of = (session.user(), endpoint.id);
+    let mut change = session.begin(console).await?;
+    change.update_endpoint(of, Some(&endpoint.url), Some(&endpoint.event_types)).await?;
+    commit(session, change, "webhook_endpoint.update", endpoint).await
 }
 
 /// None: the event is due. Otherwise why it is not.

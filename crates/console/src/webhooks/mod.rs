@@ -7,7 +7,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, TimestampExt as _};
-use bellbird_storage::{Endpoint, NewEndpoint, StorageError};
+use bellbird_storage::{Endpoint, NewEndpoint, OperatorChange, OwnAction, StorageError};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, OLD_SECRET_LIFE};
 use bellbird_webhooks::{PingError, PingOutcome};
@@ -17,6 +17,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use self::endpoint::{EndpointFields, find_own, sentence};
 use crate::error_page;
 use crate::pages::{LocalTime, SignedInFrame, page_response, why_disabled};
+use crate::plan;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
@@ -92,7 +93,7 @@ impl Done {
 
 /// `GET /webhooks`
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
-    page(&console, &session, None, &EndpointFields::of_new()).await
+    page(&console, &session, None, &EndpointFields::of_new(session.caller.plan)).await
 }
 
 async fn page(console: &Console, session: &Session, done: Option<&Done>, fields: &EndpointFields) -> Response {
@@ -123,6 +124,9 @@ fn row(endpoint: Endpoint, zone: &LocalTime) -> EndpointRow {
 /// `POST /webhooks`, with the fields of a new endpoint, or with one field: what to do, and the endpoint's id.
 pub(crate) async fn change(State(console): State<Console>, headers: HeaderMap, form: OwnForm) -> Response {
     if let Some(fields) = EndpointFields::submitted(&form) {
+        if let Some(refused) = plan::refuse_form(&console, &form.session) {
+            return refused;
+        }
         return create(&console, &form.session, fields).await;
     }
     let Some((action, id)) = chosen(&form) else { return error_page::invalid_form(&console) };
@@ -163,10 +167,10 @@ async fn create(console: &Console, session: &Session, mut fields: EndpointFields
         api_version: ApiVersion::DEFAULT,
         secret: &secret,
     };
-    match console.storage().endpoints().insert(&new, ENDPOINTS_MAX, session.now).await {
-        Ok(_) => {
+    match insert(console, session, &new).await {
+        Ok(()) => {
             let done = Done::Secret { url, secret, kind: SecretKind::OfNewEndpoint };
-            page(console, session, Some(&done), &EndpointFields::of_new()).await
+            page(console, session, Some(&done), &EndpointFields::of_new(session.caller.plan)).await
         }
         Err(StorageError::Conflict(_)) => {
             let limit = format!("You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first.");
@@ -177,6 +181,23 @@ async fn create(console: &Console, session: &Session, mut fields: EndpointFields
     }
 }
 
+async fn insert(console: &Console, session: &Session, new: &NewEndpoint<'_>) -> Result<(), StorageError> {
+    let mut change = session.begin(console).await?;
+    let endpoint = change.insert_endpoint(new, ENDPOINTS_MAX).await?;
+    commit(session, change, "webhook_endpoint.create", &endpoint).await
+}
+
+/// Commits a change of an endpoint.
+async fn commit(
+    session: &Session,
+    change: OperatorChange<'_>,
+    name: &'static str,
+    endpoint: &Endpoint,
+) -> Result<(), StorageError> {
+    let id = endpoint.id.to_string();
+    session.commit(change, &OwnAction { name, subject: Some(&id), detail: &endpoint.url }).await
+}
+
 /// None: the user has no such endpoint.
 async fn act(
     console: &Console,
@@ -185,34 +206,51 @@ async fn act(
     id: EndpointId,
 ) -> Result<Option<Response>, StorageError> {
     let Some(endpoint) = find_own(console, session, id).await? else { return Ok(None) };
-    let (user, endpoints) = (session.user(), console.storage().endpoints());
-    let (is_found, shown_next) = match action {
-        Action::Ping | Action::Rotate => {
-            let done = match action {
-                Action::Ping => ping(console, session, &endpoint).await?,
-                _ => rotate(console, session, &endpoint).await?,
-            };
-            let Some(done) = done else { return Ok(None) };
-            return Ok(Some(page(console, session, Some(&done), &EndpointFields::of_new()).await));
+    let done = match action {
+        Action::Ping => ping(console, session, &endpoint).await?,
+        Action::Rotate => rotate(console, session, &endpoint).await?,
+        Action::Enable | Action::Disable | Action::Delete => {
+            let is_found = change_state(console, session, action, &endpoint).await?;
+            // What was missed meanwhile can be sent again there.
+            let next = if action == Action::Enable { log::path(id) } else { "/webhooks".to_owned() };
+            return Ok(is_found.then(|| Redirect::to(&console.path(&next)).into_response()));
         }
-        // What was missed meanwhile can be sent again there.
-        Action::Enable => (endpoints.enable(user, id).await?, console.path(&log::path(id))),
-        Action::Disable if endpoint.status == EndpointStatus::Disabled => (true, console.path("/webhooks")),
-        Action::Disable => {
-            let disabled = endpoints.disable(user, id, BY_USER, session.now).await?;
-            (disabled.is_some(), console.path("/webhooks"))
-        }
-        Action::Delete => (endpoints.delete(user, id).await?, console.path("/webhooks")),
     };
-    Ok(is_found.then(|| Redirect::to(&shown_next).into_response()))
+    let Some(done) = done else { return Ok(None) };
+    Ok(Some(page(console, session, Some(&done), &EndpointFields::of_new(session.caller.plan)).await))
+}
+
+/// Returns false if the endpoint was deleted meanwhile.
+async fn change_state(
+    console: &Console,
+    session: &Session,
+    action: Action,
+    endpoint: &Endpoint,
+) -> Result<bool, StorageError> {
+    let of = (session.user(), endpoint.id);
+    let mut change = session.begin(console).await?;
+    let (name, is_found) = match action {
+        Action::Enable => ("webhook_endpoint.enable", change.enable_endpoint(of).await?),
+        Action::Delete => ("webhook_endpoint.remove", change.delete_endpoint(of).await?),
+        _ if endpoint.status == EndpointStatus::Disabled => return Ok(true),
+        _ => ("webhook_endpoint.disable", change.disable_endpoint(of, BY_USER).await?.is_some()),
+    };
+    if is_found {
+        commit(session, change, name, endpoint).await?;
+    }
+    Ok(is_found)
 }
 
 async fn rotate(console: &Console, session: &Session, endpoint: &Endpoint) -> Result<Option<Done>, StorageError> {
     let (secret, old_until) = (new_secret(), session.now.plus(OLD_SECRET_LIFE));
-    let rotated = console.storage().endpoints().rotate_secret(session.user(), endpoint.id, &secret, old_until).await?;
+    let mut change = session.begin(console).await?;
+    if change.rotate_endpoint_secret((session.user(), endpoint.id), &secret, old_until).await?.is_none() {
+        return Ok(None);
+    }
+    commit(session, change, "webhook_endpoint.rotate_secret", endpoint).await?;
     let is_broken = endpoint.disabled_reason.as_deref() == Some("secret broken");
     let kind = if is_broken { SecretKind::Replaced } else { SecretKind::Rotated };
-    Ok(rotated.then(|| Done::Secret { url: endpoint.url.clone(), secret, kind }))
+    Ok(Some(Done::Secret { url: endpoint.url.clone(), secret, kind }))
 }
 
 async fn ping(console: &Console, session: &Session, endpoint: &Endpoint) -> Result<Option<Done>, StorageError> {

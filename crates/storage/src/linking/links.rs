@@ -24,10 +24,14 @@ statements! {
 
     INSERT = "INSERT INTO links
             (user_id, id, token_hash, provider, connection_id, created_at, expires_at, is_session, return_url,
-                app_state)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+                app_state, session_id)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
-    FIND = concat!("SELECT ", columns!(), " FROM links WHERE token_hash = $1");
+    /// A link that the console made for itself ends with the session, however that ends.
+    FIND = concat!(
+        "SELECT ", columns!(), " FROM links WHERE token_hash = $1 AND (session_id IS NULL
+            OR EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = links.user_id AND s.id = links.session_id))"
+    );
 
     FIND_SESSION = concat!("SELECT ", columns!(), " FROM links WHERE id = $1 AND is_session = 1");
 
@@ -56,6 +60,8 @@ pub struct NewLink<'a> {
     pub expires_at: Timestamp,
     /// None: a link, and not a link session.
     pub session: Option<NewLinkSession<'a>>,
+    /// The session of the console that makes it for itself.
+    pub console_session: Option<Uuid>,
 }
 
 /// What an app gives for a link session. Without `Debug`, because the app may have put anything into it.
@@ -138,7 +144,8 @@ pub(crate) async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> R
         link.expires_at,
         i64::from(link.session.is_some()),
         return_url,
-        state
+        state,
+        link.console_session.map(Param::Id)
     ];
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this link"))?;
     Ok(id)

@@ -1,37 +1,40 @@
-//! What operators changed: who, when, and about whom. Kept for two years.
+//! Who changed what, when, and about whom: operators, and users in the console. Kept for two years.
 
-use bellbird_domain::{OperatorKeyId, UserId};
+use bellbird_domain::{Actor, UserId};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::OperatorAudit;
+use crate::Audit;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::error::{Result, StorageError};
 
 const RETENTION: SignedDuration = SignedDuration::from_hours(2 * 365 * 24);
 
-statements! {
-    INSERT = "INSERT INTO operator_audit (id, operator_key_id, operator_user_id, action, user_id, subject, recorded_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)";
-
-    /// Ids are UUIDv7, so the newest come first.
-    LIST = "SELECT id, operator_key_id, operator_user_id, action, user_id, subject, recorded_at FROM operator_audit
-        WHERE id < $1 ORDER BY id DESC LIMIT $2";
-
-    LIST_OF_USER = "SELECT id, operator_key_id, operator_user_id, action, user_id, subject, recorded_at
-        FROM operator_audit WHERE user_id = $3 AND id < $1 ORDER BY id DESC LIMIT $2";
-
-    DELETE_OUTDATED = "DELETE FROM operator_audit WHERE recorded_at <= $1";
+/// The columns that [`row`] expects, in its order.
+macro_rules! columns {
+    () => {
+        "id, actor_kind, actor_id, action, user_id, subject, detail, recorded_at"
+    };
 }
 
-/// Who changes something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ChangedBy {
-    /// By API.
-    Key(OperatorKeyId),
-    /// In the console.
-    User(UserId),
+statements! {
+    INSERT = "INSERT INTO audit
+            (id, actor_kind, actor_id, action, user_id, subject, detail, is_reported, recorded_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
+    /// Ids are UUIDv7, so the newest come first.
+    LIST_OF_OPERATORS = concat!(
+        "SELECT ", columns!(), " FROM audit WHERE actor_kind <> 'user' AND id < $1 ORDER BY id DESC LIMIT $2"
+    );
+
+    LIST_OF_USER = concat!(
+        "SELECT ", columns!(), " FROM audit WHERE user_id = $3 AND id < $1 ORDER BY id DESC LIMIT $2"
+    );
+
+    DELETE_OWN = "DELETE FROM audit WHERE user_id = $1 AND actor_kind = 'user'";
+
+    DELETE_OUTDATED = "DELETE FROM audit WHERE recorded_at <= $1";
 }
 
 /// What an operator did.
@@ -44,24 +47,44 @@ pub struct OperatorAction<'a> {
     pub subject: Option<&'a str>,
 }
 
+/// What a user did in the console.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnAction<'a> {
+    /// Such as `key.create`.
+    pub name: &'static str,
+    /// The id of what it was about, if that is not the user.
+    pub subject: Option<&'a str>,
+    /// What the user calls that, for a list and for an e-mail.
+    pub detail: &'a str,
+}
+
+impl OwnAction<'_> {
+    /// Whether an e-mail tells the user of it: somebody else may have done it, and it reads the accounts.
+    fn is_reported(&self) -> bool {
+        matches!(
+            self.name,
+            "key.create" | "key.rotate" | "setup_token.create" | "webhook_endpoint.create" | "webhook_endpoint.update"
+        )
+    }
+}
+
 /// A row of the audit, serialized as the API and `--json` show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorAuditRow {
     pub id: Uuid,
     pub at: Timestamp,
-    /// None: a change in the console.
-    pub operator_key_id: Option<OperatorKeyId>,
-    /// Who was signed in to the console. None: a change by API.
-    pub operator_user_id: Option<UserId>,
+    pub actor: Actor,
     pub action: String,
     /// None: it was about an endpoint for all users.
     pub user_id: Option<UserId>,
     pub subject: Option<String>,
+    pub detail: Option<String>,
 }
 
-impl OperatorAudit<'_> {
-    /// Rows before this one, newest first, of one user or of all.
+impl Audit<'_> {
+    /// Rows before this one, newest first: of what operators did, or of all that was done to one user, also by that
+    /// user in the console.
     pub async fn list_before(
         self,
         before: Option<Uuid>,
@@ -71,7 +94,7 @@ impl OperatorAudit<'_> {
         let (before, limit) = (Param::Id(before.unwrap_or(Uuid::max())), i64::from(limit));
         match user {
             Some(user) => self.0.db.all(LIST_OF_USER, params![before, limit, user], row).await,
-            None => self.0.db.all(LIST, params![before, limit], row).await,
+            None => self.0.db.all(LIST_OF_OPERATORS, params![before, limit], row).await,
         }
     }
 
@@ -82,25 +105,64 @@ impl OperatorAudit<'_> {
     }
 }
 
-/// Records an action, in the transaction of the change.
-pub(crate) async fn insert(tx: &mut Tx, by: ChangedBy, action: &OperatorAction<'_>, now: Timestamp) -> Result<()> {
-    let (key, user) = match by {
-        ChangedBy::Key(key) => (Some(key), None),
-        ChangedBy::User(user) => (None, Some(user)),
-    };
+/// Records an operator's action, in the transaction of the change. The user gets an e-mail about a sign-in link that
+/// somebody else made.
+pub(crate) async fn insert(tx: &mut Tx, by: &Actor, action: &OperatorAction<'_>, now: Timestamp) -> Result<()> {
     let OperatorAction { name, user_id, subject } = *action;
-    let values = params![Param::Id(Uuid::now_v7()), key, user, name, user_id, subject, now];
+    insert_row(tx, by, (name, user_id, subject), None, name == "sign_in_link.create", now).await
+}
+
+/// Records what a user did in the console, in the transaction of the change.
+pub(crate) async fn insert_own(
+    tx: &mut Tx,
+    by: &Actor,
+    user: UserId,
+    action: &OwnAction<'_>,
+    now: Timestamp,
+) -> Result<()> {
+    let what = (action.name, user, action.subject);
+    insert_row(tx, by, what, Some(action.detail), action.is_reported(), now).await
+}
+
+/// Records the begin of a session. An e-mail tells of a browser in which the user was never signed in.
+pub(crate) async fn insert_sign_in(
+    tx: &mut Tx,
+    (user, session): (UserId, Uuid),
+    browser: &str,
+    is_new_browser: bool,
+    now: Timestamp,
+) -> Result<()> {
+    let what = ("session.create", user, None);
+    insert_row(tx, &Actor::user(session), what, Some(browser), is_new_browser, now).await
+}
+
+/// Deletes what a user did in the console.
+pub(crate) async fn delete_own(tx: &mut Tx, user: UserId) -> Result<()> {
+    tx.run(DELETE_OWN, params![user]).await.map(|_| ())
+}
+
+async fn insert_row(
+    tx: &mut Tx,
+    by: &Actor,
+    (action, user, subject): (&str, UserId, Option<&str>),
+    detail: Option<&str>,
+    is_reported: bool,
+    now: Timestamp,
+) -> Result<()> {
+    let id = Param::Id(Uuid::now_v7());
+    let (kind, actor) = (by.kind.as_str(), by.id.as_str());
+    let values = params![id, kind, actor, action, user, subject, detail, i64::from(is_reported), now];
     tx.run(INSERT, values).await.map(|_| ())
 }
 
 fn row(row: &Row<'_>) -> Result<OperatorAuditRow> {
     Ok(OperatorAuditRow {
         id: row.id(0)?,
-        operator_key_id: row.opt_id(1)?,
-        operator_user_id: row.opt_id(2)?,
+        actor: Actor { kind: row.word(1, "a kind of actor")?, id: row.text(2)?.to_owned() },
         action: row.text(3)?.to_owned(),
         user_id: Some(row.id(4)?).filter(|user| *user != UserId::INSTALLATION),
         subject: row.opt_text(5)?.map(str::to_owned),
-        at: row.time(6)?,
+        detail: row.opt_text(6)?.map(str::to_owned),
+        at: row.time(7)?,
     })
 }

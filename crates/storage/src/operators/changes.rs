@@ -1,7 +1,10 @@
-//! Changes that operators make, by API or in the console. The change, its row in the audit, and the response to a
-//! request that may be repeated commit in one transaction, so a process that is killed leaves all of them or none.
+//! Changes that operators make, by API or in the console, and users in the console. The change, its row in the audit,
+//! and the response to a request that may be repeated commit in one transaction, so a process that is killed leaves all
+//! of them or none.
 
-use bellbird_domain::{ApiKey, ConnectionId, EndpointId, EventId, EventType, KeyId, OperatorKeyId, User, UserId};
+use bellbird_domain::{
+    Actor, ApiKey, ConnectionId, EndpointId, EventId, EventType, KeyId, OperatorKeyId, User, UserId,
+};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use uuid::Uuid;
@@ -10,7 +13,8 @@ use crate::connections::{removals, syncs};
 use crate::db::Tx;
 use crate::error::Result;
 use crate::linking::links;
-use crate::operators::audit::{self, ChangedBy, OperatorAction};
+use crate::locks::lock_user;
+use crate::operators::audit::{self, OperatorAction, OwnAction};
 use crate::operators::requests::{self, Earlier, Idempotency, StoredResponse};
 use crate::users::{keys, sessions, setup_tokens, user};
 use crate::webhooks::{endpoints, redeliveries};
@@ -32,7 +36,7 @@ pub enum BegunChange<'s> {
 pub struct OperatorChange<'s> {
     storage: &'s Storage,
     tx: Tx,
-    by: ChangedBy,
+    by: Actor,
     now: Timestamp,
     request: Option<(OperatorKeyId, Idempotency, Uuid)>,
 }
@@ -54,13 +58,21 @@ impl Storage {
                 Earlier::Other => return Ok(BegunChange::KeyInUse),
             },
         };
-        Ok(BegunChange::New(OperatorChange { storage: self, tx, by: ChangedBy::Key(operator), now, request }))
+        Ok(BegunChange::New(OperatorChange { storage: self, tx, by: Actor::operator_key(operator), now, request }))
     }
 
-    /// Begins a change by a user who is an operator, in the console.
-    pub async fn begin_console_change(&self, operator: UserId, now: Timestamp) -> Result<OperatorChange<'_>> {
+    /// Begins a change in the console.
+    pub async fn begin_change_by(&self, actor: Actor, now: Timestamp) -> Result<OperatorChange<'_>> {
         let tx = self.db.begin().await?;
-        Ok(OperatorChange { storage: self, tx, by: ChangedBy::User(operator), now, request: None })
+        Ok(OperatorChange { storage: self, tx, by: actor, now, request: None })
+    }
+
+    /// Begins a change by a user in a session of the console. It locks the user's row, so that a removal of the user
+    /// finds all rows of the audit.
+    pub async fn begin_own_change(&self, user: UserId, session: Uuid, now: Timestamp) -> Result<OperatorChange<'_>> {
+        let mut tx = self.db.begin().await?;
+        lock_user(&mut tx, user).await?;
+        Ok(OperatorChange { storage: self, tx, by: Actor::user(session), now, request: None })
     }
 }
 
@@ -119,6 +131,16 @@ impl OperatorChange<'_> {
     /// As `storage.sessions().insert_link`. If it returns false, the change is not to be committed.
     pub async fn insert_sign_in_link(&mut self, link: &NewSignInLink<'_>, links_max: i64) -> Result<bool> {
         sessions::insert_link(&mut self.tx, link, links_max, self.now).await
+    }
+
+    /// Ends a session of the user. Returns whether there was one.
+    pub async fn revoke_session(&mut self, user: UserId, id: Uuid) -> Result<bool> {
+        sessions::revoke(&mut self.tx, user, id).await
+    }
+
+    /// Ends all sessions of the user but one.
+    pub async fn revoke_other_sessions(&mut self, user: UserId, kept: Uuid) -> Result<()> {
+        sessions::revoke_others(&mut self.tx, user, kept).await
     }
 
     /// Ends all sessions of a user.
@@ -202,13 +224,19 @@ impl OperatorChange<'_> {
 
     /// Commits the change with its audit row.
     pub async fn commit_alone(mut self, action: &OperatorAction<'_>) -> Result<()> {
-        audit::insert(&mut self.tx, self.by, action, self.now).await?;
+        audit::insert(&mut self.tx, &self.by, action, self.now).await?;
+        self.tx.commit().await
+    }
+
+    /// Commits the change of a user with its audit row.
+    pub async fn commit_own(mut self, user: UserId, action: &OwnAction<'_>) -> Result<()> {
+        audit::insert_own(&mut self.tx, &self.by, user, action, self.now).await?;
         self.tx.commit().await
     }
 
     /// Commits the change with its audit row. `response` is what a repeated request gets.
     pub async fn commit(mut self, action: &OperatorAction<'_>, response: &StoredResponse) -> Result<()> {
-        audit::insert(&mut self.tx, self.by, action, self.now).await?;
+        audit::insert(&mut self.tx, &self.by, action, self.now).await?;
         if let Some((operator, idempotency, id)) = &self.request {
             let request = (*operator, idempotency, *id);
             requests::finish(&mut self.tx, self.storage.secrets(), request, action.user_id, response).await?;

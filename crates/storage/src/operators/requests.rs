@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::error::{Result, StorageError};
 use crate::secrets::store::{SecretSlot, delete_secret};
-use crate::{OperatorAudit, Secrets};
+use crate::{Audit, Secrets};
 
 /// How long a response is remembered.
 const RETENTION: SignedDuration = SignedDuration::from_hours(24);
@@ -127,7 +127,7 @@ pub(crate) async fn delete_of(tx: &mut Tx, user: UserId) -> Result<()> {
     delete_secrets(tx, old).await
 }
 
-impl OperatorAudit<'_> {
+impl Audit<'_> {
     /// Deletes remembered responses that are older than 24 hours. Returns their number.
     pub async fn delete_outdated_requests(self, now: Timestamp) -> Result<u64> {
         let until = now.saturating_sub(RETENTION).map_err(StorageError::unavailable)?;

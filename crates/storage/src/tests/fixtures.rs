@@ -61,7 +61,7 @@ pub(crate) async fn receive_callback(db: &Storage, new: &NewConsentSession<'_>) 
 
 /// A link for any provider.
 pub(crate) fn new_link(user_id: UserId, token: &str, expires_at: Timestamp) -> NewLink<'_> {
-    NewLink { user_id, token, provider: None, connection_id: None, expires_at, session: None }
+    NewLink { user_id, token, provider: None, connection_id: None, expires_at, session: None, console_session: None }
 }
 
 /// A setup token of this number.

@@ -112,7 +112,7 @@ impl TestDb {
     }
 
     pub(crate) async fn user(&self, email: &str) -> User {
-        let new = NewUser { email, plan: Plan::Professional, timezone: None, reference: None };
+        let new = NewUser { email, plan: Plan::Professional, timezone: None, reference: None, console_sign_in: true };
         self.users().insert(&new, at(0)).await.expect("a user")
     }
 

@@ -1,5 +1,6 @@
-//! Stores which e-mails were sent. Whether one is due follows from what it is about, so that a restart forgets none,
-//! and what is over before it is sent is not mentioned.
+//! Stores which e-mails were sent. Whether one is due follows from what it is about, so that a restart forgets none. A
+//! connection or an endpoint that works again before an e-mail is sent is not mentioned. What the audit reports is
+//! mentioned whatever happens afterwards, so a thief who signs out suppresses nothing.
 
 use bellbird_domain::{EmailKind, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -8,8 +9,8 @@ use crate::Emails;
 use crate::db::{Row, params, statements};
 use crate::error::Result;
 
-/// An e-mail about a sign-in is worth nothing later.
-const SIGN_INS_FOR: SignedDuration = SignedDuration::from_hours(24);
+/// An e-mail of the kind `security` is worth nothing later.
+const REPORTED_FOR: SignedDuration = SignedDuration::from_hours(24);
 /// Rows in one read.
 const BATCH_SIZE: i64 = 100;
 
@@ -30,8 +31,8 @@ macro_rules! reasons {
         WHERE status = 'disabled' AND queue_fence IS NULL
             AND disabled_reason IN ('failing', 'gone', 'address not allowed', 'secret broken')
         UNION ALL
-        SELECT user_id, 'sign_in', CAST(id AS TEXT), browser, '', created_at FROM sessions
-        WHERE is_new_browser = 1 AND created_at > $2)"
+        SELECT user_id, 'security', CAST(id AS TEXT), COALESCE(detail, ''), action, recorded_at FROM audit
+        WHERE is_reported = 1 AND recorded_at > $2)"
     };
 }
 
@@ -39,8 +40,8 @@ statements! {
     LIST_DUE = concat!(
         "SELECT r.user_id, r.kind, r.subject, r.name, r.detail, r.at, u.email, u.timezone
         FROM ", reasons!(), " AS r JOIN users u ON u.id = r.user_id
-        WHERE (r.user_id, r.kind, r.subject) > ($3, $4, $5)
-            AND ',' || u.emails_off || ',' NOT LIKE '%,' || r.kind || ',%'
+        WHERE (r.user_id, r.kind, r.subject) > ($3, $4, $5) AND u.console_sign_in = 1
+            AND (r.kind = 'security' OR ',' || u.emails_off || ',' NOT LIKE '%,' || r.kind || ',%')
             AND NOT EXISTS (SELECT 1 FROM sent_emails s
                 WHERE s.user_id = r.user_id AND s.kind = r.kind AND s.subject = r.subject
                     AND (s.retry_at IS NULL OR s.retry_at > $1))
@@ -76,11 +77,11 @@ pub struct DueEmail {
     pub address: String,
     /// IANA name. None: the default zone.
     pub timezone: Option<String>,
-    /// The institution, the URL of the endpoint, or the browser.
+    /// The institution, the URL of the endpoint, the browser, or the name of the key.
     pub name: String,
-    /// Why the endpoint was disabled. Empty for other kinds.
+    /// Why the endpoint was disabled, or the action of the audit. Empty for a connection.
     pub detail: String,
-    /// When the consent ends, or when the user signed in.
+    /// When the consent ends, or when the action was recorded.
     pub at: Option<Timestamp>,
 }
 
@@ -89,7 +90,7 @@ impl Emails<'_> {
     pub async fn list_due(self, last: Option<&EmailKey>, now: Timestamp) -> Result<Vec<DueEmail>> {
         let (user, kind, subject) = last
             .map_or((UserId::from(uuid::Uuid::nil()), "", ""), |key| (key.user_id, key.kind.as_str(), &key.subject));
-        let values = params![now, now.minus(SIGN_INS_FOR), user, kind, subject, BATCH_SIZE];
+        let values = params![now, now.minus(REPORTED_FOR), user, kind, subject, BATCH_SIZE];
         let due = |row: &Row<'_>| {
             let key = EmailKey {
                 user_id: row.id(0)?,
@@ -116,7 +117,7 @@ impl Emails<'_> {
 
     /// Forgets what was said of anything that is over, so that an e-mail tells of it when it comes again.
     pub async fn forget_outdated(self, now: Timestamp) -> Result<()> {
-        self.0.db.run(FORGET, params![now, now.minus(SIGN_INS_FOR)]).await?;
+        self.0.db.run(FORGET, params![now, now.minus(REPORTED_FOR)]).await?;
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use crate::db::{Row, Tx, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user;
 use crate::users::{sessions, user};
-use crate::{NewSession, NewUser, Sessions, StorageError};
+use crate::{BegunSession, NewSession, NewUser, Sessions, StorageError};
 
 statements! {
     FIND = "SELECT user_id FROM identities WHERE issuer = $1 AND subject = $2";
@@ -43,9 +43,8 @@ pub struct IdentityRecord {
 /// How a sign-in with an identity ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentitySignIn {
-    /// The session has begun.
-    User(UserId),
-    /// No user has the e-mail address.
+    Begun(BegunSession),
+    /// No user has the e-mail address, or the one who has it may not sign in.
     UnknownUser,
     /// The user of the e-mail address signs in with another identity of this provider.
     OtherIdentity,
@@ -96,6 +95,9 @@ impl Sessions<'_> {
             Err(StorageError::NotFound(_)) => return Ok(IdentitySignIn::UnknownUser),
             locked => locked?,
         }
+        if !sessions::may_sign_in(&mut tx, user).await? {
+            return Ok(IdentitySignIn::UnknownUser);
+        }
         if is_new {
             let Identity { issuer, subject, .. } = *identity;
             match tx.one(FIND_SUBJECT, params![user, issuer], |row| Ok(row.text(0)?.to_owned())).await? {
@@ -108,9 +110,9 @@ impl Sessions<'_> {
                 Some(_) => return Ok(IdentitySignIn::OtherIdentity),
             }
         }
-        sessions::insert(&mut tx, user, session, now).await?;
+        let begun = sessions::insert(&mut tx, user, session, now).await?;
         tx.commit().await?;
-        Ok(IdentitySignIn::User(user))
+        Ok(IdentitySignIn::Begun(begun))
     }
 }
 
@@ -135,6 +137,6 @@ async fn find_user(
         return Ok(Some((user.id, true)));
     }
     let Some(plan) = new_plan else { return Ok(None) };
-    let new = NewUser { email, plan, timezone: None, reference: None };
+    let new = NewUser { email, plan, timezone: None, reference: None, console_sign_in: true };
     Ok(Some((user::insert(tx, &new, now).await?.id, true)))
 }

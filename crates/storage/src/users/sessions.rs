@@ -9,6 +9,7 @@ use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::lock_user;
+use crate::operators::audit;
 use crate::users::caller_lookups::caller;
 use crate::{Sessions, StorageError};
 
@@ -17,6 +18,9 @@ const BROWSERS_FOR: SignedDuration = SignedDuration::from_hours(400 * 24);
 const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 
 statements! {
+    /// Whoever has another's address must not get in by it.
+    MAY_SIGN_IN = "SELECT id FROM users WHERE id = $1 AND console_sign_in = 1";
+
     COUNT_LINKS = "SELECT COUNT(*) FROM sign_in_links WHERE user_id = $1 AND expires_at > $2";
 
     INSERT_LINK = "INSERT INTO sign_in_links (user_id, id, token_hash, browser_hash, created_at, expires_at)
@@ -25,13 +29,14 @@ statements! {
     /// $3 is NULL for a browser without the cookie, which equals nothing.
     FIND_LINK = "SELECT l.user_id, u.email, CASE WHEN l.browser_hash = $3 THEN 'yes' ELSE 'no' END
         FROM sign_in_links l JOIN users u ON u.id = l.user_id
-        WHERE l.token_hash = $1 AND l.expires_at > $2";
+        WHERE l.token_hash = $1 AND l.expires_at > $2 AND u.console_sign_in = 1";
 
     USE_LINK = "DELETE FROM sign_in_links WHERE token_hash = $1 AND user_id = $2 AND expires_at > $3 RETURNING user_id";
 
-    INSERT = "INSERT INTO sessions
-            (user_id, id, token_hash, browser, created_at, last_used_at, expires_at, is_new_browser)
-        VALUES ($1, $2, $3, $4, $5, $5, $6, $7)";
+    INSERT = "INSERT INTO sessions (user_id, id, token_hash, browser, created_at, last_used_at, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $5, $6)";
+
+    HAS_BROWSER = "SELECT user_id FROM known_browsers WHERE user_id = $1 LIMIT 1";
 
     USE_BROWSER = "UPDATE known_browsers SET signed_in_at = $3 WHERE user_id = $1 AND cookie_hash = $2";
 
@@ -41,11 +46,11 @@ statements! {
 
     FIND = "SELECT s.id, s.user_id, s.last_used_at, u.plan, u.timezone, u.revision, u.email, u.is_operator
         FROM sessions s JOIN users u ON u.id = s.user_id
-        WHERE s.token_hash = $1 AND s.expires_at > $2";
+        WHERE s.token_hash = $1 AND s.expires_at > $2 AND u.console_sign_in = 1";
 
     FIND_BY_ID = "SELECT s.id, s.user_id, s.last_used_at, u.plan, u.timezone, u.revision, u.email, u.is_operator
         FROM sessions s JOIN users u ON u.id = s.user_id
-        WHERE s.user_id = $1 AND s.id = $2 AND s.expires_at > $3";
+        WHERE s.user_id = $1 AND s.id = $2 AND s.expires_at > $3 AND u.console_sign_in = 1";
 
     TOUCH = "UPDATE sessions SET last_used_at = $3 WHERE user_id = $1 AND id = $2 AND last_used_at < $3";
 
@@ -58,6 +63,10 @@ statements! {
 
     REVOKE_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2";
 }
+
+/// The text of the conflict.
+pub const NO_CONSOLE_SIGN_IN: &str = "this user may not sign in to the console: allow it with \
+    `bellbird user set --console-sign-in`, or by API with `consoleSignIn`";
 
 /// A link that signs in. Has no `Debug`, because it holds the token.
 #[derive(Clone, Copy)]
@@ -93,6 +102,15 @@ pub struct NewSession<'a> {
     pub expires_at: Timestamp,
 }
 
+/// A session that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BegunSession {
+    pub user_id: UserId,
+    pub id: Uuid,
+    /// Whether the user was never signed in before, so that all keys were made by others.
+    pub is_first: bool,
+}
+
 /// Who is signed in. In the caller, the id of the key is the id of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedIn {
@@ -117,7 +135,7 @@ impl Sessions<'_> {
     /// Stores a link. Returns false, and stores nothing, if the user has `links_max` that work already.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] if the user does not exist.
+    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the user may not sign in.
     pub async fn insert_link(self, link: &NewSignInLink<'_>, links_max: i64, now: Timestamp) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         let is_stored = insert_link(&mut tx, link, links_max, now).await?;
@@ -136,8 +154,8 @@ impl Sessions<'_> {
         self.0.db.one(FIND_LINK, values, link).await
     }
 
-    /// Begins a session with a link, which works no more. Returns its user, or None if the link does not work.
-    pub async fn sign_in(self, link: &str, session: &NewSession<'_>, now: Timestamp) -> Result<Option<UserId>> {
+    /// Begins a session with a link, which works no more. Returns None if the link does not work.
+    pub async fn sign_in(self, link: &str, session: &NewSession<'_>, now: Timestamp) -> Result<Option<BegunSession>> {
         let Some(found) = self.find_link(link, None, now).await? else { return Ok(None) };
         let mut tx = self.0.db.begin().await?;
         match lock_user(&mut tx, found.user_id).await {
@@ -148,9 +166,9 @@ impl Sessions<'_> {
         if used.is_none() {
             return Ok(None);
         }
-        insert(&mut tx, found.user_id, session, now).await?;
+        let begun = insert(&mut tx, found.user_id, session, now).await?;
         tx.commit().await?;
-        Ok(Some(found.user_id))
+        Ok(Some(begun))
     }
 
     /// Finds who is signed in with this cookie, as one indexed read, and records the use, at most once a minute.
@@ -184,14 +202,9 @@ impl Sessions<'_> {
         self.0.db.all(LIST, params![user, now], session).await
     }
 
-    /// Ends a session of the user. Returns whether there was one.
+    /// Ends a session of the user that another one replaces. Returns whether there was one.
     pub async fn revoke(self, user: UserId, id: Uuid) -> Result<bool> {
         Ok(self.0.db.run(REVOKE, params![user, Param::Id(id)]).await? > 0)
-    }
-
-    /// Ends all sessions of the user but one. Returns how many.
-    pub async fn revoke_others(self, user: UserId, kept: Uuid) -> Result<u64> {
-        self.0.db.run(REVOKE_OTHERS, params![user, Param::Id(kept)]).await
     }
 
     /// As [`Self::find`], for a session that was found before: a long response checks it again.
@@ -203,6 +216,9 @@ impl Sessions<'_> {
 /// As `storage.sessions().insert_link`, in a transaction.
 pub(crate) async fn insert_link(tx: &mut Tx, link: &NewSignInLink<'_>, links_max: i64, now: Timestamp) -> Result<bool> {
     lock_user(tx, link.user_id).await?;
+    if !may_sign_in(tx, link.user_id).await? {
+        return Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN));
+    }
     let links = tx.one(COUNT_LINKS, params![link.user_id, now], |row| row.int(0)).await?.unwrap_or_default();
     if links >= links_max {
         return Ok(false);
@@ -220,21 +236,42 @@ pub(crate) async fn insert_link(tx: &mut Tx, link: &NewSignInLink<'_>, links_max
     Ok(true)
 }
 
+/// The caller holds the lock on the user's row.
+pub(super) async fn may_sign_in(tx: &mut Tx, user: UserId) -> Result<bool> {
+    Ok(tx.one(MAY_SIGN_IN, params![user], |_| Ok(())).await?.is_some())
+}
+
+/// Ends a session of the user. Returns whether there was one.
+pub(crate) async fn revoke(tx: &mut Tx, user: UserId, id: Uuid) -> Result<bool> {
+    Ok(tx.run(REVOKE, params![user, Param::Id(id)]).await? > 0)
+}
+
+/// Ends all sessions of the user but one.
+pub(crate) async fn revoke_others(tx: &mut Tx, user: UserId, kept: Uuid) -> Result<()> {
+    tx.run(REVOKE_OTHERS, params![user, Param::Id(kept)]).await.map(|_| ())
+}
+
 /// Ends all sessions of a user.
 pub(crate) async fn revoke_all(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.run(REVOKE_ALL, params![user]).await.map(|_| ())
 }
 
-pub(super) async fn insert(tx: &mut Tx, user: UserId, session: &NewSession<'_>, now: Timestamp) -> Result<()> {
-    let (id, token) = (Param::Id(Uuid::now_v7()), hash(session.token));
-    let browser = hash(session.known_browser);
+pub(super) async fn insert(
+    tx: &mut Tx,
+    user: UserId,
+    session: &NewSession<'_>,
+    now: Timestamp,
+) -> Result<BegunSession> {
+    let (id, token, browser) = (Uuid::now_v7(), hash(session.token), hash(session.known_browser));
     let is_new = tx.run(USE_BROWSER, params![user, browser.as_ref(), now]).await? == 0;
+    let is_first = is_new && tx.one(HAS_BROWSER, params![user], |_| Ok(())).await?.is_none();
     if is_new {
         tx.run(INSERT_BROWSER, params![user, browser.as_ref(), now]).await?;
     }
-    let values = params![user, id, token.as_ref(), session.browser, now, session.expires_at, i64::from(is_new)];
+    let values = params![user, Param::Id(id), token.as_ref(), session.browser, now, session.expires_at];
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this session"))?;
-    Ok(())
+    audit::insert_sign_in(tx, (user, id), session.browser, is_new, now).await?;
+    Ok(BegunSession { user_id: user, id, is_first })
 }
 
 fn signed_in(row: &Row<'_>) -> Result<SignedIn> {

@@ -9,34 +9,37 @@ use crate::error::Result;
 use crate::jobs;
 use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
-use crate::operators::requests;
+use crate::operators::{audit, requests};
 use crate::users::timezone::parse_timezone;
 use crate::webhooks::endpoints;
 use crate::{StorageError, Users};
 
 statements! {
-    INSERT = "INSERT INTO users (id, email, email_folded, plan, timezone, reference, revision, created_at)
-        VALUES ($1, $2, $3, $4, $5, $6, 0, $7)";
+    INSERT = "INSERT INTO users
+            (id, email, email_folded, plan, timezone, reference, revision, created_at, console_sign_in)
+        VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8)";
 
-    FIND = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users WHERE id = $1";
+    FIND = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
+        WHERE id = $1";
 
-    FIND_BY_EMAIL = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users
+    FIND_BY_EMAIL = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
         WHERE email_folded = $1";
 
-    FIND_BY_REFERENCE = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users
+    FIND_BY_REFERENCE = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
         WHERE reference = $1";
 
-    LIST = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users ORDER BY email_folded";
+    LIST = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
+        ORDER BY email_folded";
 
     /// Ids are UUIDv7, so the oldest come first.
-    LIST_AFTER = "SELECT id, email, plan, timezone, created_at, reference, is_operator FROM users WHERE id > $1
-        ORDER BY id LIMIT $2";
+    LIST_AFTER = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
+        WHERE id > $1 ORDER BY id LIMIT $2";
 
     COUNT_BY_PLAN = "SELECT plan, COUNT(*) FROM users GROUP BY plan";
 
     UPDATE = "UPDATE users
         SET email = $2, email_folded = $3, plan = $4, timezone = $5, reference = $6, is_operator = $7,
-            revision = revision + 1
+            console_sign_in = $8, revision = revision + 1
         WHERE id = $1";
 
     HAS_CONNECTIONS = "SELECT user_id FROM connections WHERE user_id = $1 LIMIT 1";
@@ -82,6 +85,8 @@ pub struct NewUser<'a> {
     pub timezone: Option<&'a str>,
     /// Unique.
     pub reference: Option<&'a str>,
+    /// Whether somebody proved that the address is the user's.
+    pub console_sign_in: bool,
 }
 
 /// The fields to change. None keeps the stored value.
@@ -95,6 +100,8 @@ pub struct UserChange<'a> {
     /// `Some(None)` clears it.
     pub reference: Option<Option<&'a str>>,
     pub is_operator: Option<bool>,
+    /// None: stays, unless the e-mail address changes, because nobody has proved the new one.
+    pub console_sign_in: Option<bool>,
 }
 
 impl Users<'_> {
@@ -175,7 +182,16 @@ pub(crate) async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> R
     {
         return Err(StorageError::Conflict(REFERENCE_IN_USE));
     }
-    let values = params![id, user.email, folded.as_str(), user.plan.as_str(), user.timezone, user.reference, now];
+    let values = params![
+        id,
+        user.email,
+        folded.as_str(),
+        user.plan.as_str(),
+        user.timezone,
+        user.reference,
+        now,
+        i64::from(user.console_sign_in)
+    ];
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
     Ok(User {
         id,
@@ -184,6 +200,7 @@ pub(crate) async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> R
         timezone: user.timezone.map(str::to_owned),
         reference: user.reference.map(str::to_owned),
         is_operator: false,
+        console_sign_in: user.console_sign_in,
         created_at: as_stored(now),
     })
 }
@@ -209,6 +226,8 @@ pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> 
         after.reference = reference.map(str::to_owned);
     }
     after.is_operator = change.is_operator.unwrap_or(before.is_operator);
+    let has_same_address = fold(&after.email) == fold(&before.email);
+    after.console_sign_in = change.console_sign_in.unwrap_or(before.console_sign_in && has_same_address);
     if after == before {
         return Ok(after);
     }
@@ -220,8 +239,8 @@ pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> 
     }
     let (folded, plan) = (fold(&after.email), after.plan.as_str());
     let (timezone, reference) = (after.timezone.as_deref(), after.reference.as_deref());
-    let is_operator = i64::from(after.is_operator);
-    let values = params![id, after.email.as_str(), folded.as_str(), plan, timezone, reference, is_operator];
+    let flags = [after.is_operator, after.console_sign_in].map(i64::from);
+    let values = params![id, after.email.as_str(), folded.as_str(), plan, timezone, reference, flags[0], flags[1]];
     tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
     Ok(after)
 }
@@ -244,6 +263,7 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
     tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
     tx.run(DELETE_KEY_AUDIT, params![id]).await?;
     tx.run(DELETE_KEY_READS, params![id]).await?;
+    audit::delete_own(tx, id).await?;
     links::delete_links(tx, id).await?;
     let endpoints = endpoints::delete_endpoints(tx, id).await?;
     jobs::delete_of_user(tx, id).await?;
@@ -269,5 +289,6 @@ fn user(row: &Row<'_>) -> Result<User> {
         created_at: row.time(4)?,
         reference: row.opt_text(5)?.map(str::to_owned),
         is_operator: row.int(6)? == 1,
+        console_sign_in: row.int(7)? == 1,
     })
 }

@@ -66,15 +66,15 @@ pub(super) struct ShowArgs {
     format: JsonFlag,
 }
 
-/// Change a user's e-mail address, plan, timezone or reference, or make the user an operator. A running service applies
-/// the change from the next request on.
+/// Change a user's e-mail address, plan, timezone or reference, make the user an operator, or allow to sign in to the
+/// console. A running service applies the change from the next request on.
 ///
 /// A provider at which the user is registered keeps the old e-mail address.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "bellbird user set <USER> [--email <EMAIL>] [--plan <PLAN>] [--timezone <TZ> | --no-timezone] \
                       [--reference <REFERENCE> | --no-reference] \
-                      [--operator | --no-operator]"
+                      [--operator | --no-operator] [--console-sign-in | --no-console-sign-in]"
 )]
 #[command(after_long_help = "Example:
   bellbird user set me@example.com --plan developer")]
@@ -114,6 +114,14 @@ pub(super) struct SetArgs {
     /// Hide the pages for operators again
     #[arg(long, conflicts_with = "operator", group = "change")]
     no_operator: bool,
+
+    /// Let the user sign in to the console and get e-mails, because the e-mail address is verified to be the user's
+    #[arg(long, group = "change")]
+    console_sign_in: bool,
+
+    /// End the user's sessions in the console, and send no e-mails
+    #[arg(long, conflicts_with = "console_sign_in", group = "change")]
+    no_console_sign_in: bool,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -167,6 +175,7 @@ fn details(user: &User) -> String {
         ("timezone", timezone),
         ("reference", user.reference.clone().unwrap_or_else(|| "-".to_owned())),
         ("operator", yes_or_no(user.is_operator).to_owned()),
+        ("console sign-in", yes_or_no(user.console_sign_in).to_owned()),
         ("created", output::format_instant(Some(user.created_at))),
     ])
 }
@@ -207,7 +216,7 @@ pub(super) async fn find_user(storage: &Storage, given: &str) -> anyhow::Result<
 
 async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let (timezone, reference) = (args.timezone.as_deref(), args.reference.as_deref());
-    let new = NewUser { email: &args.email, plan: args.plan, timezone, reference };
+    let new = NewUser { email: &args.email, plan: args.plan, timezone, reference, console_sign_in: true };
     let user = match storage.users().insert(&new, Timestamp::now()).await {
         Err(StorageError::Conflict(REFERENCE_IN_USE)) => {
             bail!("another user has this reference: `bellbird user list --json` shows all of them")
@@ -244,7 +253,19 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
     let timezone = if args.no_timezone { Some(None) } else { args.timezone.as_deref().map(Some) };
     let reference = if args.no_reference { Some(None) } else { args.reference.as_deref().map(Some) };
     let is_operator = (args.operator || args.no_operator).then_some(args.operator);
-    let change = UserChange { email: args.email.as_deref(), plan: args.plan, timezone, reference, is_operator };
+    // Whoever runs the command answers for the address.
+    let console_sign_in = match (args.console_sign_in, args.no_console_sign_in) {
+        (false, false) => user.console_sign_in,
+        (allowed, _) => allowed,
+    };
+    let change = UserChange {
+        email: args.email.as_deref(),
+        plan: args.plan,
+        timezone,
+        reference,
+        is_operator,
+        console_sign_in: Some(console_sign_in),
+    };
     let user = match storage.users().update(user.id, &change).await {
         Err(StorageError::Conflict(REFERENCE_IN_USE)) => {
             bail!("another user has this reference: `bellbird user list --json` shows all of them")

@@ -68,7 +68,7 @@ on_both_databases! {
         assert_eq!(admin.send(Method::POST, USERS, &body, Some("a")).await.status, 201);
         // Cleaned up after a day.
         let later = app.clock.now() + SignedDuration::from_hours(24);
-        let audit = app.storage.operator_audit();
+        let audit = app.storage.audit();
         assert_eq!(audit.delete_outdated_requests(later - SignedDuration::from_secs(1)).await.unwrap(), 0);
         assert_eq!(audit.delete_outdated_requests(later).await.unwrap(), 1);
         assert_eq!(app.storage.secrets().count().await.unwrap(), secrets - 1);

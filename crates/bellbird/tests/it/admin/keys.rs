@@ -47,7 +47,7 @@ on_both_databases! {
         }
         assert!(!rows.text.contains(&key[9..]));
         let operator = app.storage.operator_keys().list().await.unwrap()[0].id;
-        assert_eq!(rows.data()[0]["operatorKeyId"], operator.to_string());
+        assert_eq!(rows.data()[0]["actor"], json!({"kind": "operator_key", "id": operator}));
     }
 }
 

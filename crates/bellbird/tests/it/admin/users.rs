@@ -1,5 +1,7 @@
 //! Users: create, list, find, change, remove.
 
+use bellbird_console::create_sign_in_link;
+use bellbird_storage::{NO_CONSOLE_SIGN_IN, StorageError};
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -18,7 +20,7 @@ on_both_databases! {
         assert_eq!(created["email"], "Anna@Example.com");
         assert_eq!((&created["plan"], &created["timezone"]), (&json!("professional"), &json!("Australia/Perth")));
         let names: Vec<&str> = created.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(names, ["createdAt", "email", "id", "plan", "reference", "timezone"]);
+        assert_eq!(names, ["consoleSignIn", "createdAt", "email", "id", "plan", "reference", "timezone"]);
         let path = format!("{USERS}/{user}");
         assert_eq!(data(&admin.get(&path).await, 200), created);
 
@@ -57,6 +59,27 @@ on_both_databases! {
         let expected = ["user.remove", "user.update", "user.update", "user.update", "user.create"];
         assert_eq!(admin.actions(&user).await, expected);
     }
+}
+
+/// Whoever has the address reads everything, so an app has to say that it verified it, also a new one.
+#[tokio::test]
+async fn console_sign_in_is_what_the_app_says() {
+    let admin = Admin::start(Database::Sqlite).await;
+    let app = &admin.app;
+    let created = data(&admin.post(USERS, &json!({"email": "anna@example.com"})).await, 201);
+    assert_eq!(created["consoleSignIn"], false);
+    let path = format!("{USERS}/{}", id(&created));
+    let set = async |body: Value| data(&admin.patch(&path, &body).await, 200)["consoleSignIn"].clone();
+    let user = id(&created).parse().unwrap();
+    let refused = create_sign_in_link(&app.storage, user, &app.console_url, app.clock.now()).await;
+    assert!(matches!(refused, Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN))), "{refused:?}");
+    assert_eq!(set(json!({"consoleSignIn": true})).await, true);
+    app.sign_in_link(user).await;
+    assert_eq!(set(json!({"plan": "saver", "email": "Anna@example.com"})).await, true, "the same address");
+    assert_eq!(set(json!({"email": "anne@example.com"})).await, false);
+    assert_eq!(set(json!({"email": "ann@example.com", "consoleSignIn": true})).await, true);
+    let other = data(&admin.post(USERS, &json!({"email": "b@example.com", "consoleSignIn": true})).await, 201);
+    assert_eq!(other["consoleSignIn"], true);
 }
 
 on_both_databases! {
@@ -107,7 +130,7 @@ async fn wrong_values_are_named() {
         "plan: Must be saver, developer or professional",
         "timezone: Must be an IANA timezone",
         "reference: Must be 1 to 200 characters on one line",
-        "name: Unknown member, known are email, reference, plan, timezone",
+        "name: Unknown member, known are email, reference, plan, timezone, consoleSignIn",
     ] {
         assert!(message.contains(part), "{part} in {message}");
     }

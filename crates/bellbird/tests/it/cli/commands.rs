@@ -113,7 +113,10 @@ pub(super) fn without_providers(text: &str) -> String {
 fn user_lifecycle() {
     let workdir = Workdir::migrated();
     let added = workdir.json("user add --email Me@Example.com --plan developer --timezone Australia/Perth");
-    assert_eq!(names(&added), ["createdAt", "email", "id", "isOperator", "plan", "reference", "timezone"]);
+    assert_eq!(
+        names(&added),
+        ["consoleSignIn", "createdAt", "email", "id", "isOperator", "plan", "reference", "timezone"]
+    );
     assert_eq!(added["email"], "Me@Example.com");
     assert_eq!(added["plan"], "developer");
     assert_eq!(workdir.json("user list"), json!([added]));
@@ -145,6 +148,8 @@ fn user_lifecycle() {
         assert_eq!(changed["isOperator"], is_operator, "{flag}");
     }
     workdir.error("user set other@example.com --operator --no-operator", 2);
+    assert_eq!(workdir.json("user set other@example.com --no-console-sign-in")["consoleSignIn"], false);
+    assert_eq!(workdir.json("user set other@example.com --console-sign-in")["consoleSignIn"], true);
     workdir.json("user remove other@example.com");
     let moved = workdir.json("user set me@example.com --email new@example.com");
     assert_eq!(

@@ -32,6 +32,9 @@ async fn from_the_sign_in_link_through_every_page() {
     browser.open(&app.sign_in_link(app.olivia.user.id).await);
     browser.assert_accessible("console-sign-in-link");
     browser.click("button.strong");
+    assert!(browser.url().ends_with("/keys?first"), "{}", browser.url());
+    browser.assert_accessible("console-first-sign-in");
+    browser.click("section.attention a.button");
     assert!(browser.url().ends_with("/overview"), "{}", browser.url());
     assert_light(&mut browser, "overview");
     assert!(browser.has("svg rect.in") && browser.has("svg rect.out"), "{}", browser.text());

@@ -1,6 +1,6 @@
 //! The pages for operators: what they show and do, and that there are none for anybody else.
 
-use bellbird_domain::{EventType, Plan, User, UserId};
+use bellbird_domain::{ActorKind, EventType, Plan, User, UserId};
 use bellbird_storage::{JobKey, NewUser, OperatorAuditRow, UserChange, job_kinds};
 use jiff::SignedDuration;
 use serde_json::json;
@@ -27,7 +27,7 @@ impl App {
     }
 
     async fn operator_audit(&self) -> Vec<OperatorAuditRow> {
-        self.storage.operator_audit().list_before(None, None, 100).await.unwrap()
+        self.storage.audit().list_before(None, None, 100).await.unwrap()
     }
 
     /// An endpoint of Olivia's that is disabled, with events that have failed.
@@ -96,7 +96,7 @@ on_both_databases! {
         let actions: Vec<_> = rows.iter().rev().map(|row| &*row.action).collect();
         assert_eq!(actions, ["user.update", "sign_in_link.create", "session.revoke_all"]);
         for row in &rows {
-            assert_eq!((row.operator_user_id, row.operator_key_id), (Some(app.ben.user.id), None));
+            assert_eq!((row.actor.kind, &row.actor.id), (ActorKind::Operator, &app.ben.user.id.to_string()));
             assert_eq!(row.user_id, Some(olivia));
         }
         let audit = browser.get("/operator/audit").await;
@@ -236,7 +236,7 @@ async fn lists_go_on_behind_their_first_page() {
     let browser = app.sign_in_operator().await;
     for number in 0..60 {
         let email = format!("user{number}@example.com");
-        let new = NewUser { email: &email, plan: Plan::Saver, timezone: None, reference: None };
+        let new = NewUser { email: &email, plan: Plan::Saver, timezone: None, reference: None, console_sign_in: true };
         let user = app.storage.users().insert(&new, app.clock.now()).await.unwrap().id;
         assert_eq!(browser.post(&format!("/operator/users/{user}"), "plan=developer").await.status, 303);
     }

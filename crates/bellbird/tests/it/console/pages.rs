@@ -1,9 +1,12 @@
 //! What the pages show, and what their forms do.
 
-use bellbird_domain::ConnectionStatus;
+use bellbird_connections::{ConnectionsError, LinkTarget};
+use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_storage::UserChange;
+use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::SignedIn;
+use super::{SignedIn, get, post};
 use crate::support::harness::{App, Setup, on_both_databases};
 
 /// The text of a page between tags, with single spaces.
@@ -146,6 +149,89 @@ on_both_databases! {
         assert_eq!(browser.post("/keys", &format!("name={}", "a".repeat(101))).await.status, 400);
         assert_eq!(browser.post("/keys", &format!("name={}", "a".repeat(5_000))).await.status, 413);
     }
+}
+
+/// Nothing is offered, made or linked that the plan cannot use.
+#[tokio::test]
+async fn plan_decides_what_is_offered() {
+    let app = App::start(Setup::default()).await;
+    let user = app.ben.user.id;
+    let set = async |plan| {
+        app.storage.users().update(user, &UserChange { plan: Some(plan), ..UserChange::default() }).await.unwrap();
+    };
+    let browser = app.sign_in(user).await;
+    set(Plan::Saver).await;
+    for path in ["/overview", "/transactions", "/investments", "/programs", "/keys", "/webhooks", "/connections"] {
+        let page = browser.get(path).await;
+        assert!(
+            page.status == 200 && page.text.contains("Your plan (saver) does not include"),
+            "{path}: {}",
+            page.text
+        );
+        assert!(!page.text.contains("name=\"provider\"") && !page.text.contains("name=\"program\""), "{path}");
+        assert!(!page.text.contains("id=\"name\"") && !page.text.contains("name=\"url\""), "{path}");
+    }
+    let keys = app.storage.keys().list(user).await.unwrap();
+    let rotate = format!("rotate={}", keys[0].id);
+    let endpoint = "url=https%3A%2F%2Fhooks.example.com&event=transactions.synced";
+    for (path, form) in [
+        ("/keys", "name=x"),
+        ("/keys", &*rotate),
+        ("/programs", "program=Actual+Budget"),
+        ("/webhooks", endpoint),
+        ("/connections", "provider=akahu"),
+        ("/connections", "provider=snaptrade"),
+    ] {
+        assert_eq!(browser.post(path, form).await.status, 403, "{path} {form}");
+    }
+    assert_eq!(app.storage.keys().list(user).await.unwrap(), keys);
+    let revoked = browser.post("/keys", &format!("revoke={}", keys[0].id)).await;
+    assert_eq!(revoked.status, 303, "what is there can be taken away");
+
+    set(Plan::Developer).await;
+    let page = browser.get("/connections").await.text;
+    assert!(page.contains("value=\"akahu\"") && !page.contains("value=\"snaptrade\""), "{page}");
+    assert!(page.contains("does not include reading accounts at brokers"), "{page}");
+    assert_eq!(browser.post("/connections", "provider=snaptrade").await.status, 403);
+    assert!(!browser.get("/webhooks").await.text.contains("trades.synced"));
+    // A link by API or command, too.
+    let links = app.connections.links();
+    let refused = links.create_link(user, LinkTarget::Provider("snaptrade")).await;
+    assert!(matches!(refused, Err(ConnectionsError::NotInPlan { .. })));
+    let link = links.create_link(user, LinkTarget::UserChoice).await.unwrap();
+    let link = link.url.expose_secret();
+    let page = get(link, None).await.text;
+    assert!(page.contains("value=\"akahu\"") && !page.contains("value=\"snaptrade\""), "{page}");
+    assert!(page.contains("not in your plan"), "{page}");
+    assert_eq!(post(link, None, "provider=snaptrade").await.status, 403);
+    set(Plan::Professional).await;
+    assert!(get(link, None).await.text.contains("value=\"snaptrade\""));
+    assert!(browser.get("/webhooks").await.text.contains("trades.synced"));
+}
+
+/// After a takeover, its user finds which session made which key.
+#[tokio::test]
+async fn settings_show_what_happened() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    browser.post("/keys", "name=Sheet").await;
+    let key = find(&app, "Sheet").await;
+    browser.post("/keys", &format!("revoke={key}")).await;
+    browser.post("/programs", "program=Actual+Budget").await;
+    let text = text_of(&browser.get("/settings").await.text);
+    let (_, happened) = text.split_once("What happened").unwrap();
+    for words in ["Setup token made Actual Budget", "Key revoked Sheet", "Key made Sheet", "Signed in"] {
+        assert!(happened.contains(words), "{words}: {happened}");
+    }
+    let rows = app.storage.audit().list_before(None, Some(app.ben.user.id), 9).await.unwrap();
+    let actions: Vec<_> = rows.iter().rev().map(|row| (&*row.action, row.detail.as_deref())).collect();
+    let expected =
+        [("key.create", Some("Sheet")), ("key.revoke", Some("Sheet")), ("setup_token.create", Some("Actual Budget"))];
+    assert_eq!(actions[1..], expected);
+    assert_eq!(actions[0].0, "session.create");
+    assert!(rows.iter().all(|row| row.actor == rows[0].actor), "one session");
+    let other = app.sign_in(app.olivia.user.id).await.get("/settings").await;
+    assert!(!other.text.contains("Sheet"), "{}", other.text);
 }
 
 on_both_databases! {
@@ -302,7 +388,7 @@ async fn tables_take_no_nonsense() {
     let other = browser.get(&format!("/transactions?account={}", account["id"].as_str().unwrap())).await;
     let own = browser.get("/transactions").await;
     assert_eq!(text_of(&other.text), text_of(&own.text), "as if it did not exist");
-    assert!(browser.get("/investments").await.text.contains("No broker is linked"));
+    assert!(browser.get("/investments").await.text.contains("Not in your plan"));
     for query in ["account=%00", "offset=-1", "offset=99999999999999999999", "from=%22%3E%3Cb%3E", "a=b"] {
         let page = browser.get(&format!("/transactions?{query}")).await;
         assert!(page.status == 200 && !page.text.contains("\"><b>"), "{query}: {}", page.text);

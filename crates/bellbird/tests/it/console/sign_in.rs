@@ -1,7 +1,7 @@
 //! Who gets in, and who does not.
 
 use bellbird_domain::Plan;
-use bellbird_storage::NewUser;
+use bellbird_storage::{NewUser, UserChange};
 use jiff::SignedDuration;
 
 use super::{Page, get, post, with_session};
@@ -35,7 +35,7 @@ on_both_databases! {
             assert!(opened.text.contains("ben@example.com") && opened.text.contains("only if this is you"));
         }
         let signed_in = post(&link, None, "").await;
-        assert_eq!((signed_in.status, signed_in.location.as_deref()), (303, Some("/overview")));
+        assert_eq!((signed_in.status, signed_in.location.as_deref()), (303, Some("/keys?first")));
         let set = signed_in.headers["set-cookie"].to_str().unwrap();
         assert!(set.ends_with("; Path=/; Max-Age=1209600; HttpOnly; SameSite=Lax"), "{set}");
         for again in [get(&link, None).await, post(&link, None, "").await] {
@@ -80,7 +80,13 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
     browser.get("/keys").await.assert_needs_sign_in("after sign-out");
 
     let now = app.clock.now();
-    let new = NewUser { email: "new@example.com", plan: Plan::Developer, timezone: None, reference: None };
+    let new = NewUser {
+        email: "new@example.com",
+        plan: Plan::Developer,
+        timezone: None,
+        reference: None,
+        console_sign_in: true,
+    };
     let user = app.storage.users().insert(&new, now).await.unwrap();
     let browser = app.sign_in(user.id).await;
     assert_eq!(browser.get("/keys").await.status, 200);
@@ -145,6 +151,7 @@ async fn forms_of_other_sites_change_nothing() {
 #[tokio::test]
 async fn sign_in_leads_to_the_overview_only() {
     let app = App::start(Setup::default()).await;
+    app.sign_in(app.ben.user.id).await;
     for query in ["?to=https://evil.example", "?to=//evil.example", "?next=%2F%2Fevil.example", "?return=/keys"] {
         let link = app.sign_in_link(app.ben.user.id).await;
         let page = post(&format!("{link}{query}"), None, "").await;
@@ -152,6 +159,62 @@ async fn sign_in_leads_to_the_overview_only() {
         let shown = get(&format!("{}/sign-in{query}", app.console_url), page.cookie.as_deref()).await;
         assert_eq!((shown.status, shown.location.as_deref()), (303, Some("/overview")), "{query}");
     }
+}
+
+/// Somebody else may have made keys before the user was ever here, who must hear of them.
+#[tokio::test]
+async fn first_sign_in_shows_the_programs_of_others() {
+    let app = App::start(Setup::default()).await;
+    let first = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
+    let page = get(&format!("{}{}", app.console_url, first.location.unwrap()), first.cookie.as_deref()).await;
+    assert!(page.text.contains("These programs read your accounts"), "{}", page.text);
+    assert!(page.text.contains("name=\"revoke\""), "{}", page.text);
+    let next = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
+    assert_eq!(next.location.as_deref(), Some("/overview"), "once");
+    let new = NewUser {
+        email: "new@example.com",
+        plan: Plan::Developer,
+        timezone: None,
+        reference: None,
+        console_sign_in: true,
+    };
+    let user = app.storage.users().insert(&new, app.clock.now()).await.unwrap();
+    let first = post(&app.sign_in_link(user.id).await, None, "").await;
+    assert_eq!(first.location.as_deref(), Some("/overview"), "nobody made anything");
+}
+
+/// Whoever has the browser next, or had the session, links nothing by what the console left there.
+#[tokio::test]
+async fn sign_out_ends_the_links_of_the_session() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let begun = browser.post("/connections", "provider=akahu").await;
+    assert_eq!(begun.status, 303, "{}", begun.text);
+    let cookies = begun.set_cookies();
+    let token = cookies.split("bellbird-link=").nth(1).unwrap().split(';').next().unwrap();
+    let link = format!("{}/link/{token}", app.console_url);
+    assert_eq!(get(&link, None).await.status, 200);
+    let out = browser.post("/sign-out", "").await;
+    assert_eq!(get(&link, None).await.status, 404);
+    let removed = out.headers.get_all("set-cookie").iter().map(|cookie| cookie.to_str().unwrap());
+    let removed: Vec<_> = removed.map(|cookie| cookie.split(';').next().unwrap()).collect();
+    assert_eq!(removed, ["bellbird-session=", "bellbird-link=", "bellbird="]);
+}
+
+/// A change of the address by an app proves nothing, and pages do not say why nobody is signed in.
+#[tokio::test]
+async fn user_who_may_not_sign_in_is_as_unknown_as_any() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let link = app.sign_in_link(app.ben.user.id).await;
+    let change = UserChange { console_sign_in: Some(false), ..UserChange::default() };
+    app.storage.users().update(app.ben.user.id, &change).await.unwrap();
+    browser.get("/keys").await.assert_needs_sign_in("the session is over");
+    let unknown = get(&format!("{}/sign-in/{}", app.console_url, "0".repeat(64)), None).await;
+    for page in [get(&link, None).await, post(&link, None, "").await] {
+        assert_eq!((page.status, &page.text), (410, &unknown.text));
+    }
+    assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 200, "keys work as before");
 }
 
 /// An address that tries many links is stopped, and the one that works is not hurt by it.

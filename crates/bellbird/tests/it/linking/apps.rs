@@ -31,6 +31,7 @@ pub(super) fn origin(text: &str) -> ReturnOrigin {
 
 impl App {
     async fn link_session(&self, user: UserId, to: LinkTarget<'_>) -> CreatedLink {
+        self.allow_all_providers(user).await;
         self.connections.links().create_link_session(user, to, APP).await.unwrap()
     }
 
@@ -283,6 +284,7 @@ async fn origin_is_checked_again_before_the_return() {
             connection_id: None,
             expires_at,
             session,
+            console_session: None,
         };
         app.storage.links().insert(&new, app.clock.now()).await.unwrap();
         let url = format!("{}/link/{token}", app.console_url);

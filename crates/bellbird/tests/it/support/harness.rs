@@ -484,7 +484,10 @@ async fn person(
 ) -> Person {
     let user = storage
         .users()
-        .insert(&NewUser { email, plan, timezone: Some("Australia/Sydney"), reference: None }, now)
+        .insert(
+            &NewUser { email, plan, timezone: Some("Australia/Sydney"), reference: None, console_sign_in: true },
+            now,
+        )
         .await
         .expect("a user");
     let key = storage.new_key();

@@ -67,6 +67,52 @@ async fn failures_have_the_id_of_their_request() {
     assert!(!log.contains(&key) && !log.contains(&token) && !log.contains("/v1/transactions?"));
 }
 
+/// Who signed in, and what was made in which session, without a secret.
+#[tokio::test]
+async fn console_logs_and_counts_what_its_users_do() {
+    let deployment = Deployment::start().await;
+    let urls = deployment.service.json();
+    let console = text(&urls, "consoleUrl");
+    let link = deployment._workdir.json("console login --user me@example.com");
+    let link = text(&link, "url");
+    let no_redirect = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let post = async |url: &str, cookie: &str, form: &'static str| {
+        let request = no_redirect.post(url).header("sec-fetch-site", "same-origin").header("cookie", cookie.to_owned());
+        request.header("content-type", "application/x-www-form-urlencoded").body(form).send().await.unwrap()
+    };
+    let signed_in = post(link, "", "").await;
+    let cookies = signed_in.headers().get_all("set-cookie").iter().map(|cookie| cookie.to_str().unwrap());
+    let cookies: Vec<_> = cookies.map(|cookie| cookie.split(';').next().unwrap()).collect();
+    let cookie = cookies.join("; ");
+    assert_eq!(post(link, "", "").await.status(), 410);
+    assert_eq!(post(&format!("{console}/keys"), &cookie, "name=Sheet").await.status(), 200);
+    let scrape = deployment.http.get(format!("{}/metrics", text(&urls, "opsUrl"))).send().await.unwrap();
+    let scrape = scrape.text().await.unwrap();
+    for counted in [
+        r#"bellbird_console_sign_ins_total{by="link",outcome="signed_in"} 1"#,
+        r#"bellbird_console_sign_ins_total{by="link",outcome="link_does_not_work"} 1"#,
+        r#"bellbird_console_requests_total{route="/sign-in/{token}",status="4xx"} 1"#,
+        r#"bellbird_console_requests_total{route="/keys",status="2xx"} 1"#,
+    ] {
+        assert!(scrape.lines().any(|line| line == counted), "{counted} in {scrape}");
+    }
+    let (_, _, log) = deployment.service.stop("-TERM");
+    let lines = lines(&log);
+    let of = |message: &str| lines.iter().filter(|line| line["message"] == message).collect::<Vec<_>>();
+    let sign_ins = of("sign-in finished");
+    let outcomes: Vec<_> = sign_ins.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["signed_in", "link_does_not_work"]);
+    let made = of("console change made");
+    assert_eq!((made.len(), &made[0]["action"]), (1, &json!("key.create")));
+    for field in ["user_id", "session_id"] {
+        assert!(made[0][field].is_string() && made[0][field] == sign_ins[0][field], "{field}: {}", made[0]);
+    }
+    for secret in cookies.iter().map(|cookie| cookie.split_once('=').unwrap().1) {
+        assert!(!log.contains(secret));
+    }
+    assert!(!log.contains("me@example.com") && !log.contains(link.rsplit('/').next().unwrap()));
+}
+
 #[tokio::test]
 async fn file_that_is_cut_off_has_a_line_and_is_counted() {
     let deployment = Deployment::start().await;

@@ -183,7 +183,8 @@ impl World {
         let now = Timestamp::from_second(BEGIN).expect("a time");
         let mut users = Vec::new();
         for email in ["one@example.com", "two@example.com"] {
-            let new = NewUser { email, plan: Plan::Professional, timezone: None, reference: None };
+            let new =
+                NewUser { email, plan: Plan::Professional, timezone: None, reference: None, console_sign_in: true };
             users.push(database.users().insert(&new, linked_at()).await.expect("a user").id);
         }
         for (user, provider) in CONNECTIONS {

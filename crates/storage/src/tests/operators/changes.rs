@@ -1,13 +1,14 @@
-use bellbird_domain::{OperatorKeyId, Plan, UserId};
+use bellbird_domain::{ActorKind, OperatorKeyId, Plan, UserId};
 use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::remembered_response;
 use crate::tests::support::{TestDb, at, both};
-use crate::{BegunChange, Idempotency, NewUser, OperatorAction, OperatorChange, StoredResponse};
+use crate::{BegunChange, Idempotency, NewUser, OperatorAction, OperatorChange, OwnAction, StoredResponse};
 
 const REQUEST: Idempotency = Idempotency { key_hash: [1; 32], request_digest: [2; 32] };
-const NEW: NewUser<'_> = NewUser { email: "a@x", plan: Plan::Saver, timezone: None, reference: Some("17") };
+const NEW: NewUser<'_> =
+    NewUser { email: "a@x", plan: Plan::Saver, timezone: None, reference: Some("17"), console_sign_in: true };
 
 async fn begin(db: &TestDb, operator: OperatorKeyId, idempotency: Option<Idempotency>) -> OperatorChange<'_> {
     match db.begin_change(operator, idempotency, at(1)).await.unwrap() {
@@ -42,7 +43,28 @@ both! {
         assert!(matches!(db.begin_change(operator, Some(other), at(2)).await.unwrap(), BegunChange::KeyInUse));
         begin(db, OperatorKeyId::new(), Some(REQUEST)).await;
         assert_eq!(db.users().find_by_reference("17").await.unwrap(), Some(user));
-        assert_eq!(db.operator_audit().list_before(None, None, 9).await.unwrap().len(), 1);
+        assert_eq!(db.audit().list_before(None, None, 9).await.unwrap().len(), 1);
+    }
+
+    async fn what_a_user_did_is_listed_for_that_user_and_deleted_with_them(db) {
+        let user = db.user("a@x").await.id;
+        let session = uuid::Uuid::now_v7();
+        let own = OwnAction { name: "key.create", subject: Some("7"), detail: "Spreadsheet" };
+        db.begin_own_change(user, session, at(1)).await.unwrap().commit_own(user, &own).await.unwrap();
+        let change = begin(db, OperatorKeyId::new(), None).await;
+        change.commit_alone(&created(user)).await.unwrap();
+        let listed = async |user| db.audit().list_before(None, user, 9).await.unwrap();
+        assert_eq!(listed(None).await.len(), 1, "what operators did");
+        let rows = listed(Some(user)).await;
+        assert_eq!(rows.len(), 2);
+        assert_eq!((rows[1].actor.kind, rows[1].actor.id.clone()), (ActorKind::User, session.to_string()));
+        assert_eq!((rows[1].action.as_str(), rows[1].detail.as_deref()), ("key.create", Some("Spreadsheet")));
+        let mut leave = db.begin_own_change(user, session, at(2)).await.unwrap();
+        leave.delete_user(user).await.unwrap();
+        let own = OwnAction { name: "user.remove", subject: None, detail: "" };
+        leave.commit_own(user, &own).await.unwrap();
+        let actions: Vec<_> = listed(Some(user)).await.into_iter().map(|row| row.action).collect();
+        assert_eq!(actions, ["user.remove", "user.create"]);
     }
 
     async fn remembered_response_ends_after_a_day_or_with_its_user(db) {
@@ -51,8 +73,8 @@ both! {
         assert_eq!(db.secrets_for("operator_request").await, 1);
         let later = at(1) + SignedDuration::from_hours(24);
         let before = later - SignedDuration::from_secs(1);
-        assert_eq!(db.operator_audit().delete_outdated_requests(before).await.unwrap(), 0);
-        assert_eq!(db.operator_audit().delete_outdated_requests(later).await.unwrap(), 1);
+        assert_eq!(db.audit().delete_outdated_requests(before).await.unwrap(), 0);
+        assert_eq!(db.audit().delete_outdated_requests(later).await.unwrap(), 1);
         assert_eq!(db.secrets_for("operator_request").await, 0);
         // Without a cleanup, the key is new after a day, too.
         let operator = remembered_response(db, user, "response").await;
@@ -60,7 +82,7 @@ both! {
         assert!(matches!(db.begin_change(operator, idempotency, later).await.unwrap(), BegunChange::New(_)));
         db.users().delete(user).await.unwrap();
         assert_eq!(db.secrets_for("operator_request").await, 0);
-        let rows = db.operator_audit().list_before(None, Some(user), 9).await.unwrap();
+        let rows = db.audit().list_before(None, Some(user), 9).await.unwrap();
         assert_eq!(rows.len(), 2, "the audit outlives the user");
     }
 }

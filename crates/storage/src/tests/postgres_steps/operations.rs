@@ -21,7 +21,7 @@ use crate::tests::fixtures::{
 use crate::tests::support::{TestDb, at, credentials, key, new_account, new_connection, setup_token};
 use crate::{
     AttemptOutcome, BegunChange, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync, Idempotency, JobKey,
-    KeyRecord, NewConsentSession, NewEndpoint, NewSession, NewSignInLink, OperatorAction, ProviderUserState,
+    KeyRecord, NewConsentSession, NewEndpoint, NewSession, NewSignInLink, OperatorAction, OwnAction, ProviderUserState,
     SetupTokenClaim, Storage, StorageError, StoredResponse, UserChange,
 };
 
@@ -305,5 +305,9 @@ operations! {
         let token = format!("link {place}");
         db.sessions().insert_link(&sign_in_link(s.user, &token), 3, now()).await?
     };
-    "end sessions" = |db, s, place| db.sessions().revoke_others(s.user, Uuid::nil()).await?;
+    "end sessions" = |db, s, place| {
+        let mut change = db.begin_own_change(s.user, Uuid::nil(), now()).await?;
+        change.revoke_other_sessions(s.user, Uuid::nil()).await?;
+        change.commit_own(s.user, &OwnAction { name: "session.revoke_others", subject: None, detail: "" }).await?
+    };
 }

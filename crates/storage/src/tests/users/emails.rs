@@ -1,9 +1,10 @@
 use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked};
-use bellbird_domain::{EmailKind, UserId};
+use bellbird_domain::{Actor, EmailKind, UserId};
+use uuid::Uuid;
 
 use crate::tests::fixtures::endpoint;
 use crate::tests::support::{TestDb, at, both, credentials, new_connection};
-use crate::{DueEmail, NewConnection, NewSession, NewSignInLink, StorageError};
+use crate::{DueEmail, NewConnection, NewSession, NewSignInLink, OperatorAction, OwnAction, StorageError, UserChange};
 
 const DAY: i64 = 86_400;
 
@@ -22,13 +23,13 @@ async fn send(db: &TestDb, now: i64) -> Vec<(EmailKind, String)> {
     sent
 }
 
-async fn sign_in(db: &TestDb, user_id: UserId, known_browser: &str, now: i64) {
+async fn sign_in(db: &TestDb, user_id: UserId, known_browser: &str, now: i64) -> Uuid {
     let token = format!("{known_browser}{now}");
     let link = NewSignInLink { user_id, token: &token, browser: None, expires_at: at(now + 60) };
     assert!(db.sessions().insert_link(&link, 99, at(now)).await.unwrap());
     let session =
         NewSession { token: &token, browser: "Firefox on Linux", known_browser, expires_at: at(now + 14 * DAY) };
-    db.sessions().sign_in(&token, &session, at(now)).await.unwrap().expect("the link works");
+    db.sessions().sign_in(&token, &session, at(now)).await.unwrap().expect("the link works").id
 }
 
 both! {
@@ -72,7 +73,7 @@ both! {
     async fn a_sign_in_is_mentioned_if_the_browser_is_new(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         sign_in(db, user, "laptop", 0).await;
-        assert_eq!(send(db, 1).await, [(EmailKind::SignIn, "Firefox on Linux".to_owned())]);
+        assert_eq!(send(db, 1).await, [(EmailKind::Security, "Firefox on Linux".to_owned())]);
         sign_in(db, user, "laptop", 2).await;
         assert_eq!(send(db, 3).await, [], "known");
         sign_in(db, other, "laptop", 4).await;
@@ -85,6 +86,43 @@ both! {
         assert_eq!(send(db, 400 * DAY + 4).await.len(), 1);
     }
 
+    async fn a_sign_in_is_mentioned_whatever_follows(db) {
+        let user = db.user("a@x").await.id;
+        let session = sign_in(db, user, "laptop", 0).await;
+        db.sessions().revoke(user, session).await.unwrap();
+        sign_in(db, user, "laptop", 1).await;
+        db.emails().set_off(user, EmailKind::ALL).await.unwrap();
+        assert_eq!(send(db, 2).await, [(EmailKind::Security, "Firefox on Linux".to_owned())]);
+        assert_eq!(send(db, 3).await, []);
+    }
+
+    async fn what_reads_the_accounts_is_mentioned_if_it_was_made_in_the_console(db) {
+        let user = db.user("a@x").await.id;
+        let own = async |name, detail: &str| {
+            let action = OwnAction { name, subject: None, detail };
+            db.begin_own_change(user, Uuid::nil(), at(0)).await.unwrap().commit_own(user, &action).await.unwrap();
+        };
+        own("key.create", "Spreadsheet").await;
+        own("key.revoke", "Old").await;
+        own("webhook_endpoint.create", "https://a.example/").await;
+        for name in ["sign_in_link.create", "key.create"] {
+            let action = OperatorAction { name, user_id: user, subject: None };
+            db.begin_change_by(Actor::operator(user), at(0)).await.unwrap().commit_alone(&action).await.unwrap();
+        }
+        let mut found = due(db, 1).await;
+        found.sort_by_key(|email| email.detail.clone());
+        let found: Vec<_> = found.iter().map(|email| (email.detail.as_str(), email.name.as_str())).collect();
+        let expected = [
+            ("key.create", "Spreadsheet"),
+            ("sign_in_link.create", ""),
+            ("webhook_endpoint.create", "https://a.example/"),
+        ];
+        assert_eq!(found, expected);
+        let change = UserChange { console_sign_in: Some(false), ..UserChange::default() };
+        db.users().update(user, &change).await.unwrap();
+        assert_eq!(due(db, 1).await.len(), 0, "nobody proved the address");
+    }
+
     async fn a_user_gets_what_is_not_switched_off(db) {
         let user = db.user("a@x").await.id;
         let id = db.connection(user, "c", &[]).await.id;
@@ -92,7 +130,7 @@ both! {
         sign_in(db, user, "laptop", 0).await;
         db.emails().set_off(user, &[EmailKind::Endpoint, EmailKind::Connection]).await.unwrap();
         assert_eq!(db.emails().find_off(user).await.unwrap(), [EmailKind::Endpoint, EmailKind::Connection]);
-        assert_eq!(send(db, 1).await, [(EmailKind::SignIn, "Firefox on Linux".to_owned())]);
+        assert_eq!(send(db, 1).await, [(EmailKind::Security, "Firefox on Linux".to_owned())]);
         db.emails().set_off(user, &[]).await.unwrap();
         assert_eq!(send(db, 2).await, [(EmailKind::Connection, "First Bank".to_owned())]);
     }

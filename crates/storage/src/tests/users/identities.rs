@@ -12,11 +12,18 @@ async fn sign_in_at(db: &TestDb, issuer: &str, subject: &str, email: &str, new_p
     let identity = Identity { issuer, subject, email };
     let ended = db.sessions().sign_in_as(&identity, new_plan, &session, at(1)).await.unwrap();
     let found = db.sessions().find(&token, at(2)).await.unwrap().map(|found| found.caller.user_id);
-    assert_eq!(found.map_or(ended, IdentitySignIn::User), ended, "a session begins for this user, or none");
-    if let Some(user) = found {
-        db.sessions().revoke_others(user, uuid::Uuid::nil()).await.unwrap();
+    assert_eq!(found, user(ended), "a session begins for this user, or none");
+    if let IdentitySignIn::Begun(begun) = ended {
+        db.sessions().revoke(begun.user_id, begun.id).await.unwrap();
     }
     ended
+}
+
+fn user(ended: IdentitySignIn) -> Option<UserId> {
+    match ended {
+        IdentitySignIn::Begun(begun) => Some(begun.user_id),
+        IdentitySignIn::UnknownUser | IdentitySignIn::OtherIdentity => None,
+    }
 }
 
 async fn sign_in(db: &TestDb, subject: &str, email: &str) -> IdentitySignIn {
@@ -26,18 +33,32 @@ async fn sign_in(db: &TestDb, subject: &str, email: &str) -> IdentitySignIn {
 both! {
     async fn address_finds_the_user_once(db) {
         let (a, b) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        assert_eq!(sign_in(db, "1", "A@X").await, IdentitySignIn::User(a));
-        assert_eq!(sign_in(db, "1", "b@x").await, IdentitySignIn::User(a), "its address has changed there");
+        assert_eq!(user(sign_in(db, "1", "A@X").await), Some(a));
+        assert_eq!(user(sign_in(db, "1", "b@x").await), Some(a), "its address has changed there");
         assert_eq!(sign_in(db, "2", "a@x").await, IdentitySignIn::OtherIdentity);
         assert_eq!(sign_in(db, "2", "c@x").await, IdentitySignIn::UnknownUser);
-        let change = UserChange { email: Some("c@x"), ..UserChange::default() };
+        let change = UserChange { email: Some("c@x"), console_sign_in: Some(true), ..UserChange::default() };
         db.users().update(a, &change).await.unwrap();
-        assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::User(a), "its address has changed here");
-        assert_eq!(sign_in(db, "2", "b@x").await, IdentitySignIn::User(b));
+        assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a), "its address has changed here");
+        assert_eq!(user(sign_in(db, "2", "b@x").await), Some(b));
         let listed = db.sessions().list_identities(a).await.unwrap();
         assert_eq!((listed.len(), listed[0].issuer.as_str(), listed[0].subject.as_str()), (1, ISSUER, "1"));
         // Another provider says nothing about the subjects of this one.
-        assert_eq!(sign_in_at(db, "https://other.example", "2", "c@x", None).await, IdentitySignIn::User(a));
+        assert_eq!(user(sign_in_at(db, "https://other.example", "2", "c@x", None).await), Some(a));
+    }
+
+    async fn unproven_address_finds_nobody(db) {
+        let (a, b) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a));
+        for id in [a, b] {
+            let change = UserChange { console_sign_in: Some(false), ..UserChange::default() };
+            db.users().update(id, &change).await.unwrap();
+        }
+        let plan = Some(Plan::Developer);
+        for (subject, email) in [("1", "a@x"), ("2", "b@x")] {
+            assert_eq!(sign_in_at(db, ISSUER, subject, email, plan).await, IdentitySignIn::UnknownUser, "{email}");
+        }
+        assert_eq!(db.users().list().await.unwrap().len(), 2, "the address is taken");
     }
 
     async fn lookalike_of_an_address_is_another_address(db) {
@@ -45,17 +66,17 @@ both! {
         for email in ["\u{212a}im@x", "k\u{130}m@x", "K\u{131}m@x"] {
             assert_eq!(sign_in(db, "1", email).await, IdentitySignIn::UnknownUser, "{email}");
         }
-        let user = db.user("\u{e9}ric@x").await.id;
-        assert_eq!(sign_in(db, "1", "\u{c9}RIC@X").await, IdentitySignIn::User(user));
+        let eric = db.user("\u{e9}ric@x").await.id;
+        assert_eq!(user(sign_in(db, "1", "\u{c9}RIC@X").await), Some(eric));
     }
 
     async fn identity_is_deleted_with_its_user(db) {
         let a = db.user("a@x").await.id;
-        assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::User(a));
+        assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a));
         db.users().delete(a).await.unwrap();
         assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::UnknownUser);
         let again = db.user("a@x").await.id;
-        assert_eq!(sign_in(db, "2", "a@x").await, IdentitySignIn::User(again));
+        assert_eq!(user(sign_in(db, "2", "a@x").await), Some(again));
     }
 
     async fn forgotten_identity_gives_way_to_another(db) {
@@ -64,30 +85,27 @@ both! {
         sign_in(db, "2", "b@x").await;
         assert_eq!(db.sessions().forget_identities(a).await.unwrap(), 1);
         assert_eq!(db.sessions().forget_identities(a).await.unwrap(), 0);
-        assert_eq!(sign_in(db, "3", "a@x").await, IdentitySignIn::User(a));
+        assert_eq!(user(sign_in(db, "3", "a@x").await), Some(a));
         assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::OtherIdentity);
-        assert_eq!(sign_in(db, "2", "x@x").await, IdentitySignIn::User(b));
+        assert_eq!(user(sign_in(db, "2", "x@x").await), Some(b));
     }
 
     async fn unknown_address_becomes_a_user_on_request(db) {
         let saver = Some(Plan::Saver);
-        let IdentitySignIn::User(user) = sign_in_at(db, ISSUER, "1", "New@x", saver).await else { panic!("no user") };
-        let found = db.users().find(user).await.unwrap().unwrap();
+        let added = user(sign_in_at(db, ISSUER, "1", "New@x", saver).await).expect("a user");
+        let found = db.users().find(added).await.unwrap().unwrap();
         assert_eq!((found.email.as_str(), found.plan), ("New@x", Plan::Saver));
-        assert_eq!(sign_in_at(db, ISSUER, "1", "other@x", saver).await, IdentitySignIn::User(user));
+        assert_eq!(user(sign_in_at(db, ISSUER, "1", "other@x", saver).await), Some(added));
         assert_eq!(sign_in_at(db, ISSUER, "2", "new@X", saver).await, IdentitySignIn::OtherIdentity);
         assert_eq!(db.users().list().await.unwrap().len(), 1);
     }
 
     async fn first_sign_ins_at_the_same_time_agree(db) {
-        let user = |ended| match ended {
-            IdentitySignIn::User(user) => user,
-            other => panic!("{other:?}"),
-        };
         let begin = async |token: &str| -> UserId {
             let session = NewSession { token, browser: "", known_browser: token, expires_at: at(1_000) };
             let identity = Identity { issuer: ISSUER, subject: "1", email: "a@x" };
-            user(db.sessions().sign_in_as(&identity, Some(Plan::Developer), &session, at(1)).await.unwrap())
+            let ended = db.sessions().sign_in_as(&identity, Some(Plan::Developer), &session, at(1)).await.unwrap();
+            user(ended).expect("a user")
         };
         let (one, two, three) = tokio::join!(begin("1"), begin("2"), begin("3"));
         assert!(one == two && two == three);

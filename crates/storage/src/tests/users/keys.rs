@@ -6,7 +6,8 @@ use crate::{NewUser, StorageError, UserChange};
 
 both! {
     async fn key_finds_its_user(db) {
-        let new = NewUser { email: "a@x", plan: Plan::Developer, timezone: Some("Pacific/Auckland"), reference: None };
+        let (email, timezone) = ("a@x", Some("Pacific/Auckland"));
+        let new = NewUser { email, plan: Plan::Developer, timezone, reference: None, console_sign_in: true };
         let user = db.users().insert(&new, at(0)).await.unwrap();
         let record = db.keys().insert(user.id, &key(1), "laptop", None, at(1)).await.unwrap();
         assert_eq!((record.name.as_str(), record.prefix.as_str()), ("laptop", "bb_1111111"));

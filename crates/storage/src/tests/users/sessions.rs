@@ -1,16 +1,23 @@
 use bellbird_domain::UserId;
 
+use crate::tests::fixtures::new_link;
 use crate::tests::support::{TestDb, at, both};
-use crate::{NewSession, NewSignInLink, Storage, StorageError};
+use crate::{
+    BegunSession, NO_CONSOLE_SIGN_IN, NewLink, NewSession, NewSignInLink, OwnAction, Storage, StorageError, UserChange,
+};
 
 async fn insert_link(db: &Storage, user_id: UserId, token: &str, browser: Option<&str>, expires: i64) -> bool {
     let link = NewSignInLink { user_id, token, browser, expires_at: at(expires) };
     db.sessions().insert_link(&link, 2, at(0)).await.unwrap()
 }
 
-async fn sign_in(db: &Storage, link: &str, token: &str, now: i64) -> Option<UserId> {
+async fn begin(db: &Storage, link: &str, token: &str, now: i64) -> Option<BegunSession> {
     let session = NewSession { token, browser: "Firefox on Linux", known_browser: token, expires_at: at(1_000) };
     db.sessions().sign_in(link, &session, at(now)).await.unwrap()
+}
+
+async fn sign_in(db: &Storage, link: &str, token: &str, now: i64) -> Option<UserId> {
+    begin(db, link, token, now).await.map(|begun| begun.user_id)
 }
 
 async fn signed_in(db: &TestDb, token: &str, now: i64) -> Option<UserId> {
@@ -71,10 +78,58 @@ both! {
         assert!(!db.sessions().revoke(other, sessions[0].id).await.unwrap());
         assert_eq!(db.sessions().list(user, at(2)).await.unwrap(), sessions);
         let first = db.sessions().find("c1", at(2)).await.unwrap().unwrap().caller.key_id.uuid();
-        assert_eq!(db.sessions().revoke_others(user, first).await.unwrap(), 1);
+        let mut change = db.begin_own_change(user, first, at(2)).await.unwrap();
+        change.revoke_other_sessions(user, first).await.unwrap();
+        let action = OwnAction { name: "session.revoke_others", subject: None, detail: "" };
+        change.commit_own(user, &action).await.unwrap();
         assert_eq!(signed_in(db, "c2", 2).await, None);
         assert!(db.sessions().revoke(user, first).await.unwrap());
         assert_eq!((signed_in(db, "c1", 2).await, signed_in(db, "c3", 2).await), (None, Some(other)));
+    }
+
+    async fn user_without_console_sign_in_gets_in_by_no_way(db) {
+        let user = db.user("a@x").await.id;
+        insert_link(db, user, "1", None, 60).await;
+        insert_link(db, user, "2", None, 60).await;
+        sign_in(db, "1", "cookie", 1).await.unwrap();
+        let set = async |allowed| {
+            let change = UserChange { console_sign_in: Some(allowed), ..UserChange::default() };
+            db.users().update(user, &change).await.unwrap();
+        };
+        set(false).await;
+        assert_eq!(signed_in(db, "cookie", 2).await, None);
+        assert_eq!(db.sessions().find_link("2", None, at(2)).await.unwrap(), None);
+        assert_eq!(sign_in(db, "2", "other", 2).await, None);
+        let link = NewSignInLink { user_id: user, token: "3", browser: None, expires_at: at(60) };
+        let refused = db.sessions().insert_link(&link, 9, at(2)).await;
+        assert!(matches!(refused, Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN))), "{refused:?}");
+        set(true).await;
+        assert_eq!((signed_in(db, "cookie", 2).await, sign_in(db, "2", "other", 2).await), (Some(user), Some(user)));
+    }
+
+    async fn first_session_is_told_apart(db) {
+        let user = db.user("a@x").await.id;
+        for (link, browser, is_first) in [("1", "laptop", true), ("2", "phone", false), ("3", "laptop", false)] {
+            insert_link(db, user, link, None, 60).await;
+            let session = NewSession { token: link, browser: "", known_browser: browser, expires_at: at(1_000) };
+            let begun = db.sessions().sign_in(link, &session, at(1)).await.unwrap().unwrap();
+            assert_eq!(begun.is_first, is_first, "{link}");
+        }
+    }
+
+    async fn link_of_the_console_ends_with_its_session(db) {
+        let user = db.user("a@x").await.id;
+        insert_link(db, user, "1", None, 60).await;
+        let session = begin(db, "1", "cookie", 1).await.unwrap().id;
+        for (token, console_session) in [("own", Some(session)), ("other", None)] {
+            let link = NewLink { console_session, ..new_link(user, token, at(60)) };
+            db.links().insert(&link, at(1)).await.unwrap();
+        }
+        assert!(db.links().find("own").await.unwrap().is_some());
+        db.sessions().revoke(user, session).await.unwrap();
+        assert_eq!(db.links().find("own").await.unwrap(), None);
+        assert!(!db.links().open("own", 9, at(2)).await.unwrap());
+        assert!(db.links().find("other").await.unwrap().is_some());
     }
 
     async fn use_is_recorded_once_a_minute(db) {

@@ -6,8 +6,8 @@ use crate::{NewUser, StorageError, UserChange};
 
 both! {
     async fn finds_what_was_added(db) {
-        let (email, timezone) = ("Zoë@Example.com", Some("Pacific/Auckland"));
-        let new = NewUser { email, plan: Plan::Developer, timezone, reference: Some("customer-17") };
+        let (email, timezone, reference) = ("Zoë@Example.com", Some("Pacific/Auckland"), Some("customer-17"));
+        let new = NewUser { email, plan: Plan::Developer, timezone, reference, console_sign_in: true };
         let user = db.users().insert(&new, "2026-11-21T03:04:05.123456789Z".parse().unwrap()).await.unwrap();
         assert_eq!(user.created_at.to_string(), "2026-11-21T03:04:05.123456Z");
         assert_eq!(db.users().find(user.id).await.unwrap(), Some(user.clone()));
@@ -22,7 +22,7 @@ both! {
 
     async fn email_is_unique_ignoring_case(db) {
         db.user("ärger@example.com").await;
-        let again = NewUser { email: "ÄRGER@example.com", plan: Plan::Saver, timezone: None, reference: None };
+        let again = NewUser { email: "ÄRGER@example.com", plan: Plan::Saver, timezone: None, reference: None, console_sign_in: true };
         let error = db.users().insert(&again, at(1)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("a user with this e-mail address")), "{error:?}");
         assert!(!format!("{error:?} {error}").contains("example"));
@@ -71,6 +71,11 @@ both! {
         let to = |email| UserChange { email: Some(email), ..UserChange::default() };
         let changed = db.users().update(user.id, &to("New@x")).await.unwrap();
         assert_eq!((changed.email.as_str(), changed.plan), ("New@x", user.plan));
+        assert!(user.console_sign_in && !changed.console_sign_in, "nobody has proved the new address");
+        let proven = UserChange { console_sign_in: Some(true), ..to("NEW@x") };
+        assert!(db.users().update(user.id, &proven).await.unwrap().console_sign_in);
+        let changed = db.users().update(user.id, &to("New@x")).await.unwrap();
+        assert!(changed.console_sign_in, "another case is the same address");
         assert_eq!(db.users().find_by_email("new@X").await.unwrap(), Some(changed.clone()));
         assert_eq!(db.users().find_by_email("a@x").await.unwrap(), None);
         let error = db.users().update(user.id, &to("B@x")).await.unwrap_err();

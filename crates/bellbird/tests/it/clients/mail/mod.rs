@@ -3,7 +3,7 @@
 mod server;
 
 use bellbird_domain::{ConnectionStatus, Plan};
-use bellbird_storage::NewUser;
+use bellbird_storage::{NewUser, UserChange};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ async fn link_by_email_signs_in_the_browser_that_asked() {
     let other = get(&url, None).await;
     assert_eq!((other.status, &other.cookie), (200, &None), "another browser is asked first");
     let own = open(&url, &cookies).await;
-    assert_eq!((own.status, own.location.as_deref()), (303, Some("/overview")), "{}", own.text);
+    assert_eq!((own.status, own.location.as_deref()), (303, Some("/keys?first")), "{}", own.text);
     assert_eq!(open(&url, &cookies).await.status, 410, "used");
 
     // The browser is new, of which another e-mail tells, and the next time it is not.
@@ -106,10 +106,12 @@ async fn emails_tell_once_what_a_user_has_to_know() {
     let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
     let browser = app.sign_in(app.olivia.user.id).await;
     let page = browser.get("/settings").await;
-    assert_eq!(page.text.matches("type=\"checkbox\"").count(), 3, "{}", page.text);
-    let saved = browser.post("/settings", "emails=save&connection=on&endpoint=on").await;
+    assert_eq!(page.text.matches("type=\"checkbox\"").count(), 2, "{}", page.text);
+    let saved = browser.post("/settings", "emails=save&connection=on").await;
     assert_eq!(saved.status, 303, "{}", saved.text);
-    assert_eq!(browser.get("/settings").await.text.matches(" checked").count(), 2);
+    assert_eq!(browser.get("/settings").await.text.matches(" checked").count(), 1);
+    app.send_emails().await;
+    assert_eq!(mail.take(1).await[0]["subject"], "A new browser has signed in to Bellbird", "always");
 
     let connection = &app.olivia.connections[0];
     app.set_consent(connection, "revoked").await;
@@ -129,12 +131,53 @@ async fn emails_tell_once_what_a_user_has_to_know() {
     assert!(!numbers.contains(|character: char| character.is_ascii_digit()), "no amount, no account: {text}");
 }
 
+/// A thief who has one sign-in cannot suppress the e-mails, neither by signing out nor by the settings.
+#[tokio::test]
+async fn what_a_thief_did_is_reported_whatever_happens_to_the_session() {
+    let mail = MailServer::start();
+    let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    assert_eq!(browser.post("/keys", "name=Spreadsheet").await.status, 200);
+    assert_eq!(browser.post("/settings", "emails=save").await.status, 303);
+    assert_eq!(browser.post("/sign-out", "").await.status, 303);
+    app.send_emails().await;
+    let mut subjects: Vec<_> = mail.take(2).await.iter().map(|email| email["subject"].clone()).collect();
+    subjects.sort_by_key(Value::to_string);
+    assert_eq!(subjects, ["A new API key can read your accounts", "A new browser has signed in to Bellbird"]);
+    app.send_emails().await;
+    assert_eq!(mail.arrived(), Vec::<Value>::new(), "once");
+}
+
+#[tokio::test]
+async fn address_that_nobody_verified_gets_no_email() {
+    let mail = MailServer::start();
+    let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
+    let set = async |console_sign_in| {
+        let change = UserChange { console_sign_in: Some(console_sign_in), ..UserChange::default() };
+        app.storage.users().update(app.ben.user.id, &change).await.unwrap();
+    };
+    set(false).await;
+    let (page, _) = ask(&app, "ben@example.com").await;
+    let (unknown, _) = ask(&app, "nobody@example.com").await;
+    assert_eq!((page.status, &page.text), (unknown.status, &unknown.text));
+    let connection = &app.ben.connections[0];
+    app.set_consent(connection, "revoked").await;
+    let _ = app.connections.refreshes().run(app.ben.user.id, connection.id).await;
+    app.send_emails().await;
+    set(true).await;
+    ask(&app, "ben@example.com").await;
+    let email = mail.take(1).await.remove(0);
+    assert_eq!(email["subject"], "Sign in to Bellbird", "nothing before it");
+    app.send_emails().await;
+    assert!(mail.take(1).await[0]["subject"].as_str().unwrap().ends_with("needs you to connect it again"));
+}
+
 #[tokio::test]
 async fn what_a_mail_server_does_not_take_is_sent_later() {
     let mail = MailServer::start();
     let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
     for email in ["rejected@example.com", "busy@example.com", "new@example.com"] {
-        let new = NewUser { email, plan: Plan::Developer, timezone: None, reference: None };
+        let new = NewUser { email, plan: Plan::Developer, timezone: None, reference: None, console_sign_in: true };
         let user = app.storage.users().insert(&new, app.clock.now()).await.unwrap();
         app.sign_in(user.id).await;
     }
@@ -176,11 +219,11 @@ async fn browser_asks_for_a_link_and_opens_it() {
     browser.click("button.strong");
     browser.assert_accessible("console-sign-in-sent");
     browser.open(&link(&mail.take(1).await[0]));
-    assert!(browser.url().ends_with("/overview"), "no question: this browser has asked: {}", browser.url());
+    assert!(browser.url().ends_with("/keys?first"), "no question: this browser has asked: {}", browser.url());
     browser.click("nav a[href='/settings']");
     browser.assert_accessible("console-settings-emails");
-    browser.press("input[name=sign_in]");
-    browser.wait_for("!document.querySelector('input[name=sign_in]').checked");
+    browser.press("input[name=endpoint]");
+    browser.wait_for("!document.querySelector('input[name=endpoint]').checked");
     browser.click("button[name=emails]");
-    assert_eq!(browser.evaluate("document.querySelectorAll('input:checked').length"), 2);
+    assert_eq!(browser.evaluate("document.querySelectorAll('input:checked').length"), 1);
 }

@@ -27,7 +27,7 @@ async fn from_the_button_to_the_overview_and_out() {
     }
     provider.choose("o", "olivia@example.com").await;
     browser.click("form[action$='/sign-in/oidc'] button");
-    assert!(browser.url().ends_with("/overview"), "{}", browser.url());
+    assert!(browser.url().ends_with("/keys?first"), "{}", browser.url());
     assert!(browser.text().contains("Signed in as olivia@example.com"), "{}", browser.text());
     browser.click("footer button");
     assert_eq!(browser.url(), sign_in);
