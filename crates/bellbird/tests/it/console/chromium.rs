@@ -1,6 +1,7 @@
 //! The console in a real browser, every page and action, with axe, at 360 and 1280 pixels, light and dark.
 
-use bellbird_domain::ConnectionStatus;
+use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_storage::UserChange;
 
 use crate::linking::chromium::{UserAction, leave_consent_pages};
 use crate::support::chromium::Browser;
@@ -141,4 +142,21 @@ async fn connections_are_linked_and_removed_without_a_command() {
     browser.click("a.button[href='/connections']");
     browser.click("button[name=sync]");
     assert!(browser.text().contains("running now"), "{}", browser.text());
+}
+
+/// A user whose plan reads nothing is told so, and offered nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_a_plan_that_reads_nothing() {
+    let app = App::start(Default::default()).await;
+    let change = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
+    app.storage.users().update(app.ben.user.id, &change).await.unwrap();
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    browser.open(&app.sign_in_link(app.ben.user.id).await);
+    browser.click("button.strong");
+    for path in ["/overview", "/keys", "/webhooks", "/connections"] {
+        browser.click(&format!("nav a[href='{path}']"));
+        assert!(browser.text().contains("Your plan (saver) does not include"), "{path}: {}", browser.text());
+        browser.assert_accessible(&format!("console-saver{}", path.replace('/', "-")));
+    }
 }
