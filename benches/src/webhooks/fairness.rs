@@ -94,7 +94,7 @@ async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Re
             alone.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
         }
         for subscriber in bad {
-            setup.storage.endpoints().enable(subscriber.user, subscriber.endpoint).await?;
+            setup.storage.endpoints().enable(subscriber.user, subscriber.endpoint, Timestamp::now()).await?;
         }
         queue_for_bad_receivers(&feed, bad).await?;
         beside.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);

@@ -81,8 +81,14 @@ export class BellbirdOperator extends Caller {
     return this.#data<User>(path`/users/${id}`, { ...options, method: "PATCH", body: change });
   }
 
-  removeUser(id: string, options?: CallOptions): Promise<void> {
-    return this.#delete(path`/users/${id}`, options);
+  /** With `connections: "remove"`, the service goes on after the response. */
+  async removeUser(
+    id: string,
+    query?: { connections?: "remove" },
+    options?: CallOptions,
+  ): Promise<void> {
+    const request = { ...options, method: "DELETE", ...(query && { query }) } as const;
+    await this.call(path`/admin/v1/users/${id}`, request);
   }
 
   keys(userId: string, options?: CallOptions): Promise<Key[]> {

@@ -11,6 +11,7 @@ export type ConnectionCreated = Schemas["ConnectionCreated"];
 export type ConnectionUpdated = Schemas["ConnectionUpdated"];
 export type ConnectionExpiring = Schemas["ConnectionExpiring"];
 export type ConnectionRemoved = Schemas["ConnectionRemoved"];
+export type UserRemoved = Schemas["UserRemoved"];
 export type EndpointPing = Schemas["EndpointPing"];
 
 /** By `type`. An event of another type may come. */
@@ -21,6 +22,7 @@ export type WebhookEvent =
   | ConnectionUpdated
   | ConnectionExpiring
   | ConnectionRemoved
+  | UserRemoved
   | EndpointPing;
 
 /** Of a `Request`, or of Node's `IncomingMessage`. */

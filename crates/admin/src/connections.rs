@@ -4,7 +4,9 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
 use bellbird_api::front::parameters::Id;
-use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod, StrictQuery};
+use bellbird_api::front::{
+    JsonBody, Operation, Operator, Path, PathId, Problem, ProviderSchema, RouteMethod, StrictQuery,
+};
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use bellbird_storage::{OperatorAction, Storage};
 use http::StatusCode;
@@ -72,10 +74,9 @@ struct ConnectionView {
     id: ConnectionId,
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: UserId,
-    #[schema(example = "fiskil")]
+    #[schema(inline, value_type = ProviderSchema, example = "fiskil")]
     provider: String,
-    /// `banking` or `brokerage`.
-    #[schema(value_type = String, example = "banking")]
+    #[schema(inline, example = "banking")]
     category: ConnectionCategory,
     /// The provider's identifier of the institution. Opaque.
     #[schema(example = "22")]
@@ -83,7 +84,7 @@ struct ConnectionView {
     #[schema(example = "Wattle Bank")]
     institution_name: String,
     /// As in `/v1/connections`, or `deleting`: it is being removed.
-    #[schema(value_type = String, example = "active")]
+    #[schema(inline, example = "active")]
     status: ConnectionStatus,
     /// When the provider last returned data.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]

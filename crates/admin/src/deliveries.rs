@@ -7,9 +7,9 @@ use bellbird_api::front::parameters::Id;
 use bellbird_api::front::{
     JsonBody, Operation, Operator, Path, PathId, PathIds, Problem, Resource as _, RouteMethod, StrictQuery,
 };
-use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId};
 use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, OperatorAction};
-use bellbird_webhooks::endpoint::{NotRecovered, NotRedelivered, why_not_recovered, why_not_redelivered};
+use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -25,8 +25,10 @@ use crate::webhook_endpoints::{TAG, find};
 const DISABLED: &str = "The endpoint is disabled: enable it first";
 
 pub(crate) fn paths() -> Vec<Path<Admin>> {
-    let list = Operation::new("list_deliveries", TAG, "A page of deliveries.")
-        .text("List the deliveries of a webhook endpoint", "Newest event first, of the last 90 days.");
+    let list = Operation::new("list_deliveries", TAG, "A page of deliveries.").text(
+        "List the deliveries of a webhook endpoint",
+        "Newest event first: those that were delivered for 30 days, others for 90.",
+    );
     let show = Operation::new("get_delivery", TAG, "The delivery with its attempts.")
         .text("Get a delivery", "With all attempts, oldest first. No body is stored.");
     let redeliver = Operation::new("redeliver", TAG, "The event is due.").text(
@@ -77,7 +79,7 @@ struct DeliveriesQuery {
     #[param(value_type = Option<String>, format = "uuid")]
     user_id: Option<Id<UserId>>,
     /// Only those in this state: `pending`, `waiting`, `delivered` or `failed`.
-    #[param(value_type = Option<String>)]
+    #[param(inline, value_type = Option<DeliveryState>)]
     state: Option<DeliveryStateName>,
 }
 
@@ -122,11 +124,12 @@ struct RecoveryBody {
 struct DeliveryView {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     event_id: EventId,
-    /// Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users.
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    user_id: UserId,
+    /// Whose event it is. Null: nobody's, because it is a ping of an endpoint for all users.
+    #[schema(value_type = Option<String>, format = "uuid", required = true)]
+    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    user_id: Option<UserId>,
     /// The type of the event.
-    #[schema(value_type = String, example = "transactions.synced")]
+    #[schema(inline, example = "transactions.synced")]
     r#type: EventType,
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     sync_run_id: SyncRunId,
@@ -141,11 +144,14 @@ struct DeliveryView {
     /// Changed rows in the event.
     #[schema(example = 0)]
     updated_count: u32,
+    /// Rows in the event that are gone.
+    #[schema(example = 0)]
+    removed_count: u32,
     /// When the event was created.
     #[schema(value_type = String, format = "date-time", example = "2026-11-20T21:04:11.52Z")]
     created_at: Timestamp,
     /// `pending`, `waiting` for the chunk before, `delivered` or `failed`.
-    #[schema(value_type = String, example = "delivered")]
+    #[schema(inline, example = "delivered")]
     state: DeliveryState,
     /// Starts again from 0 with a redelivery.
     #[schema(example = 1)]
@@ -209,7 +215,7 @@ struct RedeliveryView {
     event_id: EventId,
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     endpoint_id: EndpointId,
-    #[schema(value_type = String, example = "pending")]
+    #[schema(inline, example = "pending")]
     state: DeliveryState,
 }
 
@@ -342,7 +348,7 @@ async fn recover_events(
     idempotency: IdempotencyKey,
     body: JsonBody<RecoveryBody>,
 ) -> Result<Response, Problem> {
-    let found = find_to_recover(&admin, id, body.value.user_id).await;
+    let found = find_to_recover(&admin, id, body.value.user_id.as_ref()).await;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
@@ -366,19 +372,19 @@ async fn recover_events(
     commit(change, &action, StatusCode::ACCEPTED, &Item { data: RecoveryView { endpoint_id: id, recovered } }).await
 }
 
-/// Whose events are recovered.
-async fn find_to_recover(admin: &Admin, id: EndpointId, given: Option<UserIdText>) -> Result<UserId, Problem> {
+/// Whose events are recovered, at an enabled endpoint.
+async fn find_to_recover(admin: &Admin, id: EndpointId, given: Option<&UserIdText>) -> Result<UserId, Problem> {
     let endpoint = find(admin.storage(), id).await?;
     let user = match given {
-        Some(given) => users::find(admin.storage(), event_user(&endpoint, Some(given.0))?).await?.id,
+        Some(given) => event_user(&endpoint, Some(given.0))?,
         None => endpoint.user_id,
     };
-    match why_not_recovered(admin.storage(), &endpoint, user).await? {
-        None => Ok(user),
-        Some(NotRecovered::Disabled) => Err(Problem::Conflict(DISABLED.into())),
-        Some(NotRecovered::DisabledForUsers(users)) => {
-            let text = format!("The endpoint failed for {users} users and is disabled for them: enable it first");
-            Err(Problem::Conflict(text.into()))
-        }
+    // Events that are not delivered outlive their user.
+    if given.is_some() && admin.storage().deliveries().list(user, id, None, 1).await?.is_empty() {
+        users::find(admin.storage(), user).await?;
+    }
+    match endpoint.status {
+        EndpointStatus::Enabled => Ok(user),
+        EndpointStatus::Disabled => Err(Problem::Conflict(DISABLED.into())),
     }
 }

@@ -73,6 +73,11 @@ checked! {
     ConnectionIdText: ConnectionId = id;
     ApiVersionName: ApiVersion = api_version;
     DeliveryStateName: DeliveryState = delivery_state;
+    RemoveText: () = remove;
+}
+
+fn remove(text: &str) -> Result<(), &'static str> {
+    if text == "remove" { Ok(()) } else { Err("remove, or absent") }
 }
 
 fn api_version(text: &str) -> Result<ApiVersion, &'static str> {
@@ -101,12 +106,16 @@ pub(crate) struct EventNames(pub(crate) Vec<EventType>);
 
 impl<'de> Deserialize<'de> for EventNames {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        let expected = || D::Error::custom("a list of transactions.synced, trades.synced or connection.updated");
+        let known = || EventType::SUBSCRIBABLE.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(", ");
+        let expected = || D::Error::custom(format!("a list of {}", known()));
         let names = Vec::<String>::deserialize(input).map_err(|_| expected())?;
-        let events = names.iter().map(|name| name.parse::<EventType>().map_err(|_| expected()));
-        let events = events.collect::<Result<Vec<_>, _>>()?;
-        let is_subscribable = !events.is_empty() && events.iter().all(|event| EventType::SUBSCRIBABLE.contains(event));
-        if is_subscribable { Ok(Self(in_order(&events))) } else { Err(expected()) }
+        let mut events = Vec::with_capacity(names.len());
+        for (number, name) in (1..).zip(&names) {
+            let event = name.parse().ok().filter(|event| EventType::SUBSCRIBABLE.contains(event));
+            let unknown = || D::Error::custom(format!("a list of {}, and entry {number} is none of these", known()));
+            events.push(event.ok_or_else(unknown)?);
+        }
+        if events.is_empty() { Err(expected()) } else { Ok(Self(in_order(&events))) }
     }
 }
 

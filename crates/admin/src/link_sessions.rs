@@ -5,7 +5,9 @@ use std::str::FromStr;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, Resource, RouteMethod};
+use bellbird_api::front::{
+    JsonBody, Operation, Operator, Path, PathId, Problem, ProviderSchema, Resource, RouteMethod,
+};
 use bellbird_connections::{ConnectionsError, LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::{ConnectionId, UserId};
 use bellbird_storage::OperatorAction;
@@ -58,7 +60,7 @@ struct NewSessionBody {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: UserIdText,
     /// The provider to link. If absent, the person chooses.
-    #[schema(nullable = false, example = "fiskil")]
+    #[schema(inline, value_type = Option<ProviderSchema>, nullable = false, example = "fiskil")]
     provider: Option<String>,
     /// The user's connection to reconnect or renew, instead of a provider.
     #[schema(value_type = Option<String>, nullable = false, format = "uuid",
@@ -105,7 +107,7 @@ struct SessionView {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: UserId,
     /// `open`, `waiting`, `connected`, `declined`, `failed` or `expired`.
-    #[schema(value_type = String, example = "connected")]
+    #[schema(inline, example = "connected")]
     status: LinkStatus,
     /// What it has connected, reconnected or renewed, and what is still connected.
     #[schema(value_type = Vec<String>, example = json!(["0191e7a0-7c3b-7def-8000-00aabbccddee"]))]

@@ -1,7 +1,7 @@
 //! Users: create, list, find, change, remove.
 
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use bellbird_api::front::json::{json_bytes, to_json};
 use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod, StrictQuery};
 use bellbird_connections::ConnectionsError;
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
 use crate::inputs;
-use crate::inputs::{EmailText, PlanName, ReferenceText, TimezoneText};
+use crate::inputs::{EmailText, PlanName, ReferenceText, RemoveText, TimezoneText};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
 use crate::state::{Admin, problem};
 
@@ -38,8 +38,10 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
     );
     let remove = Operation::new("remove_user", TAG, "The user is removed.").text(
         "Remove a user",
-        "With all keys and webhook endpoints, and with the registrations at providers. Remove the user's connections \
-         first: until then it is 409. When the response comes, the removal is complete.",
+        "With all keys and webhook endpoints, and with the registrations at providers. While the user has \
+         connections, it is 409, unless you send `connections=remove`: then the user's keys and sessions end at once, \
+         and the service withdraws each consent, trying again for as long as that fails, before it removes the user. \
+         The event `user.removed` says when that is done, and the user is 404 then.",
     );
     vec![
         Path::for_operators(RouteMethod::Get, USERS, list_users)
@@ -51,7 +53,9 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
             .described(change.body::<UserChangeBody>().json::<UserItem>().error(409, TAKEN)),
         Path::for_operators(RouteMethod::Delete, USER, remove_user).described(
             remove
+                .query::<RemovalQuery>()
                 .status(204)
+                .also::<UserItem>(202, "The user, who is removed once all connections are.")
                 .error(409, "The user still has connections, or a provider rejects the removal.")
                 .error(503, "The database or a provider is temporarily unavailable."),
         ),
@@ -70,7 +74,7 @@ struct NewUserBody {
     #[schema(value_type = Option<String>, nullable = false, example = "customer-17")]
     reference: Option<ReferenceText>,
     /// `saver` has no API access, `developer` banks only, `professional` banks and brokers (the default).
-    #[schema(value_type = Option<String>, nullable = false, example = "professional")]
+    #[schema(inline, value_type = Option<Plan>, nullable = false, example = "professional")]
     plan: Option<PlanName>,
     /// IANA timezone in which the user's days begin and end. The default is Australia/Sydney.
     #[schema(value_type = Option<String>, nullable = false, example = "Australia/Perth")]
@@ -92,8 +96,7 @@ struct UserChangeBody {
     /// Your own name of the user. Null clears it.
     #[schema(value_type = Option<String>, example = "customer-17")]
     reference: Option<ReferenceText>,
-    /// `saver`, `developer` or `professional`.
-    #[schema(value_type = Option<String>, nullable = false, example = "developer")]
+    #[schema(inline, value_type = Option<Plan>, nullable = false, example = "developer")]
     plan: Option<PlanName>,
     /// IANA timezone. Null sets the default.
     #[schema(value_type = Option<String>, example = "Australia/Perth")]
@@ -119,6 +122,14 @@ struct UsersQuery {
     reference: Option<String>,
 }
 
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct RemovalQuery {
+    /// `remove`: the user's connections are removed too.
+    #[param(value_type = Option<String>)]
+    connections: Option<RemoveText>,
+}
+
 /// A user.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -131,8 +142,7 @@ struct UserView {
     /// Your own name of the user.
     #[schema(required = true, example = "customer-17")]
     reference: Option<String>,
-    /// `saver`, `developer` or `professional`.
-    #[schema(value_type = String, example = "professional")]
+    #[schema(inline, example = "professional")]
     plan: Plan,
     /// IANA timezone. Null: the default, Australia/Sydney.
     #[schema(required = true, example = "Australia/Perth")]
@@ -251,10 +261,14 @@ async fn remove_user(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<UserId>,
-) -> Result<StatusCode, Problem> {
+    StrictQuery(query): StrictQuery<RemovalQuery>,
+) -> Result<Response, Problem> {
     const STILL_CONNECTED: &str =
-        "The user still has connections: remove each with DELETE /admin/v1/connections/{id}, then repeat this request";
-    find(admin.storage(), id).await?;
+        "The user still has connections: repeat this request with ?connections=remove to remove them too";
+    let user = find(admin.storage(), id).await?;
+    if let Some(RemoveText(())) = query.connections {
+        return begin_removal(&admin, &operator, user).await;
+    }
     if has_connections(admin.storage(), id).await? {
         return Err(Problem::Conflict(STILL_CONNECTED.into()));
     }
@@ -268,7 +282,23 @@ async fn remove_user(
         StorageError::Conflict(_) => Problem::Conflict(STILL_CONNECTED.into()),
         other => problem(other),
     })?;
-    commit_empty(change, &OperatorAction { name: "user.remove", user_id: id, subject: None }).await
+    let action = OperatorAction { name: "user.remove", user_id: id, subject: None };
+    Ok(commit_empty(change, &action).await?.into_response())
+}
+
+/// Removes a user with their connections, in the background. A repeated request changes nothing.
+async fn begin_removal(admin: &Admin, operator: &Operator, user: User) -> Result<Response, Problem> {
+    let mut change = admin.begin_idempotent(operator).await?;
+    if change.begin_user_removal(user.id).await.map_err(problem)? {
+        let action = OperatorAction { name: "user.remove", user_id: user.id, subject: None };
+        change.commit_alone(&action).await.map_err(problem)?;
+        admin.access.connections().user_removals().wake();
+    } else {
+        drop(change);
+    }
+    let mut response = json_bytes(to_json(&Item { data: UserView::from(user) })?);
+    *response.status_mut() = StatusCode::ACCEPTED;
+    Ok(response)
 }
 
 /// Whether a user cannot be removed yet: connections count until their consents are withdrawn.

@@ -8,9 +8,11 @@ use bellbird_api::front::{
     JsonBody, Operation, Operator, Path, PathId, Problem, Resource as _, RouteMethod, StrictQuery,
 };
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, EventType, UserId};
-use bellbird_storage::{Endpoint, NewEndpoint, OperatorAction, Storage, StorageError};
+use bellbird_storage::{Endpoint, EndpointChange, NewEndpoint, OperatorAction, Storage, StorageError};
 use bellbird_webhooks::delivery::sign::new_secret;
-use bellbird_webhooks::endpoint::{DEFAULT_EVENTS, ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, OLD_SECRET_LIFE};
+use bellbird_webhooks::endpoint::{
+    ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, OLD_SECRET_LIFE, defaults_for, event_types_for,
+};
 use bellbird_webhooks::{PingError, PingOutcome};
 use http::StatusCode;
 use jiff::Timestamp;
@@ -42,8 +44,9 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
         .text("Get a webhook endpoint", "Without its secret.");
     let change = Operation::new("update_webhook_endpoint", TAG, "The endpoint.").text(
         "Change a webhook endpoint",
-        "Members that are absent stay. Pending deliveries go to a new URL. They fail when the endpoint is disabled, \
-         and are recovered after it is enabled again.",
+        "Omitted fields keep their value. The next attempt of each pending delivery uses the new ones. Once the \
+         endpoint is disabled, pending deliveries fail; those of an endpoint for all users when their next attempt is \
+         due. After it is enabled again, they can be recovered.",
     );
     let remove = Operation::new("remove_webhook_endpoint", TAG, "The endpoint is removed.")
         .text("Remove a webhook endpoint", "With its secret and its deliveries. Pending ones are cancelled.");
@@ -110,24 +113,32 @@ struct NewEndpointBody {
     /// Where events are sent.
     #[schema(format = "uri", example = "https://hooks.example.com/bellbird")]
     url: String,
-    /// `transactions.synced`, `trades.synced` and `connection.updated`. If absent, the first two.
-    #[schema(value_type = Option<Vec<String>>, nullable = false, example = json!(["transactions.synced"]))]
+    /// The event types to send. If omitted, all of them for an endpoint of all users, and `transactions.synced` and
+    /// `trades.synced` for one of a user, which cannot have `user.removed`.
+    #[schema(inline, value_type = Option<Vec<EventType>>, nullable = false)]
+    #[schema(example = json!(["transactions.synced", "connection.updated"]))]
     events: Option<EventNames>,
-    /// Of the events' body, `2026-11-01` (the default) or `2026-12-01`.
-    #[schema(value_type = Option<String>, nullable = false, example = "2026-12-01")]
+    /// Version of the events' body. If omitted, the newest for an endpoint of all users, and `2026-11-01` for one of a
+    /// user.
+    #[schema(inline, value_type = Option<ApiVersion>, nullable = false, example = "2026-12-01")]
     api_version: Option<ApiVersionName>,
 }
 
 /// What to change of a webhook endpoint.
 #[derive(Deserialize, ToSchema)]
-#[schema(as = WebhookEndpointChange)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebhookEndpointChange, rename_all = "camelCase")]
 struct EndpointChangeBody {
     /// Where events are sent.
     #[schema(nullable = false, format = "uri", example = "https://hooks.example.com/bellbird")]
     url: Option<String>,
-    /// `transactions.synced`, `trades.synced` and `connection.updated`.
-    #[schema(value_type = Option<Vec<String>>, nullable = false, example = json!(["transactions.synced"]))]
+    /// The event types to send.
+    #[schema(inline, value_type = Option<Vec<EventType>>, nullable = false)]
+    #[schema(example = json!(["transactions.synced", "connection.updated"]))]
     events: Option<EventNames>,
+    /// Version of the events' body.
+    #[schema(inline, value_type = Option<ApiVersion>, nullable = false, example = "2026-12-01")]
+    api_version: Option<ApiVersionName>,
     /// Whether it receives events.
     #[schema(nullable = false, example = true)]
     enabled: Option<bool>,
@@ -147,28 +158,24 @@ struct EndpointView {
     #[schema(format = "uri", example = "https://hooks.example.com/bellbird")]
     url: String,
     /// The event types that it receives.
-    #[schema(value_type = Vec<String>, example = json!(["transactions.synced", "trades.synced"]))]
+    #[schema(inline, example = json!(["transactions.synced", "trades.synced"]))]
     events: Vec<EventType>,
     /// Of the events' body.
-    #[schema(value_type = String, example = "2026-12-01")]
+    #[schema(inline, example = "2026-12-01")]
     api_version: ApiVersion,
-    /// `enabled` or `disabled`.
-    #[schema(value_type = String, example = "enabled")]
+    #[schema(inline, example = "enabled")]
     status: EndpointStatus,
     /// A few words. Null: enabled.
     #[schema(required = true, example = "by operator")]
     disabled_reason: Option<String>,
-    /// The first failure since the last success.
+    /// The first failure since the last success. Of an endpoint for all users, the earliest of those that last.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     failing_since: Option<Timestamp>,
-    /// The last success.
+    /// The last success, to the minute.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     last_delivered_at: Option<Timestamp>,
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     created_at: Timestamp,
-    /// For how many users it is disabled because it failed for them. 0 unless it receives the events of all users.
-    #[schema(example = 0)]
-    disabled_users: u64,
 }
 
 /// A created webhook endpoint.
@@ -269,7 +276,6 @@ impl From<Endpoint> for EndpointView {
             failing_since: endpoint.failing_since,
             last_delivered_at: endpoint.delivered_at,
             created_at: endpoint.created_at,
-            disabled_users: endpoint.disabled_users,
         }
     }
 }
@@ -318,6 +324,8 @@ async fn create_endpoint(
             return Err(invalid_member("userId", "Must be the id of a user, or absent and `allUsers` true"));
         }
     };
+    check_events(user_id, events.as_ref())?;
+    let (default_events, default_version) = defaults_for(user_id);
     let secret = new_secret();
     // Checked before the change begins, and judged after it, because a repeated request gets its response anyway.
     let checked = EndpointUrl::check(url, admin.webhooks.rules()).await;
@@ -328,8 +336,8 @@ async fn create_endpoint(
     let new = NewEndpoint {
         user_id,
         url: &checked.map_err(url_problem)?.url,
-        event_types: events.as_ref().map_or(&DEFAULT_EVENTS, |events| &events.0),
-        api_version: api_version.as_ref().map_or(ApiVersion::DEFAULT, |version| version.0),
+        event_types: events.as_ref().map_or(default_events, |events| &events.0),
+        api_version: api_version.as_ref().map_or(default_version, |version| version.0),
         secret: &secret,
     };
     let endpoint = change.insert_endpoint(&new, ENDPOINTS_MAX).await.map_err(|error| match error {
@@ -355,15 +363,20 @@ async fn change_endpoint(
     PathId(id): PathId<EndpointId>,
     body: JsonBody<EndpointChangeBody>,
 ) -> Result<Response, Problem> {
-    let EndpointChangeBody { url, events, enabled } = &body.value;
-    let before = find(admin.storage(), id).await?;
+    let EndpointChangeBody { url, events, api_version, enabled } = &body.value;
+    let user_id = find(admin.storage(), id).await?.user_id;
+    check_events(user_id, events.as_ref())?;
     let url = match url {
         Some(url) => Some(EndpointUrl::check(url, admin.webhooks.rules()).await.map_err(url_problem)?.url),
         None => None,
     };
-    let (user_id, events) = (before.user_id, events.as_ref().map(|events| &*events.0));
+    let endpoint_change = EndpointChange {
+        url: url.as_deref(),
+        event_types: events.as_ref().map(|events| &*events.0),
+        api_version: api_version.as_ref().map(|version| version.0),
+    };
     let mut change = admin.begin_idempotent(&operator).await?;
-    change.update_endpoint((user_id, id), url.as_deref(), events).await.map_err(problem)?;
+    change.update_endpoint((user_id, id), &endpoint_change).await.map_err(problem)?;
     let current = change.find_endpoint(id).await.map_err(problem)?.ok_or(Problem::NotFound(EndpointId::NOUN))?;
     match (enabled, current.status) {
         (Some(true), _) => {
@@ -377,17 +390,18 @@ async fn change_endpoint(
     let endpoint = change.find_endpoint(id).await.map_err(problem)?.ok_or(Problem::NotFound(EndpointId::NOUN))?;
     let subject = id.to_string();
     let action = OperatorAction { name: "webhook_endpoint.update", user_id, subject: Some(&subject) };
-    let response = commit(change, &action, StatusCode::OK, &Item { data: EndpointView::from(endpoint) }).await?;
-    align(&admin, &operator, user_id).await?;
-    Ok(response)
+    commit(change, &action, StatusCode::OK, &Item { data: EndpointView::from(endpoint) }).await
 }
 
-/// Makes the users of an endpoint of the installation follow its change. What fails here, the hourly cleanup repeats.
-async fn align(admin: &Admin, operator: &Operator, owner: UserId) -> Result<(), Problem> {
-    if owner == UserId::INSTALLATION {
-        admin.storage().endpoints().align_queues(operator.now).await?;
+/// Rejects event types that are for endpoints of all users only.
+fn check_events(owner: UserId, events: Option<&EventNames>) -> Result<(), Problem> {
+    let is_wrong = |event: &&EventType| !event_types_for(owner).contains(event);
+    match events.into_iter().flat_map(|events| &events.0).find(is_wrong) {
+        None => Ok(()),
+        Some(event) => {
+            Err(invalid_member("events", &format!("`{event}` goes to endpoints with `allUsers` only: leave it out")))
+        }
     }
-    Ok(())
 }
 
 async fn remove_endpoint(
@@ -402,9 +416,7 @@ async fn remove_endpoint(
     }
     let subject = id.to_string();
     let action = OperatorAction { name: "webhook_endpoint.remove", user_id, subject: Some(&subject) };
-    let status = commit_empty(change, &action).await?;
-    align(&admin, &operator, user_id).await?;
-    Ok(status)
+    commit_empty(change, &action).await
 }
 
 async fn rotate_secret(

@@ -16,6 +16,7 @@ const INTERVAL: Duration = Duration::from_secs(3_600);
 pub(crate) static KIND: JobKind = JobKind {
     name: "cleanup",
     is_periodic: true,
+    has_provider: false,
     has_connection: false,
     lease: Duration::from_secs(60),
     concurrency_max: |_, _| 1,

@@ -32,9 +32,10 @@ pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ConnectionsErr
 pub(crate) struct JobKind {
     /// The word in the database, in logs and in metrics.
     pub(crate) name: &'static str,
-    /// Whether there is one job for the whole service, at no provider. The runner adds it, and the work finishes it
-    /// with the next time.
+    /// Whether there is one job for the whole service. The runner adds it, and the work finishes it with the next time.
     pub(crate) is_periodic: bool,
+    /// Whether each job is about one provider. Otherwise the limit below is for all of them.
+    pub(crate) has_provider: bool,
     /// Whether the subject is a connection.
     pub(crate) has_connection: bool,
     /// How long a job of a killed process waits. A quarter of it is the time between renewals.

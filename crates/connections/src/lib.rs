@@ -21,6 +21,7 @@ mod sync;
 mod sync_settings;
 #[cfg(test)]
 mod tests;
+mod user_removal;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +54,7 @@ pub use return_url::{AppReturn, ReturnOrigin, ReturnUrl, ReturnUrlError};
 pub use runner::{Jobs, job_kinds};
 pub use sync::{DuplicateIds, SyncReport, Syncs, following};
 pub use sync_settings::{ProviderSyncs, SyncSettings, SyncsByProvider};
+pub use user_removal::UserRemovals;
 
 use state::{Signals, State};
 
@@ -118,6 +120,12 @@ impl Connections {
     /// Removal of a connection, with its consent at the provider.
     pub fn removals(&self) -> Removals<'_> {
         Removals(&self.0)
+    }
+
+    /// Removals of users with their connections.
+    #[must_use]
+    pub fn user_removals(&self) -> UserRemovals<'_> {
+        UserRemovals(&self.0)
     }
 
     /// Events that providers send.

@@ -33,6 +33,7 @@ const LEASE: Duration = Duration::from_secs(60);
 pub(crate) static KIND: JobKind = JobKind {
     name: job_kinds::REFRESH,
     is_periodic: false,
+    has_provider: true,
     has_connection: true,
     lease: LEASE,
     concurrency_max: |_, _| 8,

@@ -29,6 +29,7 @@ const EVENTS_BATCH: u32 = 100;
 pub(crate) static KIND: JobKind = JobKind {
     name: job_kinds::REMOVAL,
     is_periodic: false,
+    has_provider: true,
     has_connection: true,
     lease: LEASE,
     concurrency_max: |_, _| 8,
@@ -159,6 +160,8 @@ impl Removals<'_> {
         };
         require_lease(self.0.storage.removals().finish(claim, cause, self.0.clock.now()).await?)?;
         tracing::info!(cause, "connection removed");
+        // Its user may be removed with it.
+        self.0.signals.wake(job_kinds::USER_REMOVAL, "");
         Ok(())
     }
 

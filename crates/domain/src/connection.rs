@@ -36,6 +36,16 @@ macro_rules! string_enum {
             }
         }
 
+        #[cfg(feature = "openapi")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                $crate::connection::schema_of(Self::ALL.iter().map(|one| one.as_str()))
+            }
+        }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::ToSchema for $name {}
+
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
                 out.serialize_str(self.as_str())
@@ -44,6 +54,13 @@ macro_rules! string_enum {
     };
 }
 pub(crate) use string_enum;
+
+/// The schema of a string that is one of these.
+#[cfg(feature = "openapi")]
+pub fn schema_of(values: impl Iterator<Item = &'static str>) -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+    use utoipa::openapi::schema::{ObjectBuilder, Type};
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values)).into()
+}
 
 /// The text matches no variant of the enum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::Plan;
 use crate::connection::string_enum;
 
 string_enum! {
@@ -21,13 +22,15 @@ string_enum! {
         ConnectionExpiring "connection.expiring",
         /// The removal of a connection began.
         ConnectionRemoved "connection.removed",
+        /// A user was removed with everything that belongs to them.
+        UserRemoved "user.removed",
         /// A user tests whether the endpoint responds.
         Ping "endpoint.ping",
     }
 }
 
 impl EventType {
-    /// Event types that an endpoint can subscribe to.
+    /// Event types that an endpoint of the installation can subscribe to.
     pub const SUBSCRIBABLE: &'static [Self] = &[
         Self::TransactionsSynced,
         Self::TradesSynced,
@@ -35,11 +38,29 @@ impl EventType {
         Self::ConnectionUpdated,
         Self::ConnectionExpiring,
         Self::ConnectionRemoved,
+        Self::UserRemoved,
     ];
+    /// Event types that an endpoint of a user can subscribe to. It is removed with the user.
+    pub const SUBSCRIBABLE_BY_USERS: &'static [Self] = Self::SUBSCRIBABLE.split_at(6).0;
+
+    /// The lowest plan whose users' events of this type are sent: the one that may read the rows.
+    #[must_use]
+    pub fn plan_min(self) -> Plan {
+        match self {
+            Self::TransactionsSynced => Plan::Developer,
+            Self::TradesSynced => Plan::Professional,
+            Self::ConnectionCreated
+            | Self::ConnectionUpdated
+            | Self::ConnectionExpiring
+            | Self::ConnectionRemoved
+            | Self::UserRemoved
+            | Self::Ping => Plan::Saver,
+        }
+    }
 }
 
 string_enum! {
-    /// The version of an event's body. An endpoint keeps the version it was created with.
+    /// The version of an event's body.
     ApiVersion {
         V2026_11_01 "2026-11-01",
         /// Rows have their key and exact amount, and rows that are gone are reported.
@@ -48,8 +69,10 @@ string_enum! {
 }
 
 impl ApiVersion {
-    /// The version of endpoints that ask for none.
+    /// The version of a user's endpoint that asks for none.
     pub const DEFAULT: Self = Self::V2026_11_01;
+    /// The version of an endpoint of the installation that asks for none.
+    pub const NEWEST: Self = Self::V2026_12_01;
 
     /// Whether rows have their key, and removed ones are reported.
     #[must_use]

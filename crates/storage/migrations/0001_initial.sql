@@ -507,8 +507,7 @@ CREATE TABLE provider_events (
 
 CREATE INDEX provider_events_received ON provider_events (received_at);
 
--- An endpoint of the installation has a row without a user (of the id 0), and a queue for each user who had an event
--- for it: a row of that user with its id. Deliveries belong to queues, so that no user's events delay another's.
+-- A URL that gets webhook events: of a user, or with the user 0, the installation, of all users.
 CREATE TABLE webhook_endpoints (
     user_id UUID NOT NULL,
     id UUID NOT NULL,
@@ -520,45 +519,67 @@ CREATE TABLE webhook_endpoints (
     -- One or a few words. NULL: enabled.
     disabled_reason TEXT,
     created_at INTEGER NOT NULL,
+    -- When it was last enabled. Failures of a queue before that time no longer count.
+    enabled_at INTEGER NOT NULL,
+    -- The last success, to the minute, so that many queues do not write it all the time.
+    delivered_at INTEGER,
+    -- Until then, messages carry signatures of the current and of the previous secret.
+    old_secret_expires_at INTEGER,
+    -- Each change of the above columns but the last two raises it. A claim that has read another revision sends nothing
+    -- more.
+    revision INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (user_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX webhook_endpoints_id ON webhook_endpoints (id);
+-- Finds the few.
+CREATE INDEX webhook_endpoints_disabled ON webhook_endpoints (user_id, id) WHERE status = 'disabled';
+
+-- The deliveries of one user's events to one endpoint, which are claimed together. An endpoint of the installation has
+-- a queue for each user who had an event for it, so that no user's events delay another's. What a change of the
+-- endpoint would have to repeat in each queue is only in the endpoint's row.
+CREATE TABLE webhook_queues (
+    user_id UUID NOT NULL,
+    endpoint_id UUID NOT NULL,
+    -- The user of the endpoint's row.
+    owner_id UUID NOT NULL,
     -- The first failure since the last success.
     failing_since INTEGER,
     -- The first failed exchange since the last success, at fault or not: our own name servers count here too.
     unhealthy_since INTEGER,
-    -- 1: exchanges have failed for a minute. Such endpoints are claimed separately.
+    -- 1: exchanges have failed for a minute. Such queues are claimed separately.
     is_failing INTEGER NOT NULL DEFAULT 0,
-    -- The last success.
-    delivered_at INTEGER,
-    -- Until then, messages carry signatures of the current and of the previous secret.
-    old_secret_expires_at INTEGER,
     -- The least next_attempt_at of its deliveries, or a time before. After a claim it is not before the release, so
-    -- that the endpoint that waits longest is claimed first. NULL: no delivery is pending.
+    -- that the queue that waits longest is claimed first. NULL: no delivery is pending.
     due_at INTEGER,
     -- As in jobs.
     lease_until INTEGER,
     holder UUID,
     fence INTEGER NOT NULL DEFAULT 0,
-    -- A queue: the fence of the installation's endpoint when the queue was last made equal to it. NULL: no queue.
-    queue_fence INTEGER,
-    PRIMARY KEY (user_id, id)
+    -- 1: the user was removed, and the queue waits for the events that are not delivered yet.
+    user_removed INTEGER NOT NULL DEFAULT 0,
+    -- The reference that a removed user had.
+    user_reference TEXT,
+    PRIMARY KEY (user_id, endpoint_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX webhook_endpoints_id ON webhook_endpoints (id);
-CREATE INDEX webhook_endpoints_queues ON webhook_endpoints (user_id, id) WHERE queue_fence IS NOT NULL;
--- The order of claims. An endpoint whose lease expired was not released, so it is claimed too.
-CREATE INDEX webhook_endpoints_due_healthy ON webhook_endpoints (COALESCE(lease_until, due_at))
-    WHERE status = 'enabled' AND is_failing = 0;
-CREATE INDEX webhook_endpoints_due_failing ON webhook_endpoints (COALESCE(lease_until, due_at))
-    WHERE status = 'enabled' AND is_failing = 1;
+CREATE INDEX webhook_queues_endpoint ON webhook_queues (owner_id, endpoint_id, user_id);
+-- Finds the few.
+CREATE INDEX webhook_queues_failing ON webhook_queues (endpoint_id, failing_since) WHERE failing_since IS NOT NULL;
+CREATE INDEX webhook_queues_user_removed ON webhook_queues (user_id, endpoint_id) WHERE user_removed = 1;
+-- The order of claims. A queue whose lease expired was not released, so it is claimed too.
+CREATE INDEX webhook_queues_due_healthy ON webhook_queues (COALESCE(lease_until, due_at)) WHERE is_failing = 0;
+CREATE INDEX webhook_queues_due_failing ON webhook_queues (COALESCE(lease_until, due_at)) WHERE is_failing = 1;
 
 -- Envelopes without rows: a redelivery reads the rows from the provider again and selects them by digest.
 -- With a rowid, because SQLite handles long rows badly in a table without one.
 --
 -- Events, deliveries and attempts have no foreign keys, which would double the work of writing them. Each statement
--- that deletes one of them, an endpoint or a connection also deletes what belongs to it.
+-- that deletes one of them, a queue or a connection also deletes what belongs to it.
 CREATE TABLE webhook_events (
     user_id UUID NOT NULL,
     id UUID NOT NULL,
-    -- NULL: a ping.
+    -- NULL: a ping or user.removed.
     connection_id UUID,
     -- Without a sync, an id that no other event has.
     sync_run_id UUID NOT NULL,
@@ -622,6 +643,9 @@ CREATE INDEX webhook_deliveries_due ON webhook_deliveries (user_id, endpoint_id,
     WHERE next_attempt_at IS NOT NULL;
 CREATE INDEX webhook_deliveries_open ON webhook_deliveries (user_id, endpoint_id, sync_run_id, chunk)
     WHERE ended_at IS NULL;
+-- Finds the few among the events of all users.
+CREATE INDEX webhook_deliveries_failed ON webhook_deliveries (endpoint_id, created_at, event_id)
+    WHERE state = 'failed';
 
 -- Never holds a body, neither of a request nor of a response. A delivery that succeeded at its first attempt has no row
 -- here: its own columns hold that attempt.
@@ -669,7 +693,7 @@ CREATE TABLE instances (
 
 -- Half of the rows are dead soon: each delivery is updated once or more.
 -- PostgreSQL: ALTER TABLE webhook_deliveries SET (autovacuum_vacuum_scale_factor = 0.02);
--- PostgreSQL: ALTER TABLE webhook_endpoints SET (fillfactor = 80);
+-- PostgreSQL: ALTER TABLE webhook_queues SET (fillfactor = 80);
 
 -- One row, which says whether the database was restored from a backup: see src/backups/origin.rs. Without a primary
 -- key, so that a row restored beside it is noticed too.

@@ -57,9 +57,9 @@ statements! {
     BRING_DELIVERIES_FORWARD = "UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - $2
         WHERE next_attempt_at > $1";
 
-    BRING_ENDPOINTS_FORWARD = "UPDATE webhook_endpoints SET due_at = due_at - $2 WHERE due_at > $1";
+    BRING_QUEUES_FORWARD = "UPDATE webhook_queues SET due_at = due_at - $2 WHERE due_at > $1";
 
-    FREE_ENDPOINTS = concat!("UPDATE webhook_endpoints SET lease_until = 0 WHERE ", of_no_instance!());
+    FREE_QUEUES = concat!("UPDATE webhook_queues SET lease_until = 0 WHERE ", of_no_instance!());
 }
 
 /// A running instance, as it describes itself. Serialized as `bellbird status --json` prints it.
@@ -192,7 +192,7 @@ impl Instances<'_> {
     pub async fn bring_forward(self, now: Timestamp, by: SignedDuration) -> Result<()> {
         let by = i64::try_from(by.as_micros()).map_err(StorageError::unavailable)?;
         let mut tx = self.0.db.begin().await?;
-        for update in [BRING_JOBS_FORWARD, BRING_DELIVERIES_FORWARD, BRING_ENDPOINTS_FORWARD] {
+        for update in [BRING_JOBS_FORWARD, BRING_DELIVERIES_FORWARD, BRING_QUEUES_FORWARD] {
             tx.run(update, params![now, by]).await?;
         }
         tx.commit().await
@@ -203,7 +203,7 @@ impl Instances<'_> {
         let deleted = tx.run(delete, values).await?;
         // Each reads its whole table, and without a row that went there is nothing to free.
         if deleted > 0 {
-            for free in [FREE_JOBS, FREE_ENDPOINTS] {
+            for free in [FREE_JOBS, FREE_QUEUES] {
                 tx.run(free, params![]).await?;
             }
         }

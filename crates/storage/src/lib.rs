@@ -87,9 +87,9 @@ pub use users::sessions::{
 };
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
 pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange};
-pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, EventUser, FinishedAttempt};
+pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt};
 pub use webhooks::delivery_log::{AttemptRecord, DeliveryOverview, DeliveryPosition, DeliveryRecord};
-pub use webhooks::endpoints::{Endpoint, EndpointSecrets, NewEndpoint, SecretRotation};
+pub use webhooks::endpoints::{Endpoint, EndpointChange, EndpointSecrets, NewEndpoint, SecretRotation};
 pub use webhooks::redeliveries::PingResult;
 pub use webhooks::webhook_events::{EventConnection, NewWebhookEvent, WebhookEvent, removed_bytes};
 

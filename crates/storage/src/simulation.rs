@@ -12,10 +12,10 @@ use crate::db::wire::DatabaseSimulation;
 use crate::db::{Db, Sql, params};
 use crate::error::Result;
 
-/// A job or an endpoint, with its claim.
+/// A job or a queue, with its claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimState {
-    /// `sync`, `refresh` or `endpoint`.
+    /// `sync`, `refresh` or `queue`.
     pub kind: String,
     pub user: UserId,
     pub subject: String,
@@ -38,15 +38,15 @@ const CLAIMS: Sql = Sql::new(
             || COALESCE((SELECT ' ' || hex(substr(f.entries, 1, 4000)) FROM fingerprints f
             WHERE f.user_id = j.user_id AND f.connection_id = j.subject AND j.kind = 'sync'), ''), 0, j.run_at
     FROM jobs j
-    UNION ALL SELECT 'endpoint', p.user_id, p.id, p.holder, p.lease_until, p.fence,
+    UNION ALL SELECT 'queue', p.user_id, p.endpoint_id, p.holder, p.lease_until, p.fence,
         (SELECT COUNT(CASE WHEN d.attempts > 0 THEN d.ended_at END) || ' ' || COALESCE(SUM(d.attempts), 0)
-            FROM webhook_deliveries d WHERE d.user_id = p.user_id AND d.endpoint_id = p.id
+            FROM webhook_deliveries d WHERE d.user_id = p.user_id AND d.endpoint_id = p.endpoint_id
             AND NOT EXISTS (SELECT 1 FROM webhook_events e WHERE e.user_id = d.user_id AND e.id = d.event_id
                 AND NOT EXISTS (SELECT 1 FROM connections c
                     WHERE c.user_id = e.user_id AND c.id = e.connection_id AND c.status <> 'deleting'))),
-        (SELECT COUNT(*) FROM webhook_deliveries d WHERE d.user_id = p.user_id AND d.endpoint_id = p.id
+        (SELECT COUNT(*) FROM webhook_deliveries d WHERE d.user_id = p.user_id AND d.endpoint_id = p.endpoint_id
             AND d.ended_at IS NULL), p.due_at
-    FROM webhook_endpoints p ORDER BY 1, 2, 3",
+    FROM webhook_queues p ORDER BY 1, 2, 3",
 );
 
 /// What is left of a connection, without the event of its removal.
@@ -72,7 +72,7 @@ impl Storage {
         Self { db: Db::Sqlite(Arc::new(Sqlite::simulated_by(db, simulation))), ..self.clone() }
     }
 
-    /// All jobs and endpoints, as they are committed.
+    /// All jobs and queues, as they are committed.
     pub fn claims(&self) -> Result<Vec<ClaimState>> {
         let Db::Sqlite(db) = &self.db else { unreachable!("simulations run on SQLite") };
         db.all(CLAIMS, params![], |row| {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, UserId};
-use bellbird_storage::{Endpoint, Storage, StorageError};
+use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventId, EventType, UserId};
+use bellbird_storage::{Storage, StorageError};
 use jiff::SignedDuration;
 
 use crate::target::resolver::{ResolveError, Resolver};
@@ -14,8 +14,8 @@ use crate::target::{Rules, TargetError, check_url};
 pub const ENDPOINTS_MAX: u32 = 20;
 /// How long events are also signed with the old secret: docs/contract.md#webhook-signatures.
 pub const OLD_SECRET_LIFE: SignedDuration = SignedDuration::from_hours(24);
-/// The event types of an endpoint that asks for none.
-pub const DEFAULT_EVENTS: [EventType; 2] = [EventType::TransactionsSynced, EventType::TradesSynced];
+/// The event types of a user's endpoint that asks for none.
+pub const DEFAULT_EVENTS: &[EventType] = &[EventType::TransactionsSynced, EventType::TradesSynced];
 /// Limit for the name resolution of an endpoint's URL.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -63,6 +63,21 @@ async fn resolve(resolver: &Resolver, name: &str) -> Result<Option<ResolveError>
     }
 }
 
+/// The event types that an endpoint of this owner can have.
+#[must_use]
+pub fn event_types_for(owner: UserId) -> &'static [EventType] {
+    if owner == UserId::INSTALLATION { EventType::SUBSCRIBABLE } else { EventType::SUBSCRIBABLE_BY_USERS }
+}
+
+/// The event types and the version of the body of an endpoint that asks for none.
+#[must_use]
+pub fn defaults_for(owner: UserId) -> (&'static [EventType], ApiVersion) {
+    match owner {
+        UserId::INSTALLATION => (EventType::SUBSCRIBABLE, ApiVersion::NEWEST),
+        _ => (DEFAULT_EVENTS, ApiVersion::DEFAULT),
+    }
+}
+
 /// The given event types, each once.
 pub fn in_order(events: &[EventType]) -> Vec<EventType> {
     EventType::SUBSCRIBABLE.iter().copied().filter(|event| events.contains(event)).collect()
@@ -87,48 +102,18 @@ pub async fn why_not_redelivered(
     event: EventId,
 ) -> Result<NotRedelivered, StorageError> {
     // It may have been disabled or removed meanwhile.
-    if storage.endpoints().find_any(endpoint).await?.is_none() {
+    let Some(found) = storage.endpoints().find_any(endpoint).await? else {
         return Ok(NotRedelivered::UnknownEndpoint);
-    }
-    let status = storage.endpoints().find_status(user, endpoint).await?;
-    let (Some(delivery), Some(status)) = (storage.deliveries().find(user, endpoint, event).await?, status) else {
+    };
+    let Some(delivery) = storage.deliveries().find(user, endpoint, event).await? else {
         return Ok(NotRedelivered::UnknownEvent);
     };
-    Ok(match (delivery.event_type, status, delivery.state) {
+    Ok(match (delivery.event_type, found.status, delivery.state) {
         (EventType::Ping, ..) => NotRedelivered::Ping,
         (_, EndpointStatus::Disabled, _) => NotRedelivered::Disabled,
         (_, EndpointStatus::Enabled, DeliveryState::Waiting) => NotRedelivered::Waiting,
         (_, EndpointStatus::Enabled, _) => NotRedelivered::UnknownEvent,
     })
-}
-
-/// Why the failed events of an endpoint cannot be recovered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotRecovered {
-    /// For the user that was asked for, if the endpoint is for all users.
-    Disabled,
-    /// It is enabled, but so many users' events failed too long.
-    DisabledForUsers(u64),
-}
-
-/// None: they can be recovered. `user` is the endpoint's, or one of its users if it is for all.
-///
-/// # Errors
-///
-/// If the database fails.
-pub async fn why_not_recovered(
-    storage: &Storage,
-    endpoint: &Endpoint,
-    user: UserId,
-) -> Result<Option<NotRecovered>, StorageError> {
-    if endpoint.status == EndpointStatus::Disabled {
-        return Ok(Some(NotRecovered::Disabled));
-    }
-    if user == UserId::INSTALLATION && endpoint.disabled_users > 0 {
-        return Ok(Some(NotRecovered::DisabledForUsers(endpoint.disabled_users)));
-    }
-    let status = storage.endpoints().find_status(user, endpoint.id).await?;
-    Ok(status.filter(|status| *status == EndpointStatus::Disabled).map(|_| NotRecovered::Disabled))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -79,8 +79,9 @@ class _Operator(Caller):
         return self._data("PATCH", f"/users/{_id(id)}", change)
 
     @_value
-    def remove_user(self, id: str) -> Call[None]:
-        return self._delete(f"/users/{_id(id)}")
+    async def remove_user(self, id: str, *, connections: Literal["remove"] | None = None) -> None:
+        """With `connections="remove"`, the service goes on after the response."""
+        await self._call("DELETE", f"/admin/v1/users/{_id(id)}", {"connections": connections})
 
     @_value
     def keys(self, user_id: str) -> Call[list[types.Key]]:

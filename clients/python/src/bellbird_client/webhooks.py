@@ -13,6 +13,7 @@ from .types import (
     EndpointPing,
     TradesSynced,
     TransactionsSynced,
+    UserRemoved,
 )
 
 __all__ = ["Event", "WebhookVerificationError", "verify_webhook"]
@@ -24,6 +25,7 @@ Event = (
     | ConnectionUpdated
     | ConnectionExpiring
     | ConnectionRemoved
+    | UserRemoved
     | EndpointPing
 )
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use axum::response::Response;
+use bellbird_connections::provider_names;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
@@ -192,14 +193,11 @@ fn complete_components(components: &mut Value, parts: &mut Map<String, Value>) {
     components["headers"]["Bellbird-Error"]["schema"]["examples"] = json!(Problem::CODES);
     let statuses = json!(["active", "invalidated", "pending_mfa", "revoked"]);
     for (schema, member, values) in [
-        ("Connection", "category", json!(bellbird_domain::ConnectionCategory::ALL)),
         ("Connection", "status", statuses.clone()),
         ("EventConnection", "status", statuses),
+        ("EventConnection", "provider", provider_names().collect()),
         ("EventConnection", "previous_status", json!(["active", "invalidated", "pending_mfa", "revoked", null])),
-        ("Account", "type", json!(bellbird_domain::AccountType::ALL)),
-        ("Trade", "type", json!(bellbird_domain::TradeType::ALL)),
         ("EventTrade", "type", json!(bellbird_domain::TradeType::ALL)),
-        ("MeData", "plan", json!(bellbird_domain::Plan::ALL)),
         ("Transaction", "status", json!(["posted"])),
         ("Transaction", "direction", json!(["credit", "debit"])),
         ("Category", "key", categories(false)),
@@ -264,6 +262,12 @@ fn operation(described: PathDocs, parts: &Parts) -> Value {
         success["content"] = content.clone().into();
     }
     responses.insert(described.operation.status.to_string(), success);
+    if let Some((status, description, schema)) = &described.operation.also {
+        let headers = header_references(*needs_key, [].into_iter());
+        let content = json!({"application/json": {"schema": schema}});
+        let also = json!({"description": description, "headers": headers, "content": content});
+        responses.insert(status.to_string(), also);
+    }
     for (status, description) in descriptions {
         let response = error_response(&status, &description, *needs_key);
         responses.insert(status, response);

@@ -32,7 +32,7 @@ pub use auth::{SignedInCaller, authorization};
 pub use extract::{Authorized, BankingConnection, BrokerageConnection, Guarded, Query};
 pub use layers::{ResponseTimeout, router};
 pub use mount::{Mount, Path};
-pub use operation::Operation;
+pub use operation::{Operation, ProviderSchema};
 pub use operator::{ForOperators, JsonBody, Operator, PathId, PathIds, Resource, StrictQuery};
 pub use problem::Problem;
 pub use quota::{LivePermit, QuotaClass};

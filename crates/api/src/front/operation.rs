@@ -1,8 +1,10 @@
 //! The description of a path for the OpenAPI document, written beside its handler.
 
+use bellbird_connections::provider_names;
+use bellbird_domain::connection::schema_of;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::{RefOr, Schema};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::front::route::RouteMethod;
 
@@ -22,6 +24,8 @@ pub struct Operation {
     /// Headers of the success, which `docs/document.yaml` describes.
     pub(crate) headers: &'static [&'static str],
     pub(crate) errors: Vec<(u16, &'static str)>,
+    /// Another success: its status, description and schema.
+    pub(crate) also: Option<(u16, &'static str, Value)>,
     pub(crate) schemas: Vec<(String, RefOr<Schema>)>,
 }
 
@@ -34,6 +38,17 @@ pub struct PathDocs {
     pub(crate) parameter: Option<(&'static str, Vec<&'static str>)>,
     pub(crate) operation: Operation,
 }
+
+/// Describes the name of a provider.
+pub struct ProviderSchema;
+
+impl PartialSchema for ProviderSchema {
+    fn schema() -> RefOr<Schema> {
+        schema_of(provider_names())
+    }
+}
+
+impl ToSchema for ProviderSchema {}
 
 impl Operation {
     /// `success` describes the response with status 200.
@@ -51,6 +66,7 @@ impl Operation {
             content: Map::new(),
             headers: &[],
             errors: Vec::new(),
+            also: None,
             schemas: Vec::new(),
         }
     }
@@ -98,6 +114,13 @@ impl Operation {
     #[must_use]
     pub fn status(self, status: u16) -> Self {
         Self { status, ..self }
+    }
+
+    /// Another success, with a body of JSON.
+    #[must_use]
+    pub fn also<T: ToSchema>(mut self, status: u16, description: &'static str) -> Self {
+        self.also = Some((status, description, self.reference::<T>()));
+        self
     }
 
     /// The body of a success as text of this media type. May be called several times.

@@ -75,7 +75,7 @@ pub struct AccountView<'a> {
     #[schema(example = "Everyday Account")]
     name: &'a str,
     /// The kind of account.
-    #[schema(value_type = String, example = "transaction")]
+    #[schema(inline, example = "transaction")]
     r#type: AccountType,
     /// Display name of the institution.
     #[schema(required = true, example = "Wattle Bank")]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::front::json::{json_bytes, to_json};
-use crate::front::{Authorized, Operation, Path, Problem};
+use crate::front::{Authorized, Operation, Path, Problem, ProviderSchema};
 use crate::v1::metadata_cache::MetadataList;
 use crate::v1::state::V1State;
 
@@ -46,10 +46,10 @@ pub struct ConnectionView<'a> {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub id: ConnectionId,
     /// The provider of the data, such as `fiskil` (Australian banking).
-    #[schema(example = "fiskil")]
+    #[schema(inline, value_type = ProviderSchema, example = "fiskil")]
     pub provider: &'a str,
     /// The kind of institution.
-    #[schema(value_type = String, example = "banking")]
+    #[schema(inline, example = "banking")]
     pub category: ConnectionCategory,
     /// The provider's identifier of the institution. Opaque.
     #[schema(example = "22")]

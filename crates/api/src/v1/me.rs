@@ -70,7 +70,7 @@ struct MeView {
     #[schema(value_type = String, format = "uuid", example = "0191e79f-11aa-7c00-8000-00aabbccddee")]
     user_id: UserId,
     /// `saver`: no API access. `developer`: everything but holdings and trades. `professional`: everything.
-    #[schema(value_type = String, example = "professional")]
+    #[schema(inline, example = "professional")]
     plan: Plan,
     /// IANA timezone of the user, in which `date` of every row is a day.
     #[schema(example = "Australia/Sydney")]

@@ -149,7 +149,7 @@ pub struct TradeView<'a> {
     #[schema(required = true, example = "VANGUARD CDN AGGREGATE BOND INDEX ETF")]
     name: Option<&'a str>,
     /// The kind of activity.
-    #[schema(value_type = String, example = "buy")]
+    #[schema(inline, example = "buy")]
     r#type: TradeType,
     /// Number of units, an exact decimal with the provider's digits and the broker's sign; `0` if there are none.
     #[schema(value_type = String, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "5.2")]

@@ -110,7 +110,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let webhook_secret = match &webhook {
         Some(url) => {
             let user = Some(&people[0].user);
-            Some(webhook::insert(&storage, user, url, &DEFAULT_EVENTS, ApiVersion::DEFAULT).await?.1)
+            Some(webhook::insert(&storage, user, url, DEFAULT_EVENTS, ApiVersion::DEFAULT).await?.1)
         }
         None => None,
     };

@@ -32,6 +32,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) static KIND: JobKind = JobKind {
     name: job_kinds::CONSENT_SESSION,
     is_periodic: false,
+    has_provider: true,
     has_connection: false,
     lease: LEASE,
     concurrency_max: |_, _| 8,

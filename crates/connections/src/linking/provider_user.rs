@@ -28,6 +28,7 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 pub(crate) static KIND: JobKind = JobKind {
     name: job_kinds::PROVIDER_USER,
     is_periodic: false,
+    has_provider: true,
     has_connection: false,
     lease: LEASE,
     concurrency_max: |_, _| 4,

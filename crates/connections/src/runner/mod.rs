@@ -19,11 +19,18 @@ use crate::jobs::JobKind;
 use crate::linking::{poll, provider_user};
 use crate::provider_events::ProviderEvents;
 use crate::state::part;
-use crate::{ConnectionsError, cleanup, refresh, removal, sync};
+use crate::{ConnectionsError, cleanup, refresh, removal, sync, user_removal};
 
 /// Every kind of job.
-pub(crate) static KINDS: &[&JobKind] =
-    &[&refresh::KIND, &sync::KIND, &removal::KIND, &poll::KIND, &provider_user::KIND, &cleanup::KIND];
+pub(crate) static KINDS: &[&JobKind] = &[
+    &refresh::KIND,
+    &sync::KIND,
+    &removal::KIND,
+    &user_removal::KIND,
+    &poll::KIND,
+    &provider_user::KIND,
+    &cleanup::KIND,
+];
 
 /// How often a lane with free capacity claims without a signal, before jitter. It costs one indexed read.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -137,7 +144,7 @@ impl Jobs<'_> {
 
 /// The providers whose jobs have a limit of their own.
 fn lanes_of(kind: &JobKind) -> Vec<&'static str> {
-    if kind.is_periodic { vec![""] } else { PROVIDERS.iter().map(|provider| provider.name.as_str()).collect() }
+    if kind.has_provider { PROVIDERS.iter().map(|provider| provider.name.as_str()).collect() } else { vec![""] }
 }
 
 /// Between 80 and 100 % of [`POLL_INTERVAL`].

@@ -60,6 +60,7 @@ const fn kind(name: &'static str, run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob
     JobKind {
         name,
         is_periodic: false,
+        has_provider: true,
         has_connection: false,
         lease: LEASE,
         concurrency_max: |_, _| 2,
@@ -276,6 +277,7 @@ async fn periodic_job_is_added_once_by_all_instances() {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     static KIND: JobKind = JobKind {
         is_periodic: true,
+        has_provider: false,
         ..kind("test", |state, claim| {
             Box::pin(async move {
                 RUNS.fetch_add(1, Ordering::SeqCst);

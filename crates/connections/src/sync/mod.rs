@@ -54,6 +54,7 @@ pub use changes::DuplicateIds;
 pub(crate) static KIND: JobKind = JobKind {
     name: job_kinds::SYNC,
     is_periodic: false,
+    has_provider: true,
     has_connection: true,
     lease: LEASE,
     concurrency_max: |state, provider| state.syncs_of(provider).at_once,

@@ -45,22 +45,20 @@ pub(super) struct EndpointRow {
 
 impl EndpointRow {
     pub(super) fn new(endpoint: &Endpoint, email: Option<String>, zone: &LocalTime) -> Self {
-        let Endpoint { status, disabled_reason, failing_since, disabled_users, .. } = endpoint;
+        let Endpoint { status, disabled_reason, failing_since, .. } = endpoint;
         let is_disabled = *status == EndpointStatus::Disabled;
-        let text = match (is_disabled, disabled_users, failing_since) {
-            (true, ..) => format!("disabled: {}", sanitized(disabled_reason.as_deref().unwrap_or("no reason"))),
-            (false, 0, None) => "enabled".to_owned(),
-            (false, 0, Some(since)) => format!("failing since {}", zone.at(*since)),
-            (false, 1, _) => "disabled for 1 user".to_owned(),
-            (false, users, _) => format!("disabled for {users} users"),
+        let text = match (is_disabled, failing_since) {
+            (true, _) => format!("disabled: {}", sanitized(disabled_reason.as_deref().unwrap_or("no reason"))),
+            (false, None) => "enabled".to_owned(),
+            (false, Some(since)) => format!("failing since {}", zone.at(*since)),
         };
         Self {
             id: endpoint.id,
             url: endpoint.url.clone(),
             user: email.map(|email| (endpoint.user_id, email)),
             status: text,
-            is_good: !is_disabled && *disabled_users == 0 && failing_since.is_none(),
-            can_enable: is_disabled || *disabled_users > 0,
+            is_good: !is_disabled && failing_since.is_none(),
+            can_enable: is_disabled,
             delivered: endpoint.delivered_at.map(|at| zone.at(at)),
         }
     }

@@ -167,7 +167,5 @@ async fn enable(
     let subject = endpoint.to_string();
     let action = OperatorAction { name: "webhook_endpoint.update", user_id: owner, subject: Some(&subject) };
     change.commit_alone(&action).await?;
-    // What fails here, the hourly cleanup repeats.
-    console.storage().endpoints().align_queues(session.now).await?;
     Ok(true)
 }

@@ -1,6 +1,6 @@
 //! An endpoint of the user, and the fields of the forms that say where it is and what it receives.
 
-use bellbird_domain::{ConnectionCategory, EndpointId, EventType, Plan};
+use bellbird_domain::{EndpointId, EventType, Plan};
 use bellbird_storage::{Endpoint, StorageError};
 use bellbird_webhooks::endpoint::{DEFAULT_EVENTS, EndpointUrl, EndpointUrlError, in_order};
 use bellbird_webhooks::target::Rules;
@@ -41,7 +41,8 @@ impl EndpointFields {
     pub(super) fn submitted(form: &OwnForm) -> Option<Self> {
         let url = form.field("url")?.trim().to_owned();
         let events = form.fields().iter().filter(|(name, _)| name == "event");
-        let events: Vec<EventType> = events.filter_map(|(_, event)| event.parse().ok()).collect();
+        let events = events.filter_map(|(_, event)| event.parse().ok());
+        let events: Vec<EventType> = events.filter(|event| EventType::SUBSCRIBABLE_BY_USERS.contains(event)).collect();
         Some(Self { url, events: in_order(&events), problem: None, plan: form.session.caller.plan })
     }
 
@@ -62,7 +63,7 @@ impl EndpointFields {
 
     /// Each kind of event that the plan includes, with what it says and whether it is chosen.
     pub(super) fn options(&self) -> impl Iterator<Item = (EventType, &'static str, bool)> {
-        let offered = EventType::SUBSCRIBABLE.iter().filter(|event| is_in_plan(**event, self.plan));
+        let offered = EventType::SUBSCRIBABLE_BY_USERS.iter().filter(|event| is_in_plan(**event, self.plan));
         offered.map(|event| (*event, description(*event), self.events.contains(event)))
     }
 }
@@ -75,7 +76,7 @@ pub(super) fn sentence(error: &str) -> String {
 }
 
 fn is_in_plan(event: EventType, plan: Plan) -> bool {
-    event != EventType::TradesSynced || plan.reads(ConnectionCategory::Brokerage)
+    event.plan_min() <= plan
 }
 
 /// When an event is sent.
@@ -87,6 +88,7 @@ fn description(event: EventType) -> &'static str {
         EventType::ConnectionUpdated => "The status of a connection changed.",
         EventType::ConnectionExpiring => "A consent ends soon.",
         EventType::ConnectionRemoved => "A connection is being removed.",
+        EventType::UserRemoved => "A user was removed.",
         EventType::Ping => "A test.",
     }
 }

@@ -8,8 +8,8 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, Query, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType};
-use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
-use bellbird_webhooks::endpoint::{NotRedelivered, why_not_recovered, why_not_redelivered};
+use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, EndpointChange, StorageError};
+use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use jiff::SignedDuration;
@@ -288,7 +288,8 @@ async fn update(console: &Console, session: &Session, endpoint: &Endpoint, mut f
 async fn save(console: &Console, session: &Session, endpoint: &Endpoint) -> Result<(), StorageError> {
     let of = (session.user(), endpoint.id);
     let mut change = session.begin(console).await?;
-    change.update_endpoint(of, Some(&endpoint.url), Some(&endpoint.event_types)).await?;
+    let to = EndpointChange { url: Some(&endpoint.url), event_types: Some(&endpoint.event_types), api_version: None };
+    change.update_endpoint(of, &to).await?;
     commit(session, change, "webhook_endpoint.update", endpoint).await
 }
 
@@ -322,7 +323,7 @@ async fn recover(
     hours: i64,
 ) -> Result<Done, StorageError> {
     let (storage, user) = (console.storage(), session.user());
-    if why_not_recovered(storage, endpoint, user).await?.is_some() {
+    if is_disabled(endpoint) {
         return Ok(Done::conflict(DISABLED));
     }
     let since = session.now - SignedDuration::from_hours(hours);

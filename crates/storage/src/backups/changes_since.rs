@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::db::{params, statements};
 use crate::error::{Result, StorageError};
 use crate::jobs::{JobKey, job_kinds};
-use crate::{Backups, Endpoint, KeyRecord, OperatorKeyRecord, UserChange};
+use crate::{Backups, Endpoint, EndpointChange, KeyRecord, OperatorKeyRecord, UserChange};
 
 /// Long enough for the few statements of a removal.
 const REMOVAL_LEASE: SignedDuration = SignedDuration::from_mins(5);
@@ -149,7 +149,7 @@ impl Backups<'_> {
         self.carry_over_endpoints(&restored, previous, now, &mut done).await?;
         for (id, user) in &restored.users {
             let Some(present) = previous.users.get(id) else {
-                self.0.users().delete(*id).await?;
+                self.0.users().delete(*id, now).await?;
                 done.users_removed += 1;
                 continue;
             };
@@ -184,7 +184,12 @@ impl Backups<'_> {
                 continue;
             };
             if (&present.url, &present.event_types) != (&endpoint.url, &endpoint.event_types) {
-                self.0.endpoints().update(user, *id, Some(&present.url), Some(&present.event_types)).await?;
+                let change = EndpointChange {
+                    url: Some(&present.url),
+                    event_types: Some(&present.event_types),
+                    api_version: None,
+                };
+                self.0.endpoints().update(user, *id, &change).await?;
                 done.endpoints_changed += 1;
             }
             if present.status == EndpointStatus::Disabled && endpoint.status != EndpointStatus::Disabled {
@@ -193,7 +198,6 @@ impl Backups<'_> {
                 done.endpoints_disabled += 1;
             }
         }
-        self.0.endpoints().align_queues(now).await?;
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The webhook events about connections: `connection.created`, `connection.updated`, `connection.expiring` and
-//! `connection.removed`. Each belongs to the transaction that makes it true, so a crash loses neither.
+//! `connection.removed`; and about users: `user.removed`. Each belongs to the transaction that makes it true, so a crash
+//! loses neither.
 
 use bellbird_domain::{ConnectionId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -27,19 +28,25 @@ pub(crate) async fn record(
     let Some(mut shown) = find(tx, of).await? else { return Ok(()) };
     shown.previous_status = change.from;
     let event_type = if change.from.is_some() { EventType::ConnectionUpdated } else { EventType::ConnectionCreated };
-    insert(tx, of, event_type, Some(&shown), now, first_attempt_at).await
+    insert(tx, (of.0, Some(of.1)), event_type, Some(&shown), now, first_attempt_at).await
 }
 
 /// The event that a consent ends soon. The caller holds the lock on the user's row.
 pub(crate) async fn insert_expiring(tx: &mut Tx, of: (UserId, ConnectionId), now: Timestamp) -> Result<()> {
     let shown = find(tx, of).await?;
-    insert(tx, of, EventType::ConnectionExpiring, shown.as_ref(), now, now).await
+    insert(tx, (of.0, Some(of.1)), EventType::ConnectionExpiring, shown.as_ref(), now, now).await
 }
 
 /// The event that a removal has begun, which says nothing of the connection but its id. The caller holds the lock on
 /// the user's row.
 pub(crate) async fn insert_removed(tx: &mut Tx, of: (UserId, ConnectionId), now: Timestamp) -> Result<()> {
-    insert(tx, of, EventType::ConnectionRemoved, None, now, now).await
+    insert(tx, (of.0, Some(of.1)), EventType::ConnectionRemoved, None, now, now).await
+}
+
+/// The event that a user is removed, which says nothing of them but their id and reference. The caller holds the lock
+/// on the user's row, and deletes it.
+pub(crate) async fn insert_user_removed(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<()> {
+    insert(tx, (user, None), EventType::UserRemoved, None, now, now).await
 }
 
 async fn find(tx: &mut Tx, (user, connection): (UserId, ConnectionId)) -> Result<Option<EventConnection>> {
@@ -58,7 +65,7 @@ async fn find(tx: &mut Tx, (user, connection): (UserId, ConnectionId)) -> Result
 
 async fn insert(
     tx: &mut Tx,
-    (user, connection): (UserId, ConnectionId),
+    (user, connection): (UserId, Option<ConnectionId>),
     event_type: EventType,
     shown: Option<&EventConnection>,
     now: Timestamp,
@@ -67,7 +74,7 @@ async fn insert(
     let id = EventId::new();
     let origin = EventOrigin {
         user,
-        connection: Some(connection),
+        connection,
         claim: None,
         // A run of its own, so that the event waits for no other.
         run: SyncRunId::from(id.uuid()),
@@ -78,7 +85,8 @@ async fn insert(
     };
     let is_new = event_type == EventType::ConnectionCreated;
     let new_count = u32::from(is_new);
-    let updated_count = u32::from(shown.is_some() && !is_new);
+    let is_of_user = event_type == EventType::UserRemoved;
+    let updated_count = u32::from(shown.is_some() && !is_new || is_of_user);
     let events = [NewWebhookEvent { new_count, updated_count, ..NewWebhookEvent::without_rows(id) }];
     tx.batch(&webhook_events::insert_events(&origin, &events, first_attempt_at)).await.map(|_| ())
 }

@@ -2,7 +2,7 @@
 //! between.
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::Removals;
@@ -101,7 +101,7 @@ impl Removals<'_> {
         if !lock_user_if_exists(&mut tx, user).await? {
             return Ok(None);
         }
-        endpoints::lock_endpoints(&mut tx, user).await?;
+        endpoints::lock_queues(&mut tx, user).await?;
         if !jobs::hold(&mut tx, claim).await? {
             tx.rollback().await;
             return Ok(None);
@@ -121,7 +121,7 @@ impl Removals<'_> {
             return Ok(false);
         }
         // Deliveries are deleted too, so no other task may be writing them.
-        endpoints::lock_endpoints(&mut tx, user).await?;
+        endpoints::lock_queues(&mut tx, user).await?;
         if !jobs::delete(&mut tx, claim).await? {
             tx.rollback().await;
             return Ok(false);
@@ -133,6 +133,8 @@ impl Removals<'_> {
         consent_sessions::clear_connection(&mut tx, user, id).await?;
         let change = StatusChange { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };
         audit::record(&mut tx, &change, now).await?;
+        // A user who is being removed may wait for this.
+        jobs::request(&mut tx, &JobKey::new(job_kinds::USER_REMOVAL, user, user), now, SignedDuration::ZERO).await?;
         // Secrets come last, and in the order of key rotation, which locks secrets of several users. Otherwise the two
         // could deadlock.
         delete_secret(&mut tx, &SecretSlot::credentials(user, id)).await?;
@@ -164,7 +166,7 @@ pub(crate) async fn hide(tx: &mut Tx, cause: &str, user: UserId, id: ConnectionI
     let to = ConnectionStatus::Deleting;
     let Some((from, provider)) = before.filter(|(status, _)| *status != to) else { return Ok(false) };
     // From here on, no webhook event of this connection is delivered but that of its removal.
-    endpoints::lock_endpoints(tx, user).await?;
+    endpoints::lock_queues(tx, user).await?;
     tx.run(HIDE, params![user, id]).await?;
     let removal = JobKey::new(job_kinds::REMOVAL, user, id);
     jobs::delete_of(tx, user, &removal.subject).await?;

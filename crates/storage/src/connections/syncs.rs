@@ -258,10 +258,10 @@ impl Syncs<'_> {
         let said_gone: Vec<u8> = finished.before.said_gone.iter().flat_map(|row| row.0).collect();
         let mut statements = vec![user_lock(user), jobs::held(claim), save(claim, finished, &said_gone)];
         statements.extend(encoded.as_ref().map(|encoded| fingerprints::store(claim, encoded)));
-        // The events come late, because they lock the endpoints, which deliveries need.
-        let inserted_at = statements.len() + 1;
+        // The events come late, because they lock the queues, which deliveries need.
+        let inserted_at = statements.len();
         statements.extend(webhook_events::insert_events(&origin, events, finished.first_attempt_at));
-        let removed_at = statements.len() + 1;
+        let removed_at = statements.len();
         let (run, removed_events) = finished.removed_events;
         let origin = EventOrigin { run, ..origin };
         statements.extend(webhook_events::insert_events(&origin, removed_events, finished.first_attempt_at));

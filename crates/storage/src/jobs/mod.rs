@@ -24,6 +24,8 @@ pub mod job_kinds {
     pub const SYNC: &str = "sync";
     /// Subject: the id of a connection with the status `deleting`.
     pub const REMOVAL: &str = "removal";
+    /// Subject: the id of a user who is removed once their connections are.
+    pub const USER_REMOVAL: &str = "user_removal";
     /// Subject: the id of a consent session that has not ended.
     pub const CONSENT_SESSION: &str = "consent_session";
     /// Subject: a provider, until the user is registered there.

@@ -2,9 +2,7 @@
 //! and the response to a request that may be repeated commit in one transaction, so a process that is killed leaves all
 //! of them or none.
 
-use bellbird_domain::{
-    Actor, ApiKey, ConnectionId, EndpointId, EventId, EventType, KeyId, OperatorKeyId, User, UserId,
-};
+use bellbird_domain::{Actor, ApiKey, ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, User, UserId};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use uuid::Uuid;
@@ -16,11 +14,11 @@ use crate::linking::links;
 use crate::locks::lock_user;
 use crate::operators::audit::{self, OperatorAction, OwnAction};
 use crate::operators::requests::{self, Earlier, Idempotency, StoredResponse};
-use crate::users::{keys, sessions, setup_tokens, user};
+use crate::users::{keys, removal, sessions, setup_tokens, user};
 use crate::webhooks::{endpoints, redeliveries};
 use crate::{
-    Endpoint, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewSignInLink, NewUser, SecretRotation, Storage,
-    StorageError, UserChange,
+    Endpoint, EndpointChange, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewSignInLink, NewUser, SecretRotation,
+    Storage, StorageError, UserChange,
 };
 
 /// How a change begins.
@@ -94,7 +92,13 @@ impl OperatorChange<'_> {
 
     /// As `storage.users().delete`.
     pub async fn delete_user(&mut self, id: UserId) -> Result<()> {
-        user::delete(&mut self.tx, id).await
+        user::delete(&mut self.tx, id, self.now).await
+    }
+
+    /// Begins the removal of a user with their connections. The caller wakes the service. Returns false, and is not to
+    /// be committed, if it has begun already.
+    pub async fn begin_user_removal(&mut self, id: UserId) -> Result<bool> {
+        removal::begin(&mut self.tx, id, self.now).await
     }
 
     /// As `storage.keys().insert`.
@@ -167,15 +171,14 @@ impl OperatorChange<'_> {
     pub async fn update_endpoint(
         &mut self,
         endpoint: (UserId, EndpointId),
-        url: Option<&str>,
-        event_types: Option<&[EventType]>,
+        change: &EndpointChange<'_>,
     ) -> Result<bool> {
-        endpoints::update(&mut self.tx, endpoint, url, event_types).await
+        endpoints::update(&mut self.tx, endpoint, change).await
     }
 
     /// As `storage.endpoints().enable`.
     pub async fn enable_endpoint(&mut self, endpoint: (UserId, EndpointId)) -> Result<bool> {
-        endpoints::enable(&mut self.tx, endpoint).await
+        endpoints::enable(&mut self.tx, endpoint, self.now).await
     }
 
     /// As `storage.endpoints().disable`.

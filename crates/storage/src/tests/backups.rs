@@ -324,7 +324,7 @@ fn restore_revives_nothing() {
         assert!(db.removals().finish(&claim, "removed", at(100)).await.unwrap());
         assert!(db.remove(gone, connections[4], at(100)).await);
         db.provider_users().delete(gone, "fiskil").await.unwrap();
-        db.users().delete(gone).await.unwrap();
+        db.users().delete(gone, at(900)).await.unwrap();
         db.endpoints().delete(anna, endpoints[1]).await.unwrap();
         db.endpoints().disable(anna, endpoints[2], "address not allowed", at(100)).await.unwrap().expect("disabled");
         db.raw(&format!(

@@ -85,7 +85,7 @@ both! {
             let (inserted, rotated, removed) = tokio::join!(
                 handles[0].keys().insert(user, &key, "k", None, at(0)),
                 db.keys().rotate(&old, &other, at(9), at(0)),
-                handles[1].users().delete(user),
+                handles[1].users().delete(user, at(900)),
             );
             removed.unwrap();
             for result in [inserted, rotated] {

@@ -28,7 +28,7 @@ macro_rules! reasons {
         WHERE status = 'active' AND consent_notice_days IS NOT NULL AND consent_expires_at > $1
         UNION ALL
         SELECT user_id, 'endpoint', CAST(id AS TEXT), url, disabled_reason, CAST(NULL AS BIGINT) FROM webhook_endpoints
-        WHERE status = 'disabled' AND queue_fence IS NULL
+        WHERE status = 'disabled'
             AND disabled_reason IN ('failing', 'gone', 'address not allowed', 'secret broken')
         UNION ALL
         SELECT user_id, 'security', CAST(id AS TEXT), COALESCE(detail, ''), action, recorded_at FROM audit

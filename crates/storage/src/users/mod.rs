@@ -5,6 +5,7 @@ pub(crate) mod emails;
 pub(crate) mod identities;
 pub(crate) mod key_reads;
 pub(crate) mod keys;
+pub(crate) mod removal;
 pub(crate) mod sessions;
 pub(crate) mod setup_tokens;
 pub(crate) mod timezone;

@@ -4,6 +4,7 @@ use bellbird_domain::{Plan, User, UserId};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::connections::events;
 use crate::db::{Param, Row, Tx, as_stored, params, statements};
 use crate::error::Result;
 use crate::jobs;
@@ -11,7 +12,7 @@ use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
 use crate::operators::{audit, requests};
 use crate::users::timezone::parse_timezone;
-use crate::webhooks::endpoints;
+use crate::webhooks::{endpoints, queues};
 use crate::{StorageError, Users};
 
 statements! {
@@ -159,15 +160,16 @@ impl Users<'_> {
         Ok(user)
     }
 
-    /// Deletes a user with their keys, setup tokens, links, consent sessions, endpoints and webhook events.
+    /// Deletes a user with their keys, setup tokens, links, consent sessions, endpoints and webhook events. Events that
+    /// an endpoint of the installation has not accepted outlive the user, and `user.removed` is the last of them.
     ///
     /// # Errors
     /// [`StorageError::Conflict`] while the user has connections, including those being deleted: their consents must be
     /// withdrawn first. The same while the user is registered at a provider, because that registration must be deleted
     /// there. [`StorageError::NotFound`] if the user does not exist.
-    pub async fn delete(self, id: UserId) -> Result<()> {
+    pub async fn delete(self, id: UserId, now: Timestamp) -> Result<()> {
         let mut tx = self.0.db.begin().await?;
-        delete(&mut tx, id).await?;
+        delete(&mut tx, id, now).await?;
         tx.commit().await
     }
 }
@@ -246,26 +248,24 @@ pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> 
 }
 
 /// As `storage.users().delete`, in a transaction.
-pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
+pub(crate) async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
     lock_user(tx, id).await?;
+    let reference = tx.one(FIND, params![id], user).await?.and_then(|user| user.reference);
     if tx.one(HAS_CONNECTIONS, params![id], |_| Ok(())).await?.is_some() {
         return Err(StorageError::Conflict(STILL_CONNECTED));
     }
     if tx.one(IS_REGISTERED, params![id], |_| Ok(())).await?.is_some() {
         return Err(StorageError::Conflict(STILL_REGISTERED));
     }
-    tx.run(DELETE_KEYS, params![id]).await?;
-    tx.run(DELETE_SESSIONS, params![id]).await?;
-    tx.run(DELETE_KNOWN_BROWSERS, params![id]).await?;
+    delete_access(tx, id).await?;
     tx.run(DELETE_SENT_EMAILS, params![id]).await?;
-    tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
-    tx.run(DELETE_IDENTITIES, params![id]).await?;
-    tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
     tx.run(DELETE_KEY_AUDIT, params![id]).await?;
     tx.run(DELETE_KEY_READS, params![id]).await?;
     audit::delete_own(tx, id).await?;
-    links::delete_links(tx, id).await?;
-    let endpoints = endpoints::delete_endpoints(tx, id).await?;
+    endpoints::lock_queues(tx, id).await?;
+    let endpoints = endpoints::delete_own_endpoints(tx, id).await?;
+    events::insert_user_removed(tx, id, now).await?;
+    queues::outlive(tx, id, reference.as_deref()).await?;
     jobs::delete_of_user(tx, id).await?;
     consent_sessions::delete_sessions(tx, id).await?;
     requests::delete_of(tx, id).await?;
@@ -273,6 +273,18 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId) -> Result<()> {
     let deleted = tx.run(DELETE, params![id]).await;
     deleted.map_err(|error| error.or_conflict("the user's data changed meanwhile: try again"))?;
     Ok(())
+}
+
+/// Deletes everything with which somebody acts as the user, or reads their data. The caller holds the lock on the
+/// user's row.
+pub(crate) async fn delete_access(tx: &mut Tx, id: UserId) -> Result<()> {
+    tx.run(DELETE_KEYS, params![id]).await?;
+    tx.run(DELETE_SESSIONS, params![id]).await?;
+    tx.run(DELETE_KNOWN_BROWSERS, params![id]).await?;
+    tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
+    tx.run(DELETE_IDENTITIES, params![id]).await?;
+    tx.run(DELETE_SETUP_TOKENS, params![id]).await?;
+    links::delete_links(tx, id).await
 }
 
 /// The form in which e-mail addresses are compared. The databases disagree on lower case, so Rust computes it.

@@ -1,26 +1,39 @@
-//! Claims endpoints with due deliveries, and records the outcome of each attempt. A delivery is one webhook event for
-//! one endpoint.
+//! Claims queues with due deliveries, and records the outcome of each attempt. A delivery is one webhook event for one
+//! endpoint, and a queue has those of one user to one endpoint.
 //!
 //! The holder of a claim has a lease and a fence, as of a job (see `jobs/mod.rs`), so that only one instance at a time
-//! sends to an endpoint. The fence of an endpoint is a counter, because its row outlives all claims.
+//! sends one user's events to an endpoint. The fence of a queue is a counter, because its row outlives all claims.
+//!
+//! A claim reads the endpoint's row, and checks before each message that it is still the same. So a change of the
+//! endpoint writes no queue, however many users it has.
 
-use bellbird_domain::{ApiVersion, EndpointId, EventId, SyncRunId, UserId, random};
-use jiff::Timestamp;
+use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, Plan, SyncRunId, UserId, random};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::Deliveries;
-use crate::db::{Bound, Param, Row, Sql, named, params, statements};
+use crate::db::{Bound, Param, Row, Sql, Tx, named, params, statements};
 use crate::error::Result;
-use crate::webhooks::endpoints::fail_unfinished_deliveries;
+use crate::webhooks::endpoints::{self, fail_unfinished_deliveries};
 use crate::webhooks::webhook_events::{WebhookEvent, webhook_event, webhook_event_columns};
 
-/// Enabled endpoints that are due and have no lease.
+/// How exact the time of an endpoint's last success is, so that its queues seldom write the endpoint's row.
+const DELIVERED_AT_STEP: SignedDuration = SignedDuration::from_mins(1);
+
+/// Queues that are due and have no lease.
 macro_rules! due {
     ($health:literal) => {
+        concat!("FROM webhook_queues q WHERE q.is_failing = ", $health, " AND COALESCE(q.lease_until, q.due_at) <= $1")
+    };
+}
+
+/// A column of the endpoint of a claimed queue. SQLite returns no column of a joined table.
+macro_rules! of_endpoint {
+    ($column:literal) => {
         concat!(
-            "FROM webhook_endpoints e
-            WHERE e.status = 'enabled' AND e.is_failing = ",
-            $health,
-            " AND COALESCE(e.lease_until, e.due_at) <= $1"
+            "(SELECT p.",
+            $column,
+            " FROM webhook_endpoints p WHERE p.user_id = webhook_queues.owner_id
+                AND p.id = webhook_queues.endpoint_id)"
         )
     };
 }
@@ -29,24 +42,47 @@ macro_rules! due {
 macro_rules! claim_due {
     ($health:literal, $lock:literal) => {
         concat!(
-            "WITH due AS MATERIALIZED (SELECT e.user_id, e.id ",
+            "WITH due AS MATERIALIZED (SELECT q.user_id, q.endpoint_id ",
             due!($health),
-            " ORDER BY COALESCE(e.lease_until, e.due_at) LIMIT $3",
+            " ORDER BY COALESCE(q.lease_until, q.due_at) LIMIT $3",
             $lock,
             ")
-            UPDATE webhook_endpoints SET lease_until = $2, holder = $4, fence = fence + 1
-            FROM due WHERE webhook_endpoints.user_id = due.user_id AND webhook_endpoints.id = due.id
-            RETURNING webhook_endpoints.user_id, webhook_endpoints.id, url, api_version, failing_since, fence,
-                unhealthy_since, is_failing, queue_fence,
-                (SELECT u.reference FROM users u WHERE u.id = webhook_endpoints.user_id)"
+            UPDATE webhook_queues SET lease_until = $2, holder = $4, fence = fence + 1
+            FROM due WHERE webhook_queues.user_id = due.user_id AND webhook_queues.endpoint_id = due.endpoint_id
+            RETURNING webhook_queues.user_id, webhook_queues.endpoint_id, owner_id, fence, failing_since,
+                unhealthy_since, is_failing, ",
+            of_endpoint!("url"),
+            ", ",
+            of_endpoint!("api_version"),
+            ", ",
+            of_endpoint!("status"),
+            ", ",
+            of_endpoint!("revision"),
+            ", ",
+            of_endpoint!("enabled_at"),
+            ", ",
+            of_endpoint!("delivered_at"),
+            ", (SELECT u.plan FROM users u WHERE u.id = webhook_queues.user_id),
+            COALESCE((SELECT u.reference FROM users u WHERE u.id = webhook_queues.user_id), user_reference)"
         )
+    };
+}
+
+/// Whether a claim may send: its lease lasts beyond `$4`, and neither the endpoint nor the user's plan has changed
+/// since.
+macro_rules! may_send {
+    () => {
+        "EXISTS (SELECT 1 FROM webhook_queues q CROSS JOIN webhook_endpoints p
+            WHERE q.user_id = $1 AND q.endpoint_id = $2 AND q.fence = $3 AND q.lease_until > $4
+                AND p.user_id = q.owner_id AND p.id = q.endpoint_id AND p.revision = $5
+                AND COALESCE((SELECT u.plan FROM users u WHERE u.id = $1), '') = $6)"
     };
 }
 
 /// The row of a claim whose lease is not lost.
 macro_rules! claimed {
     () => {
-        "user_id = :user AND id = :endpoint AND fence = :fence AND lease_until IS NOT NULL"
+        "user_id = :user AND endpoint_id = :endpoint AND fence = :fence AND lease_until IS NOT NULL"
     };
 }
 
@@ -57,7 +93,7 @@ macro_rules! attempted {
     () => {
         concat!(
             "user_id = :user AND endpoint_id = :endpoint AND event_id = :event AND state = 'pending'
-            AND next_attempt_at = :due_at AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE ",
+            AND next_attempt_at = :due_at AND EXISTS (SELECT 1 FROM webhook_queues WHERE ",
             claimed!(),
             ")"
         )
@@ -66,44 +102,53 @@ macro_rules! attempted {
 
 statements! {
     /// Runs before [`CLAIM_HEALTHY`], which takes SQLite's one writer even if nothing is due.
-    IS_HEALTHY_DUE = concat!("SELECT e.id ", due!("0"), " LIMIT 1");
+    IS_HEALTHY_DUE = concat!("SELECT q.endpoint_id ", due!("0"), " LIMIT 1");
 
     CLAIM_HEALTHY = claim_due!("0", ""), on_postgres = claim_due!("0", " FOR UPDATE SKIP LOCKED");
 
-    IS_FAILING_DUE = concat!("SELECT e.id ", due!("1"), " LIMIT 1");
+    IS_FAILING_DUE = concat!("SELECT q.endpoint_id ", due!("1"), " LIMIT 1");
 
     CLAIM_FAILING = claim_due!("1", ""), on_postgres = claim_due!("1", " FOR UPDATE SKIP LOCKED");
 
     LIST_DUE = concat!(
         "SELECT ",
         webhook_event_columns!("e."),
-        ", d.attempts, d.last_attempt_at, d.next_attempt_at FROM webhook_deliveries d
-        CROSS JOIN webhook_events e CROSS JOIN webhook_endpoints p
-        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $4 AND e.user_id = $1 AND e.id = d.event_id
-            AND p.user_id = $1 AND p.id = $2 AND p.fence = $3 AND p.lease_until IS NOT NULL
-        ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $5"
+        ", d.attempts, d.last_attempt_at, d.next_attempt_at FROM webhook_deliveries d CROSS JOIN webhook_events e
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $7 AND e.user_id = $1 AND e.id = d.event_id
+            AND ",
+        may_send!(),
+        " ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $8"
     );
 
-    /// The ids of [`LIST_DUE`], if the lease lasts beyond `$5`.
-    LIST_DUE_IDS = "SELECT d.event_id FROM webhook_deliveries d CROSS JOIN webhook_endpoints p
-        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $4
-            AND p.user_id = $1 AND p.id = $2 AND p.fence = $3 AND p.lease_until > $5
-        ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $6";
+    /// The ids of [`LIST_DUE`].
+    LIST_DUE_IDS = concat!(
+        "SELECT d.event_id FROM webhook_deliveries d
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $7 AND ",
+        may_send!(),
+        " ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $8"
+    );
 
     /// `:delivered` is the last success of these attempts, which clears the failures. Without one, `:failed` is their
     /// first failure, which does not replace an earlier one. `:first` and `:last` are their first and last failed
-    /// exchange. The endpoint is failing once a minute, in microseconds, lies between two failed exchanges without a
-    /// success in between. Locks the endpoint for the statements that follow.
+    /// exchange. The queue is failing once a minute, in microseconds, lies between two failed exchanges without a
+    /// success in between. What was before `:enabled` is over. Locks the queue for the statements that follow.
     UPDATE_HEALTH = concat!(
-        "UPDATE webhook_endpoints SET delivered_at = COALESCE(:delivered, delivered_at),
-            failing_since = CASE WHEN CAST(:delivered AS BIGINT) IS NULL THEN COALESCE(failing_since, :failed) END,
-            unhealthy_since = CASE WHEN CAST(:delivered AS BIGINT) IS NULL THEN COALESCE(unhealthy_since, :first) END,
+        "UPDATE webhook_queues SET
+            failing_since = CASE WHEN CAST(:delivered AS BIGINT) IS NOT NULL THEN NULL
+                WHEN failing_since >= :enabled THEN failing_since ELSE :failed END,
+            unhealthy_since = CASE WHEN CAST(:delivered AS BIGINT) IS NOT NULL THEN NULL
+                WHEN unhealthy_since >= :enabled THEN unhealthy_since ELSE :first END,
             is_failing = CASE WHEN CAST(:delivered AS BIGINT) IS NOT NULL THEN 0
-                WHEN CAST(:last AS BIGINT) - COALESCE(unhealthy_since, :first) >= 60000000 THEN 1 ELSE is_failing END
+                WHEN unhealthy_since >= :enabled
+                    THEN CASE WHEN CAST(:last AS BIGINT) - unhealthy_since >= 60000000 THEN 1 ELSE is_failing END
+                WHEN CAST(:last AS BIGINT) - :first >= 60000000 THEN 1 ELSE 0 END
         WHERE ",
         claimed!(),
         " RETURNING fence"
     );
+
+    SET_DELIVERED_AT = "UPDATE webhook_endpoints SET delivered_at = $3
+        WHERE user_id = $1 AND id = $2 AND (delivered_at IS NULL OR delivered_at < $3)";
 
     /// Runs before [`FINISH`], which ends the delivery or plans its next attempt.
     INSERT_ATTEMPT = concat!(
@@ -129,25 +174,17 @@ statements! {
             AND event_id = (SELECT o.event_id FROM webhook_deliveries o
                 WHERE o.user_id = :user AND o.endpoint_id = :endpoint AND o.sync_run_id = :run AND o.ended_at IS NULL
                 ORDER BY o.chunk LIMIT 1)
-            AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE ",
+            AND EXISTS (SELECT 1 FROM webhook_queues WHERE ",
         claimed!(),
         ")"
     );
 
-    DISABLE = concat!(
-        "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = :reason, lease_until = NULL,
-            due_at = NULL, fence = fence + 1
-        WHERE ",
-        claimed!(),
-        " RETURNING fence"
-    );
+    LOCK_CLAIMED = concat!("SELECT fence FROM webhook_queues WHERE ", claimed!()), lock = " FOR NO KEY UPDATE";
 
-    LOCK_CLAIMED = concat!("SELECT fence FROM webhook_endpoints WHERE ", claimed!()), lock = " FOR NO KEY UPDATE";
-
-    /// An endpoint that is due already goes behind those that wait longer. Runs after [`LOCK_CLAIMED`], so that it sees
+    /// A queue that is due already goes behind those that wait longer. Runs after [`LOCK_CLAIMED`], so that it sees
     /// deliveries that were added meanwhile.
     RELEASE = concat!(
-        "UPDATE webhook_endpoints SET lease_until = NULL, due_at = (
+        "UPDATE webhook_queues SET lease_until = NULL, due_at = (
             SELECT CASE WHEN least.at < :now THEN :now ELSE least.at END
             FROM (SELECT MIN(next_attempt_at) AS at FROM webhook_deliveries
                 WHERE user_id = :user AND endpoint_id = :endpoint AND next_attempt_at IS NOT NULL) least)
@@ -157,39 +194,32 @@ statements! {
     );
 }
 
-/// The right to send to one endpoint, until the lease ends and another task claims it.
+/// The right to send the events of one user to one endpoint, until the lease ends and another task claims it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedEndpoint {
+    /// Whose events these are.
     pub user_id: UserId,
     pub endpoint_id: EndpointId,
-    pub url: String,
+    /// The owner of the endpoint and its secret: the user, or the installation.
+    pub owner_id: UserId,
+    /// None: the endpoint is disabled or removed, and gets nothing.
+    pub url: Option<String>,
     /// The format of its events.
     pub api_version: ApiVersion,
-    /// The first failure since the last success.
+    /// The first failure since the last success. Not before the endpoint's last success, of any user.
     pub failing_since: Option<Timestamp>,
     /// Whether the last exchange failed, also if the endpoint was not at fault.
     pub is_unhealthy: bool,
     /// Whether exchanges have failed for a minute or longer.
     pub is_failing: bool,
-    /// Whose events these are, at an endpoint of the installation. None: its owner's.
-    pub event_user: Option<EventUser>,
+    /// The operator's own name of the user, also of a removed one.
+    pub user_reference: Option<String>,
+    /// None: the user was removed.
+    pub plan: Option<Plan>,
     fence: i64,
-}
-
-/// The user of an event at an endpoint of the installation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventUser {
-    pub id: UserId,
-    /// The operator's own name of the user.
-    pub reference: Option<String>,
-}
-
-impl ClaimedEndpoint {
-    /// The owner of the endpoint and its secret.
-    #[must_use]
-    pub fn owner(&self) -> UserId {
-        self.event_user.as_ref().map_or(self.user_id, |_| UserId::INSTALLATION)
-    }
+    revision: i64,
+    enabled_at: Timestamp,
+    delivered_at: Option<Timestamp>,
 }
 
 /// A delivery whose next attempt is due.
@@ -240,8 +270,8 @@ pub struct FinishedAttempt {
 }
 
 impl Deliveries<'_> {
-    /// Claims up to `limit` endpoints with due deliveries and no lease, the longest due first. `failing` selects
-    /// the endpoints whose exchanges have failed for a minute or longer, otherwise the rest. So endpoints that are dead
+    /// Claims up to `limit` queues with due deliveries and no lease, the longest due first. `failing` selects
+    /// the queues whose exchanges have failed for a minute or longer, otherwise the rest. So endpoints that are dead
     /// do not delay the others, and a single failure does not put an endpoint behind them.
     pub async fn claim_endpoints(
         self,
@@ -260,14 +290,13 @@ impl Deliveries<'_> {
     }
 
     /// Lists due deliveries of a claimed endpoint, the longest due first, then in the order of their events. Empty if
-    /// the lease was lost or the endpoint is disabled.
+    /// the lease was lost, or the endpoint or the user's plan has changed since the claim.
     pub async fn list_due(self, claim: &ClaimedEndpoint, now: Timestamp, limit: u32) -> Result<Vec<DueDelivery>> {
-        let values = params![claim.user_id, claim.endpoint_id, claim.fence, now, i64::from(limit)];
-        self.0.db.all(LIST_DUE, values, due_delivery).await
+        self.0.db.all(LIST_DUE, &claim.due(now, now, limit), due_delivery).await
     }
 
-    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of [`Self::list_due`]. Empty if the
-    /// lease was lost or ends before `lease_after`. Costs less than listing the deliveries.
+    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of [`Self::list_due`], and is empty as
+    /// that, or if the lease ends before `lease_after`. Costs less than listing the deliveries.
     pub async fn list_due_ids(
         self,
         claim: &ClaimedEndpoint,
@@ -275,13 +304,12 @@ impl Deliveries<'_> {
         lease_after: Timestamp,
         limit: u32,
     ) -> Result<Vec<EventId>> {
-        let values = params![claim.user_id, claim.endpoint_id, claim.fence, now, lease_after, i64::from(limit)];
-        self.0.db.all(LIST_DUE_IDS, values, |row| row.id(0)).await
+        self.0.db.all(LIST_DUE_IDS, &claim.due(now, lease_after, limit), |row| row.id(0)).await
     }
 
     /// Records attempts in one transaction. When a chunk has ended, the next chunk of its run becomes due. Skips events
     /// that were deleted, are no longer pending, or were redelivered since the attempt was due. Returns false, and
-    /// changes nothing, if the lease was lost or the endpoint is disabled.
+    /// changes nothing, if the lease was lost.
     pub async fn finish_attempts(
         self,
         claim: &ClaimedEndpoint,
@@ -292,11 +320,13 @@ impl Deliveries<'_> {
         let times = |is_counted: fn(&FinishedAttempt) -> bool| {
             attempts.iter().filter(move |attempt| is_counted(attempt)).map(|attempt| attempt.at)
         };
+        let delivered = times(|attempt| attempt.outcome == AttemptOutcome::Delivered).max();
         let mut statements = vec![UPDATE_HEALTH.with(named![
             user = user,
             endpoint = endpoint,
             fence = fence,
-            delivered = times(|attempt| attempt.outcome == AttemptOutcome::Delivered).max(),
+            enabled = claim.enabled_at,
+            delivered = delivered,
             failed = times(|attempt| attempt.endpoint_at_fault).min(),
             first = times(|attempt| attempt.exchange_failed).min(),
             last = times(|attempt| attempt.exchange_failed).max(),
@@ -304,19 +334,47 @@ impl Deliveries<'_> {
         for attempt in attempts {
             statements.extend(attempt.statements(claim, now));
         }
+        let is_news =
+            |at: &Timestamp| claim.delivered_at.is_none_or(|last| at.duration_since(last) >= DELIVERED_AT_STEP);
+        if let Some(at) = delivered.filter(is_news) {
+            statements.push((SET_DELIVERED_AT, params![claim.owner_id, endpoint, at].to_vec()));
+        }
         Ok(self.0.db.batch(&statements).await?[0].is_some())
     }
 
-    /// As `storage.endpoints().disable`, for the holder of a claim. Returns false as [`Self::finish_attempts`] does.
+    /// As `storage.endpoints().disable`, for the holder of a claim, who has sent to the endpoint as it is. Returns
+    /// false if the lease was lost, or the endpoint has changed since the claim.
     pub async fn disable_endpoint(self, claim: &ClaimedEndpoint, reason: &str, now: Timestamp) -> Result<bool> {
-        let (user, endpoint) = (claim.user_id, claim.endpoint_id);
-        let disable = DISABLE.with(named![user = user, endpoint = endpoint, fence = claim.fence, reason = reason]);
         let mut tx = self.0.db.begin().await?;
-        if tx.batch(&[disable]).await?[0].is_none() {
+        let is_done = hold(&mut tx, claim).await?
+            && endpoints::set_disabled(&mut tx, (claim.owner_id, claim.endpoint_id), reason, Some(claim.revision))
+                .await?;
+        if !is_done {
             tx.rollback().await;
             return Ok(false);
         }
-        fail_unfinished_deliveries(&mut tx, user, endpoint, now).await?;
+        fail_unfinished_deliveries(&mut tx, (claim.user_id, claim.endpoint_id), now).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Ends the unfinished deliveries of a claim whose endpoint gets nothing: they have failed if it is disabled, and
+    /// are deleted with their queue if it was removed. Returns false as [`Self::finish_attempts`] does.
+    pub async fn end_deliveries(self, claim: &ClaimedEndpoint, now: Timestamp) -> Result<bool> {
+        let queue = (claim.user_id, claim.endpoint_id);
+        let mut tx = self.0.db.begin().await?;
+        if !hold(&mut tx, claim).await? {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        match endpoints::find(&mut tx, claim.endpoint_id).await?.map(|endpoint| endpoint.status) {
+            None => endpoints::delete_queue(&mut tx, queue).await?,
+            Some(EndpointStatus::Disabled) => {
+                fail_unfinished_deliveries(&mut tx, queue, now).await?;
+            }
+            // It was enabled meanwhile.
+            Some(EndpointStatus::Enabled) => {}
+        }
         tx.commit().await?;
         Ok(true)
     }
@@ -327,6 +385,28 @@ impl Deliveries<'_> {
         let lock = LOCK_CLAIMED.with(named![user = user, endpoint = endpoint, fence = fence]);
         let release = RELEASE.with(named![user = user, endpoint = endpoint, fence = fence, now = now]);
         Ok(self.0.db.batch(&[lock, release]).await?[1].is_some())
+    }
+}
+
+/// Locks the queue of a claim. Returns false if the lease was lost.
+async fn hold(tx: &mut Tx, claim: &ClaimedEndpoint) -> Result<bool> {
+    let lock = LOCK_CLAIMED.with(named![user = claim.user_id, endpoint = claim.endpoint_id, fence = claim.fence]);
+    Ok(tx.batch(&[lock]).await?[0].is_some())
+}
+
+impl ClaimedEndpoint {
+    /// The values of [`LIST_DUE`] and [`LIST_DUE_IDS`].
+    fn due(&self, now: Timestamp, lease_after: Timestamp, limit: u32) -> [Param<'static>; 8] {
+        [
+            self.user_id.into(),
+            self.endpoint_id.into(),
+            self.fence.into(),
+            lease_after.into(),
+            self.revision.into(),
+            self.plan.map_or("", Plan::as_str).into(),
+            now.into(),
+            i64::from(limit).into(),
+        ]
     }
 }
 
@@ -393,19 +473,27 @@ impl FinishedAttempt {
 }
 
 fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
-    let user_id = row.id(0)?;
-    let reference = row.opt_text(9)?.map(str::to_owned);
-    let event_user = row.opt_int(8)?.map(|_| EventUser { id: user_id, reference });
+    let status = row.opt_word(9, "the status of an endpoint")?;
+    let is_enabled = status == Some(EndpointStatus::Enabled);
+    let (enabled_at, delivered_at) = (row.opt_time(11)?.unwrap_or(Timestamp::MIN), row.opt_time(12)?);
+    // What failed before the endpoint was enabled again is over.
+    let since = |at: Option<Timestamp>| at.filter(|at| *at >= enabled_at);
+    let is_unhealthy = since(row.opt_time(5)?).is_some();
     Ok(ClaimedEndpoint {
-        user_id,
-        event_user,
+        user_id: row.id(0)?,
         endpoint_id: row.id(1)?,
-        url: row.text(2)?.to_owned(),
-        api_version: row.word(3, "an API version")?,
-        failing_since: row.opt_time(4)?,
-        fence: row.int(5)?,
-        is_unhealthy: row.opt_time(6)?.is_some(),
-        is_failing: row.int(7)? != 0,
+        owner_id: row.id(2)?,
+        url: row.opt_text(7)?.filter(|_| is_enabled).map(str::to_owned),
+        api_version: row.opt_word(8, "an API version")?.unwrap_or(ApiVersion::DEFAULT),
+        failing_since: since(row.opt_time(4)?).map(|at| delivered_at.map_or(at, |last| at.max(last))),
+        is_unhealthy,
+        is_failing: is_unhealthy && row.int(6)? != 0,
+        user_reference: row.opt_text(14)?.map(str::to_owned),
+        plan: row.opt_word(13, "a plan")?,
+        fence: row.int(3)?,
+        revision: row.opt_int(10)?.unwrap_or_default(),
+        enabled_at,
+        delivered_at,
     })
 }
 

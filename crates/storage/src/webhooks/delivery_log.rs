@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::Deliveries;
@@ -19,7 +19,7 @@ macro_rules! select_deliveries {
         concat!(
             "SELECT e.id, e.event_type, e.sync_run_id, e.chunk, e.total_chunks, e.new_count, e.updated_count,
                 e.created_at, d.state, d.attempts, d.next_attempt_at, d.last_attempt_at, d.last_status, d.last_error,
-                d.last_duration_ms, d.ended_at, e.user_id ",
+                d.last_duration_ms, d.ended_at, e.user_id, CAST(LENGTH(e.removed) / 24 AS BIGINT) ",
             $rest
         )
     };
@@ -42,6 +42,14 @@ statements! {
         ORDER BY e.created_at DESC, e.id DESC LIMIT $3"
     );
 
+    /// As [`LIST_OF_QUEUES`], of those in the one state that is rare and asked for.
+    LIST_FAILED_OF_QUEUES = select_deliveries!(
+        "FROM webhook_deliveries d CROSS JOIN webhook_events e
+        WHERE d.endpoint_id = $1 AND d.state = 'failed' AND (d.created_at, d.event_id) < ($3, $4)
+            AND e.user_id = d.user_id AND e.id = d.event_id
+        ORDER BY d.created_at DESC, d.event_id DESC LIMIT $2"
+    );
+
     FIND = select_deliveries!(
         "FROM webhook_deliveries d CROSS JOIN webhook_events e
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.event_id = $3 AND e.user_id = $1 AND e.id = $3"
@@ -61,10 +69,11 @@ statements! {
             COUNT(CASE WHEN state = 'waiting' THEN 1 END), MIN(CASE WHEN next_attempt_at <= $1 THEN next_attempt_at END)
         FROM webhook_deliveries WHERE ended_at IS NULL";
 
-    /// An endpoint of the installation counts once.
-    COUNT_ENDPOINTS = "SELECT COUNT(DISTINCT CASE WHEN status = 'disabled' THEN id END),
-            COUNT(DISTINCT CASE WHEN status <> 'disabled' AND failing_since IS NOT NULL THEN id END)
-        FROM webhook_endpoints";
+    /// Neither reads the endpoints that are all right.
+    COUNT_ENDPOINTS = "SELECT (SELECT COUNT(*) FROM webhook_endpoints WHERE status = 'disabled'),
+            (SELECT COUNT(DISTINCT q.endpoint_id) FROM webhook_queues q CROSS JOIN webhook_endpoints e
+            WHERE q.failing_since IS NOT NULL AND e.user_id = q.owner_id AND e.id = q.endpoint_id
+                AND e.status <> 'disabled' AND q.failing_since >= e.enabled_at)";
 }
 
 /// The state of one webhook event's delivery to one endpoint. Serialized as commands print it with `--json`.
@@ -72,7 +81,8 @@ statements! {
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryRecord {
     pub event_id: EventId,
-    /// Whose event it is.
+    /// Whose event it is. The installation: nobody's, because it is a ping of an endpoint for all users.
+    #[serde(serialize_with = "user_or_null")]
     pub user_id: UserId,
     #[serde(rename = "type")]
     pub event_type: EventType,
@@ -84,6 +94,8 @@ pub struct DeliveryRecord {
     pub new_count: u32,
     /// Changed rows in the event.
     pub updated_count: u32,
+    /// Rows in the event that are gone.
+    pub removed_count: u32,
     /// When the event was created.
     pub created_at: Timestamp,
     pub state: DeliveryState,
@@ -98,6 +110,10 @@ pub struct DeliveryRecord {
     pub last_duration_ms: Option<u32>,
     /// When it was delivered, or failed and was no longer retried.
     pub ended_at: Option<Timestamp>,
+}
+
+fn user_or_null<S: Serializer>(user: &UserId, out: S) -> std::result::Result<S::Ok, S::Error> {
+    Some(user).filter(|user| **user != UserId::INSTALLATION).serialize(out)
 }
 
 /// Where a page of deliveries ends: when the event was created, and its id.
@@ -181,6 +197,10 @@ impl Deliveries<'_> {
     ) -> Result<Vec<DeliveryRecord>> {
         let (created_at, id) = before.map_or((Timestamp::MAX, Uuid::max()), |(at, event)| (at, event.uuid()));
         let (state, limit, id) = (state.map(DeliveryState::as_str), i64::from(limit), Param::Id(id));
+        if user == UserId::INSTALLATION && state == Some(DeliveryState::Failed.as_str()) {
+            let values = params![endpoint, limit, created_at, id];
+            return self.0.db.all(LIST_FAILED_OF_QUEUES, values, delivery).await;
+        }
         if user == UserId::INSTALLATION {
             return self.0.db.all(LIST_OF_QUEUES, params![endpoint, state, limit, created_at, id], delivery).await;
         }
@@ -219,6 +239,7 @@ fn delivery(row: &Row<'_>) -> Result<DeliveryRecord> {
         total_chunks: row.number(4, "a count of chunks")?,
         new_count: row.number(5, "a count of rows")?,
         updated_count: row.number(6, "a count of rows")?,
+        removed_count: row.number(17, "a count of rows")?,
         created_at: row.time(7)?,
         state: row.word(8, "the state of a delivery")?,
         attempts: row.attempts(9)?,

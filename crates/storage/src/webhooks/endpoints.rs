@@ -1,9 +1,12 @@
 //! Stores webhook endpoints: the URLs to which users want webhook events sent. Signing secrets are sealed in the table
-//! `secrets`. Those of the installation get the events of all users: see `webhooks/queues.rs`.
+//! `secrets`. Those of [`UserId::INSTALLATION`] get the events of all users.
 //!
-//! A transaction that changes deliveries first locks the endpoint's row. One that changes deliveries of several
-//! endpoints, or which events an endpoint gets, locks the user's row before that. The same order everywhere prevents
-//! deadlocks.
+//! The deliveries of a user's events to an endpoint are a queue, which the first event adds. Locks are taken in the
+//! order user, queue, endpoint, deliveries. A transaction that changes deliveries locks their queue, and one that
+//! changes those of several queues locks the user's row before that.
+//!
+//! A change of an endpoint of the installation writes no queue but the installation's own, which has its pings. Claims
+//! find out by themselves: see `webhooks/deliveries.rs`.
 
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, UserId};
 use jiff::Timestamp;
@@ -16,25 +19,17 @@ use crate::locks::{lock_owner_if_exists, user_lock};
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{Endpoints, Secrets, StorageError};
 
-/// The columns that [`endpoint`] expects, in its order. Those of the installation's endpoints sum up their queues.
+/// The columns that [`endpoint`] expects, in its order.
 macro_rules! select_endpoints {
     ($rest:literal) => {
         concat!(
             "SELECT e.user_id, e.id, e.url, e.event_types, e.api_version, e.status, e.disabled_reason,
-                (SELECT MIN(l.failing_since) FROM webhook_endpoints l WHERE l.id = e.id),
-                (SELECT MAX(l.delivered_at) FROM webhook_endpoints l WHERE l.id = e.id), e.created_at,
-                (SELECT COUNT(*) FROM webhook_endpoints l
-                    WHERE l.id = e.id AND l.queue_fence IS NOT NULL AND l.status = 'disabled')
-            FROM webhook_endpoints e WHERE e.queue_fence IS NULL",
+                (SELECT MIN(q.failing_since) FROM webhook_queues q
+                    WHERE q.endpoint_id = e.id AND q.failing_since >= e.enabled_at),
+                e.delivered_at, e.created_at
+            FROM webhook_endpoints e ",
             $rest
         )
-    };
-}
-
-/// Raises the fence of an endpoint of the installation, whose queues then differ.
-macro_rules! raise_for_queues {
-    () => {
-        "fence = CASE WHEN user_id = '00000000-0000-0000-0000-000000000000' THEN fence + 1 ELSE fence END"
     };
 }
 
@@ -42,34 +37,32 @@ macro_rules! raise_for_queues {
 pub(crate) const ENDPOINT_DISABLED: &str = "endpoint disabled";
 
 statements! {
-    INSERT = "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    INSERT = "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at, enabled_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $7)";
 
-    COUNT = "SELECT COUNT(*) FROM webhook_endpoints WHERE user_id = $1 AND queue_fence IS NULL";
+    COUNT = "SELECT COUNT(*) FROM webhook_endpoints WHERE user_id = $1";
 
-    LIST = select_endpoints!(" AND e.user_id = $1 ORDER BY e.created_at, e.id");
+    LIST = select_endpoints!("WHERE e.user_id = $1 ORDER BY e.created_at, e.id");
 
-    LIST_ALL = select_endpoints!(" ORDER BY e.created_at, e.id");
+    LIST_ALL = select_endpoints!("ORDER BY e.created_at, e.id");
 
-    LIST_AFTER = select_endpoints!(" AND e.id > $1 ORDER BY e.id LIMIT $2");
+    LIST_AFTER = select_endpoints!("WHERE e.id > $1 ORDER BY e.id LIMIT $2");
 
-    LIST_AFTER_OF_USER = select_endpoints!(" AND e.user_id = $3 AND e.id > $1 ORDER BY e.id LIMIT $2");
+    LIST_AFTER_OF_USER = select_endpoints!("WHERE e.user_id = $3 AND e.id > $1 ORDER BY e.id LIMIT $2");
 
-    /// Disabled or failing, also those of the installation that are for one of its users.
+    /// Disabled or failing, also those of the installation that fail for one of its users.
     LIST_TROUBLED = select_endpoints!(
-        " AND e.id > $1 AND EXISTS (SELECT 1 FROM webhook_endpoints l WHERE l.id = e.id
-            AND (l.status = 'disabled' OR l.failing_since IS NOT NULL)) ORDER BY e.id LIMIT $2"
+        "WHERE e.id > $1 AND (e.status = 'disabled' OR EXISTS (SELECT 1 FROM webhook_queues q
+            WHERE q.endpoint_id = e.id AND q.failing_since >= e.enabled_at)) ORDER BY e.id LIMIT $2"
     );
 
-    FIND_ANY = select_endpoints!(" AND e.id = $1");
-
-    /// Of a user, or of the user's queue.
-    FIND_STATUS = "SELECT status FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
+    FIND_ANY = select_endpoints!("WHERE e.id = $1");
 
     LOCK = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2", lock = " FOR NO KEY UPDATE";
 
     /// Always in the same order.
-    LOCK_ALL = "SELECT fence FROM webhook_endpoints WHERE user_id = $1 ORDER BY id", lock = " FOR NO KEY UPDATE";
+    LOCK_QUEUES = "SELECT fence FROM webhook_queues WHERE user_id = $1 ORDER BY endpoint_id",
+        lock = " FOR NO KEY UPDATE";
 
     DELETE_OLD_SECRETS = "DELETE FROM secrets WHERE purpose = 'old_webhook'
         AND EXISTS (SELECT e.id FROM webhook_endpoints e WHERE e.user_id = secrets.user_id
@@ -80,23 +73,21 @@ statements! {
     FIND_OLD_SECRET_EXPIRES_AT = "SELECT old_secret_expires_at FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
 
     /// NULL keeps a value, so that two changes at once do not undo each other.
-    UPDATE = concat!(
-        "UPDATE webhook_endpoints SET url = COALESCE($3, url), event_types = COALESCE($4, event_types), ",
-        raise_for_queues!(),
-        " WHERE user_id = $1 AND id = $2 RETURNING fence"
-    );
+    UPDATE = "UPDATE webhook_endpoints SET url = COALESCE($3, url), event_types = COALESCE($4, event_types),
+            api_version = COALESCE($5, api_version), revision = revision + 1
+        WHERE user_id = $1 AND id = $2 RETURNING revision";
 
-    ENABLE = concat!(
-        "UPDATE webhook_endpoints SET status = 'enabled', failing_since = NULL, unhealthy_since = NULL, is_failing = 0,
-            disabled_reason = NULL, ",
-        raise_for_queues!(),
-        " WHERE user_id = $1 AND id = $2"
-    );
-
-    /// Raising the fence makes the claim holder lose its lease.
-    DISABLE = "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $3, lease_until = NULL,
-            due_at = NULL, fence = fence + 1
+    ENABLE = "UPDATE webhook_endpoints SET status = 'enabled', disabled_reason = NULL, enabled_at = $3,
+            revision = revision + 1
         WHERE user_id = $1 AND id = $2";
+
+    /// With a revision, only if the endpoint still has it.
+    DISABLE = "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = $3, revision = revision + 1
+        WHERE user_id = $1 AND id = $2 AND (CAST($4 AS BIGINT) IS NULL OR revision = $4)";
+
+    /// Locks the queue. Raising the fence makes the claim holder lose its lease.
+    STOP_QUEUE = "UPDATE webhook_queues SET lease_until = NULL, due_at = NULL, fence = fence + 1
+        WHERE user_id = $1 AND endpoint_id = $2";
 
     FAIL_UNFINISHED_DELIVERIES = "UPDATE webhook_deliveries SET state = 'failed', next_attempt_at = NULL, ended_at = $3,
             last_error = $4
@@ -104,13 +95,13 @@ statements! {
 
     DELETE = "DELETE FROM webhook_endpoints WHERE user_id = $1 AND id = $2";
 
+    DELETE_QUEUE = "DELETE FROM webhook_queues WHERE user_id = $1 AND endpoint_id = $2";
+
     DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND endpoint_id = $2";
 
     DELETE_ATTEMPTS = "DELETE FROM webhook_attempts WHERE user_id = $1 AND endpoint_id = $2";
 
     DELETE_OF_USER = "DELETE FROM webhook_endpoints WHERE user_id = $1 RETURNING id";
-
-    DELETE_EVENTS_OF_USER = "DELETE FROM webhook_events WHERE user_id = $1";
 }
 
 /// Serialized as commands print it with `--json`.
@@ -130,14 +121,21 @@ pub struct Endpoint {
     pub status: EndpointStatus,
     /// A few words. None: enabled.
     pub disabled_reason: Option<String>,
-    /// The first failure since the last success.
+    /// The first failure since the last success. Of several users, the earliest.
     pub failing_since: Option<Timestamp>,
-    /// The last success.
+    /// The last success, to the minute.
     #[serde(rename = "lastDeliveredAt")]
     pub delivered_at: Option<Timestamp>,
     pub created_at: Timestamp,
-    /// For how many users an endpoint of the installation is disabled, because it failed for them.
-    pub disabled_users: u64,
+}
+
+/// What to change of an endpoint. What is None stays.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EndpointChange<'a> {
+    /// Already checked by the caller.
+    pub url: Option<&'a str>,
+    pub event_types: Option<&'a [EventType]>,
+    pub api_version: Option<ApiVersion>,
 }
 
 /// An endpoint to add.
@@ -208,7 +206,7 @@ impl Endpoints<'_> {
     }
 
     /// Endpoints behind this one that are disabled, or whose last attempt failed, oldest first. One of the installation
-    /// is listed if that is so for one of its users.
+    /// is listed if its last attempt failed for one of the users.
     pub async fn list_troubled_after(self, after: Option<EndpointId>, limit: u32) -> Result<Vec<Endpoint>> {
         let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
         self.0.db.all(LIST_TROUBLED, params![after, i64::from(limit)], endpoint).await
@@ -249,29 +247,23 @@ impl Endpoints<'_> {
         Ok(Some(EndpointSecrets { current, old }))
     }
 
-    /// Changes where an endpoint is, or which events it gets: what is None stays. The caller has checked the URL.
-    /// Returns false if the user has no such endpoint.
-    pub async fn update(
-        self,
-        user: UserId,
-        id: EndpointId,
-        url: Option<&str>,
-        event_types: Option<&[EventType]>,
-    ) -> Result<bool> {
+    /// Changes an endpoint. Pending deliveries follow. Returns false if the user has no such endpoint.
+    pub async fn update(self, user: UserId, id: EndpointId, change: &EndpointChange<'_>) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
-        let is_found = update(&mut tx, (user, id), url, event_types).await?;
+        let is_found = update(&mut tx, (user, id), change).await?;
         tx.commit().await?;
         Ok(is_found)
     }
 
     /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if the user has no
     /// such endpoint.
-    pub async fn enable(self, user: UserId, id: EndpointId) -> Result<bool> {
-        Ok(self.0.db.run(ENABLE, params![user, id]).await? > 0)
+    pub async fn enable(self, user: UserId, id: EndpointId, now: Timestamp) -> Result<bool> {
+        Ok(self.0.db.run(ENABLE, params![user, id, now]).await? > 0)
     }
 
     /// Disables an endpoint and fails its unfinished deliveries. `reason` is a few words. Returns the number of those
-    /// deliveries, or None if the user has no such endpoint.
+    /// deliveries, or None if the user has no such endpoint. At an endpoint of the installation, each fails when it is
+    /// due.
     pub async fn disable(self, user: UserId, id: EndpointId, reason: &str, now: Timestamp) -> Result<Option<u64>> {
         let mut tx = self.0.db.begin().await?;
         let failed_count = disable(&mut tx, (user, id), reason, now).await?;
@@ -279,18 +271,14 @@ impl Endpoints<'_> {
         Ok(failed_count)
     }
 
-    /// Whether a user's endpoint is enabled, or for this user one of the installation. None: the user has none, or no
-    /// event for it yet.
-    pub async fn find_status(self, user: UserId, id: EndpointId) -> Result<Option<EndpointStatus>> {
-        self.0.db.one(FIND_STATUS, params![user, id], |row| row.word(0, "the status of an endpoint")).await
-    }
-
     /// Deletes previous secrets that have expired.
     pub async fn delete_old_secrets(self, now: Timestamp) -> Result<u64> {
         self.0.db.run(DELETE_OLD_SECRETS, params![now]).await
     }
 
-    /// Deletes an endpoint with its secrets and deliveries. Returns false if the user has no such endpoint.
+    /// Deletes an endpoint with its secrets and deliveries. Returns false if the user has no such endpoint. The
+    /// deliveries of users to an endpoint of the installation are deleted when they are due, or by the cleanup
+    /// (`webhooks/queues.rs`).
     pub async fn delete(self, user: UserId, id: EndpointId) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         let is_found = delete(&mut tx, (user, id)).await?;
@@ -331,7 +319,6 @@ pub(crate) async fn insert(
         failing_since: None,
         delivered_at: None,
         created_at: as_stored(now),
-        disabled_users: 0,
     })
 }
 
@@ -369,81 +356,92 @@ pub(crate) async fn rotate_secret(
 }
 
 /// As `storage.endpoints().update`, in a transaction.
-pub(crate) async fn update(
-    tx: &mut Tx,
-    (user, id): (UserId, EndpointId),
-    url: Option<&str>,
-    event_types: Option<&[EventType]>,
-) -> Result<bool> {
+pub(crate) async fn update(tx: &mut Tx, (user, id): (UserId, EndpointId), change: &EndpointChange<'_>) -> Result<bool> {
+    let EndpointChange { url, event_types, api_version } = *change;
     let event_types = event_types.map(joined);
-    let update = (UPDATE, params![user, id, url, event_types.as_deref()].to_vec());
+    let values = params![user, id, url, event_types.as_deref(), api_version.map(ApiVersion::as_str)];
     // An event is stored for its subscribers under the lock on the user's row.
-    Ok(tx.batch(&[user_lock(user), update]).await?[1].is_some())
+    Ok(tx.batch(&[user_lock(user), (UPDATE, values.to_vec())]).await?[1].is_some())
 }
 
 /// As `storage.endpoints().enable`, in a transaction.
-pub(crate) async fn enable(tx: &mut Tx, (user, id): (UserId, EndpointId)) -> Result<bool> {
-    Ok(tx.run(ENABLE, params![user, id]).await? > 0)
+pub(crate) async fn enable(tx: &mut Tx, (user, id): (UserId, EndpointId), now: Timestamp) -> Result<bool> {
+    Ok(tx.run(ENABLE, params![user, id, now]).await? > 0)
 }
 
 /// As `storage.endpoints().disable`, in a transaction.
 pub(crate) async fn disable(
     tx: &mut Tx,
-    (user, id): (UserId, EndpointId),
+    endpoint @ (user, id): (UserId, EndpointId),
     reason: &str,
     now: Timestamp,
 ) -> Result<Option<u64>> {
-    if !lock_owner_if_exists(tx, user).await? || tx.run(DISABLE, params![user, id, reason]).await? == 0 {
+    if !lock_owner_if_exists(tx, user).await? {
         return Ok(None);
     }
-    fail_unfinished_deliveries(tx, user, id, now).await.map(Some)
+    tx.run(STOP_QUEUE, params![user, id]).await?;
+    if !set_disabled(tx, endpoint, reason, None).await? {
+        return Ok(None);
+    }
+    fail_unfinished_deliveries(tx, endpoint, now).await.map(Some)
+}
+
+/// Disables an endpoint, with a revision only if it still has that. Returns false if it does not exist or has changed.
+pub(crate) async fn set_disabled(
+    tx: &mut Tx,
+    (user, id): (UserId, EndpointId),
+    reason: &str,
+    revision: Option<i64>,
+) -> Result<bool> {
+    Ok(tx.run(DISABLE, params![user, id, reason, revision]).await? > 0)
 }
 
 /// As `storage.endpoints().delete`, in a transaction.
-pub(crate) async fn delete(tx: &mut Tx, (user, id): (UserId, EndpointId)) -> Result<bool> {
-    if !lock_owner_if_exists(tx, user).await? || tx.run(DELETE, params![user, id]).await? == 0 {
+pub(crate) async fn delete(tx: &mut Tx, endpoint @ (user, id): (UserId, EndpointId)) -> Result<bool> {
+    if !lock_owner_if_exists(tx, user).await? {
         return Ok(false);
     }
-    delete_deliveries(tx, user, id).await?;
+    delete_queue(tx, endpoint).await?;
+    if tx.run(DELETE, params![user, id]).await? == 0 {
+        return Ok(false);
+    }
     delete_secrets(tx, user, vec![id]).await?;
     Ok(true)
 }
 
-/// Locks all endpoints of a user, so that no other task changes their deliveries. The caller holds the lock on the
-/// user's row.
-pub(crate) async fn lock_endpoints(tx: &mut Tx, user: UserId) -> Result<()> {
-    tx.all(LOCK_ALL, params![user], |_| Ok(())).await.map(|_| ())
+/// Locks all queues of a user, so that no other task changes their deliveries. The caller holds the lock on the user's
+/// row.
+pub(crate) async fn lock_queues(tx: &mut Tx, user: UserId) -> Result<()> {
+    tx.all(LOCK_QUEUES, params![user], |_| Ok(())).await.map(|_| ())
 }
 
-/// [`lock_endpoints`] as a part of a batch.
-pub(crate) fn endpoints_lock<'a>(user: UserId) -> Bound<'a> {
-    (LOCK_ALL, params![user].to_vec())
+/// [`lock_queues`] as a part of a batch.
+pub(crate) fn queues_lock<'a>(user: UserId) -> Bound<'a> {
+    (LOCK_QUEUES, params![user].to_vec())
 }
 
-/// Fails the deliveries of an endpoint that have not ended, and returns their number. The caller holds the lock on the
-/// endpoint's row.
+/// Fails the deliveries of a queue that have not ended, and returns their number. The caller holds the lock on its row.
 pub(crate) async fn fail_unfinished_deliveries(
     tx: &mut Tx,
-    user: UserId,
-    id: EndpointId,
+    (user, id): (UserId, EndpointId),
     now: Timestamp,
 ) -> Result<u64> {
     tx.run(FAIL_UNFINISHED_DELIVERIES, params![user, id, now, ENDPOINT_DISABLED]).await
 }
 
-/// Deletes a user's endpoints, deliveries and webhook events, but not their secrets. The caller holds the lock on the
-/// user's row.
-pub(crate) async fn delete_endpoints(tx: &mut Tx, user: UserId) -> Result<Vec<EndpointId>> {
+/// Deletes a user's own endpoints with their queues, but not their secrets. The caller holds the locks on the user's
+/// row and queues.
+pub(crate) async fn delete_own_endpoints(tx: &mut Tx, user: UserId) -> Result<Vec<EndpointId>> {
     let deleted = tx.all(DELETE_OF_USER, params![user], |row| row.id(0)).await?;
     for endpoint in &deleted {
-        delete_deliveries(tx, user, *endpoint).await?;
+        delete_queue(tx, (user, *endpoint)).await?;
     }
-    tx.run(DELETE_EVENTS_OF_USER, params![user]).await?;
     Ok(deleted)
 }
 
-/// Deletes the deliveries of an endpoint and their attempts. The caller has deleted the endpoint.
-pub(crate) async fn delete_deliveries(tx: &mut Tx, user: UserId, endpoint: EndpointId) -> Result<()> {
+/// Deletes a queue with its deliveries and their attempts.
+pub(crate) async fn delete_queue(tx: &mut Tx, (user, endpoint): (UserId, EndpointId)) -> Result<()> {
+    tx.run(DELETE_QUEUE, params![user, endpoint]).await?;
     tx.run(DELETE_DELIVERIES, params![user, endpoint]).await?;
     tx.run(DELETE_ATTEMPTS, params![user, endpoint]).await.map(|_| ())
 }
@@ -471,7 +469,6 @@ fn endpoint(row: &Row<'_>) -> Result<Endpoint> {
         failing_since: row.opt_time(7)?,
         delivered_at: row.opt_time(8)?,
         created_at: row.time(9)?,
-        disabled_users: row.number(10, "a count")?,
     })
 }
 

@@ -1,90 +1,102 @@
-//! Endpoints of the installation, which get the events of all users.
+//! Queues whose endpoint or user was removed.
 //!
-//! Such an endpoint belongs to [`UserId::INSTALLATION`], and is what commands show and change. For each user who had an
-//! event for it, it has a queue: a row of that user with the same id. An event adds the queues that are missing.
-//! Claims, deliveries and failures are those of a queue, as of a user's own endpoint, so one busy or failing user
-//! delays no other. A change of the endpoint raises its fence, and [`Endpoints::align_queues`] makes the queues equal
-//! to it again.
+//! An event outlives its user until it is delivered, so a queue at an endpoint of the installation does, and has the
+//! reference that the user had. It ends with the last event that is not delivered: one that failed can be sent again
+//! until it is as old as the retention of events allows.
 
 use bellbird_domain::{EndpointId, UserId};
-use jiff::Timestamp;
 
 use crate::Endpoints;
-use crate::db::{Row, params, statements};
+use crate::db::{Row, Tx, params, statements};
 use crate::error::Result;
-use crate::locks::lock_user_if_exists;
-use crate::webhooks::endpoints::{delete_deliveries, fail_unfinished_deliveries};
+use crate::webhooks::endpoints::{delete_queue, lock_queues};
 
 /// Queues in one read.
-const BATCH_SIZE: i64 = 500;
+const BATCH_SIZE: u32 = 500;
 
 statements! {
-    LIST_UNALIGNED = "SELECT l.user_id, l.id FROM webhook_endpoints l LEFT JOIN webhook_endpoints p
-            ON p.user_id = '00000000-0000-0000-0000-000000000000' AND p.id = l.id
-        WHERE l.queue_fence IS NOT NULL AND (p.fence IS NULL OR p.fence <> l.queue_fence) LIMIT $1";
+    /// The next endpoint of the installation that has or had queues.
+    NEXT_ENDPOINT = "SELECT endpoint_id FROM webhook_queues
+        WHERE owner_id = '00000000-0000-0000-0000-000000000000' AND endpoint_id > $1 ORDER BY endpoint_id LIMIT 1";
 
-    /// A queue that was disabled because it failed is enabled again. The claim of one that is disabled loses its lease.
-    ALIGN = "UPDATE webhook_endpoints SET url = p.url, event_types = p.event_types, status = p.status,
-            disabled_reason = p.disabled_reason, queue_fence = p.fence, failing_since = NULL, unhealthy_since = NULL,
-            is_failing = 0,
-            lease_until = CASE WHEN p.status = 'disabled' THEN NULL ELSE webhook_endpoints.lease_until END,
-            due_at = CASE WHEN p.status = 'disabled' THEN NULL ELSE webhook_endpoints.due_at END,
-            fence = CASE WHEN p.status = 'disabled' THEN webhook_endpoints.fence + 1 ELSE webhook_endpoints.fence END
-        FROM webhook_endpoints p WHERE webhook_endpoints.user_id = $1 AND webhook_endpoints.id = $2
-            AND p.user_id = '00000000-0000-0000-0000-000000000000' AND p.id = $2
-        RETURNING CAST(CASE WHEN webhook_endpoints.status = 'disabled' THEN 1 ELSE 0 END AS BIGINT)";
+    EXISTS = "SELECT 1 FROM webhook_endpoints WHERE id = $1";
 
-    DELETE_ORPHAN = "DELETE FROM webhook_endpoints WHERE user_id = $1 AND id = $2 AND NOT EXISTS (
-            SELECT p.id FROM webhook_endpoints p
-            WHERE p.user_id = '00000000-0000-0000-0000-000000000000' AND p.id = $2)";
+    LIST_USERS = "SELECT user_id FROM webhook_queues
+        WHERE owner_id = '00000000-0000-0000-0000-000000000000' AND endpoint_id = $1 AND user_id > $2
+        ORDER BY user_id LIMIT $3";
 
-    DELETE = "DELETE FROM webhook_endpoints WHERE user_id = $1 AND id = $2 AND queue_fence IS NOT NULL";
+    SET_REMOVED = "UPDATE webhook_queues SET user_removed = 1, user_reference = $2 WHERE user_id = $1";
 
-    LIST_USERS = "SELECT user_id FROM webhook_endpoints WHERE id = $1 AND user_id > $2 ORDER BY user_id LIMIT $3";
+    LIST_OF_REMOVED = "SELECT DISTINCT user_id FROM webhook_queues WHERE user_removed = 1 AND user_id > $1
+        ORDER BY user_id LIMIT $2";
+
+    /// The queues of a removed user without an event that can still be delivered.
+    LIST_ENDED = "SELECT q.endpoint_id FROM webhook_queues q
+        WHERE q.user_id = $1 AND q.user_removed = 1 AND NOT EXISTS (SELECT 1 FROM webhook_deliveries d
+            WHERE d.user_id = $1 AND d.endpoint_id = q.endpoint_id AND d.state <> 'delivered')";
+
+    DELETE_EVENTS = "DELETE FROM webhook_events WHERE user_id = $1 AND NOT EXISTS (SELECT 1
+        FROM webhook_queues q JOIN webhook_deliveries d ON d.user_id = q.user_id AND d.endpoint_id = q.endpoint_id
+        WHERE q.user_id = $1 AND d.event_id = webhook_events.id)";
 }
 
 impl Endpoints<'_> {
-    /// Makes queues equal to their endpoints, and deletes those of removed ones, each in a transaction. Returns how
-    /// many deliveries have failed because their endpoint is disabled.
-    ///
-    /// Call it after a change. The hourly cleanup does too, so a process that is killed in between loses nothing.
-    pub async fn align_queues(self, now: Timestamp) -> Result<u64> {
-        let mut failed = 0;
-        loop {
-            let ids = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));
-            let queues: Vec<(UserId, EndpointId)> = self.0.db.all(LIST_UNALIGNED, params![BATCH_SIZE], ids).await?;
-            if queues.is_empty() {
-                return Ok(failed);
+    /// Deletes the queues of removed endpoints, and those of removed users that have ended.
+    pub async fn delete_ended_queues(self) -> Result<()> {
+        let mut last = EndpointId::from(uuid::Uuid::nil());
+        while let Some(endpoint) = self.0.db.one(NEXT_ENDPOINT, params![last], |row| row.id(0)).await? {
+            last = endpoint;
+            if self.0.db.one(EXISTS, params![endpoint], |_| Ok(())).await?.is_none() {
+                self.delete_queues_of(endpoint).await?;
             }
-            for (user, id) in queues {
-                failed += self.align_queue(user, id, now).await?;
+        }
+        let mut last = UserId::INSTALLATION;
+        loop {
+            let users: Vec<UserId> = self.0.db.all(LIST_OF_REMOVED, params![last, i64::from(BATCH_SIZE)], id).await?;
+            let Some(user) = users.last() else { return Ok(()) };
+            last = *user;
+            for user in users {
+                let mut tx = self.0.db.begin().await?;
+                lock_queues(&mut tx, user).await?;
+                delete_ended_of(&mut tx, user).await?;
+                tx.commit().await?;
             }
         }
     }
 
-    async fn align_queue(self, user: UserId, id: EndpointId, now: Timestamp) -> Result<u64> {
-        let mut tx = self.0.db.begin().await?;
-        let mut failed = 0;
-        if !lock_user_if_exists(&mut tx, user).await? {
-            tx.run(DELETE, params![user, id]).await?;
-            delete_deliveries(&mut tx, user, id).await?;
-        } else {
-            match tx.one(ALIGN, params![user, id], |row| row.int(0)).await? {
-                Some(0) => {}
-                Some(_) => failed = fail_unfinished_deliveries(&mut tx, user, id, now).await?,
-                None => {
-                    if tx.run(DELETE_ORPHAN, params![user, id]).await? > 0 {
-                        delete_deliveries(&mut tx, user, id).await?;
-                    }
-                }
+    async fn delete_queues_of(self, endpoint: EndpointId) -> Result<()> {
+        let mut users = vec![UserId::INSTALLATION];
+        while let Some(last) = users.last().copied() {
+            for user in users {
+                let mut tx = self.0.db.begin().await?;
+                delete_queue(&mut tx, (user, endpoint)).await?;
+                tx.commit().await?;
             }
+            users = self.list_queue_users(endpoint, last, BATCH_SIZE).await?;
         }
-        tx.commit().await?;
-        Ok(failed)
+        Ok(())
     }
 
     /// The users with a queue at an endpoint of the installation, after `after`, in the order of their ids.
-    pub async fn list_queue_users(self, id: EndpointId, after: UserId, limit: u32) -> Result<Vec<UserId>> {
-        self.0.db.all(LIST_USERS, params![id, after, i64::from(limit)], |row| row.id(0)).await
+    pub async fn list_queue_users(self, endpoint: EndpointId, after: UserId, limit: u32) -> Result<Vec<UserId>> {
+        self.0.db.all(LIST_USERS, params![endpoint, after, i64::from(limit)], id).await
     }
+}
+
+/// Makes the queues of a user outlive them who have events that are not delivered yet, and deletes the others with all
+/// other events. The caller holds the locks on the user's row and queues.
+pub(crate) async fn outlive(tx: &mut Tx, user: UserId, reference: Option<&str>) -> Result<()> {
+    tx.run(SET_REMOVED, params![user, reference]).await?;
+    delete_ended_of(tx, user).await
+}
+
+async fn delete_ended_of(tx: &mut Tx, user: UserId) -> Result<()> {
+    for endpoint in tx.all(LIST_ENDED, params![user], |row| row.id(0)).await? {
+        delete_queue(tx, (user, endpoint)).await?;
+    }
+    tx.run(DELETE_EVENTS, params![user]).await.map(|_| ())
+}
+
+fn id<T: From<uuid::Uuid>>(row: &Row<'_>) -> Result<T> {
+    row.id(0)
 }

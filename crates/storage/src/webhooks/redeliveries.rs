@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::Deliveries;
 use crate::db::{Param, Tx, named, params, statements};
 use crate::error::Result;
-use crate::locks::lock_owner_if_exists;
+use crate::locks::lock_user_if_exists;
 use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
 const QUEUES_PER_READ: u32 = 500;
@@ -37,11 +37,15 @@ macro_rules! can_be_sent_again {
 }
 
 statements! {
-    LOCK = "SELECT 1 FROM webhook_endpoints WHERE user_id = $1 AND id = $2", lock = " FOR NO KEY UPDATE";
+    /// The queue of an endpoint's owner, locked. None without the endpoint.
+    ADD_QUEUE = "INSERT INTO webhook_queues (user_id, endpoint_id, owner_id)
+        SELECT p.user_id, p.id, p.user_id FROM webhook_endpoints p WHERE p.user_id = $1 AND p.id = $2
+        ON CONFLICT (user_id, endpoint_id) DO UPDATE SET owner_id = excluded.owner_id";
 
-    /// Also locks the endpoint.
-    MAKE_DUE = "UPDATE webhook_endpoints SET due_at = CASE WHEN due_at <= $3 THEN due_at ELSE $3 END
-        WHERE user_id = $1 AND id = $2 AND status = 'enabled'";
+    /// Also locks the queue.
+    MAKE_DUE = "UPDATE webhook_queues SET due_at = CASE WHEN due_at <= $3 THEN due_at ELSE $3 END
+        WHERE user_id = $1 AND endpoint_id = $2 AND EXISTS (SELECT 1 FROM webhook_endpoints p
+            WHERE p.user_id = webhook_queues.owner_id AND p.id = $2 AND p.status = 'enabled')";
 
     /// Gives a first attempt that ended in the state `$5` a row, before the delivery starts again.
     KEEP_ATTEMPT = "INSERT INTO webhook_attempts
@@ -108,9 +112,8 @@ impl Deliveries<'_> {
     ) -> Result<bool> {
         let PingResult { at, duration_ms, status, error, delivered } = *result;
         let mut tx = self.0.db.begin().await?;
-        if !lock_owner_if_exists(&mut tx, user).await?
-            || tx.one(LOCK, params![user, endpoint], |_| Ok(())).await?.is_none()
-        {
+        lock_user_if_exists(&mut tx, user).await?;
+        if tx.run(ADD_QUEUE, params![user, endpoint]).await? == 0 {
             tx.rollback().await;
             return Ok(false);
         }
@@ -207,8 +210,9 @@ pub(crate) async fn recover(
     Ok(Some(recovered))
 }
 
-/// Locks the rows of a user and of their endpoint, and makes the endpoint due. Returns false if there is no such
-/// endpoint, or it is disabled.
+/// Locks a user's row and queue, and makes the queue due. Returns false if there is no such queue, or its endpoint is
+/// disabled. The user may be removed already.
 async fn make_due(tx: &mut Tx, (user, endpoint): (UserId, EndpointId), now: Timestamp) -> Result<bool> {
-    Ok(lock_owner_if_exists(tx, user).await? && tx.run(MAKE_DUE, params![user, endpoint, now]).await? > 0)
+    lock_user_if_exists(tx, user).await?;
+    Ok(tx.run(MAKE_DUE, params![user, endpoint, now]).await? > 0)
 }

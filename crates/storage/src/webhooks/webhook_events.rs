@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bellbird_domain::webhook_event::DIGEST_BYTES;
 use bellbird_domain::{
-    AccountId, ApiVersion, ConnectionId, ConnectionStatus, Digest, EndpointId, EventId, EventType, RemovedRow, RowKey,
-    SyncRunId, UserId,
+    AccountId, ApiVersion, ConnectionId, ConnectionStatus, Digest, EndpointId, EventId, EventType, Plan, RemovedRow,
+    RowKey, SyncRunId, UserId,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -85,64 +85,49 @@ macro_rules! insert_event {
     };
 }
 
-/// Whether an endpoint subscribes to a type of events, in a version of their body from this one on.
-macro_rules! subscribes {
-    ($event_type:literal, $version_min:literal) => {
+/// The endpoints of a user and of the installation that subscribe to a type of events, in a version of their body from
+/// this one on.
+macro_rules! subscribers {
+    ($user:literal, $event_type:literal, $version_min:literal) => {
         concat!(
-            "((',' || event_types || ',') LIKE ('%,' || ",
+            "FROM webhook_endpoints p WHERE p.user_id IN (",
+            $user,
+            ", '00000000-0000-0000-0000-000000000000') AND (',' || p.event_types || ',') LIKE ('%,' || ",
             $event_type,
-            " || ',%') AND api_version >= ",
-            $version_min,
-            ")"
-        )
-    };
-}
-
-/// The parameters are the user and the type of event. A sync may end after its user was removed.
-macro_rules! add_queues {
-    ($lock:literal) => {
-        concat!(
-            "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, disabled_reason,
-                created_at, queue_fence)
-            SELECT $1, p.id, p.url, p.event_types, p.api_version, p.status, p.disabled_reason, p.created_at, p.fence
-            FROM webhook_endpoints p WHERE p.user_id = '00000000-0000-0000-0000-000000000000' AND ",
-            subscribes!("$2", "''"),
-            " AND EXISTS (SELECT u.id FROM users u WHERE u.id = $1)
-            AND NOT EXISTS (SELECT l.id FROM webhook_endpoints l WHERE l.user_id = $1 AND l.id = p.id)",
-            $lock,
-            " ON CONFLICT (user_id, id) DO NOTHING"
+            " || ',%') AND p.api_version >= ",
+            $version_min
         )
     };
 }
 
 statements! {
-    /// The queues of the user `$1` at the endpoints that subscribe to the events `$2`.
-    /// On PostgreSQL, waits for a change of such an endpoint, or makes it wait: it would not see the queue.
-    ADD_QUEUES = add_queues!(""), on_postgres = add_queues!(" FOR SHARE OF p");
-
     INSERT = insert_event!();
 
-    /// Without a fence, the caller has made sure that it may write. Returns to how many endpoints the event is sent:
-    /// none while all that subscribe are disabled.
+    /// Without a fence, the caller has made sure that it may write. Stores nothing for a user who has none of `:plans`
+    /// or was removed: a sync may end later. Returns to how many endpoints the event is sent: none while all that
+    /// subscribe are disabled.
     INSERT_FOR_SUBSCRIBERS = insert_event!(
-        " WHERE EXISTS (SELECT 1 FROM webhook_endpoints WHERE user_id = :user AND ",
-        subscribes!(":event_type", ":version_min"),
-        ") AND (CAST(:fence AS BIGINT) IS NULL OR ",
+        " WHERE EXISTS (SELECT 1 ",
+        subscribers!(":user", ":event_type", ":version_min"),
+        ") AND EXISTS (SELECT 1 FROM users u WHERE u.id = :user AND :plans LIKE '%' || u.plan || '%')
+            AND (CAST(:fence AS BIGINT) IS NULL OR ",
         sync_is_held!(),
-        ") RETURNING (SELECT COUNT(*) FROM webhook_endpoints WHERE user_id = :user AND status <> 'disabled' AND ",
-        subscribes!(":event_type", ":version_min"),
-        ")"
+        ") RETURNING (SELECT COUNT(*) ",
+        subscribers!(":user", ":event_type", ":version_min"),
+        " AND p.status <> 'disabled')"
     );
 
-    /// Makes the user's endpoints that subscribe to an event type, in version `$5` or later, due at `$4`, if they are
-    /// not
-    /// due before and the event `$3` was stored. Locks them, so that none is released or disabled before its deliveries
-    /// are committed.
+    /// If the event `$3` was stored, makes the user's queues at the endpoints that subscribe to its type, in version
+    /// `$5` or later, due at `$4`, unless they are due before. Adds those that are missing. Locks them, so that none is
+    /// released before its deliveries are committed.
     NOTIFY = concat!(
-        "UPDATE webhook_endpoints SET due_at = CASE WHEN status = 'disabled' OR due_at <= $4 THEN due_at ELSE $4 END
-        WHERE user_id = $1 AND ",
-        subscribes!("$2", "$5"),
-        " AND EXISTS (SELECT 1 FROM webhook_events WHERE user_id = $1 AND id = $3)"
+        "INSERT INTO webhook_queues (user_id, endpoint_id, owner_id, due_at)
+        SELECT $1, p.id, p.user_id, CASE WHEN p.status <> 'disabled' THEN CAST($4 AS BIGINT) END ",
+        subscribers!("$1", "$2", "$5"),
+        " AND EXISTS (SELECT 1 FROM webhook_events WHERE user_id = $1 AND id = $3) ORDER BY p.id
+        ON CONFLICT (user_id, endpoint_id) DO UPDATE SET due_at = CASE
+            WHEN excluded.due_at IS NULL OR webhook_queues.due_at <= excluded.due_at THEN webhook_queues.due_at
+            ELSE excluded.due_at END"
     );
 
     /// Inserts the deliveries of the event `$2` to endpoints of version `$5` or later, if it was stored. Those to a
@@ -155,9 +140,9 @@ statements! {
             CASE WHEN p.status <> 'disabled' AND e.chunk = 1 THEN CAST($3 AS BIGINT) END,
             CASE WHEN p.status = 'disabled' THEN e.created_at END,
             CASE WHEN p.status = 'disabled' THEN $4 END
-        FROM webhook_events e CROSS JOIN webhook_endpoints p
-        WHERE e.user_id = $1 AND e.id = $2 AND p.user_id = $1 AND ",
-        subscribes!("e.event_type", "$5")
+        FROM webhook_events e CROSS JOIN (SELECT p.id, p.status ",
+        subscribers!("$1", "$6", "$5"),
+        ") p WHERE e.user_id = $1 AND e.id = $2"
     );
 
     FIND = concat!("SELECT ", webhook_event_columns!(""), " FROM webhook_events WHERE user_id = $1 AND id = $2");
@@ -171,23 +156,30 @@ statements! {
         ORDER BY d.chunk LIMIT $5"
     );
 
-    LIST_OUTDATED = "SELECT user_id, id FROM webhook_events WHERE created_at < $1 ORDER BY created_at LIMIT $2";
+    /// Events of before `$1`, after `$3` and `$4`, and whether they are of before `$2` or all their deliveries have
+    /// succeeded.
+    LIST_OLD = "SELECT e.user_id, e.id, e.created_at, CAST(CASE WHEN e.created_at < $2 OR NOT EXISTS (SELECT 1
+                FROM webhook_queues q CROSS JOIN webhook_deliveries d
+                WHERE q.user_id = e.user_id AND d.user_id = e.user_id AND d.endpoint_id = q.endpoint_id
+                    AND d.event_id = e.id AND d.state <> 'delivered') THEN 1 ELSE 0 END AS BIGINT)
+        FROM webhook_events e WHERE e.created_at < $1 AND (e.created_at, e.id) > ($3, $4)
+        ORDER BY e.created_at, e.id LIMIT $5";
 
     DELETE = "DELETE FROM webhook_events WHERE user_id = $1 AND id = $2 RETURNING chunk";
 
-    /// Names the endpoints, as the keys of both tables do: an index by event alone would be one more to write.
+    /// Names the queues, as the keys of both tables do: an index by event alone would be one more to write.
     DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND event_id = $2
-        AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)";
+        AND endpoint_id IN (SELECT endpoint_id FROM webhook_queues WHERE user_id = $1)";
 
     DELETE_ATTEMPTS = "DELETE FROM webhook_attempts WHERE user_id = $1 AND event_id = $2
-        AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)";
+        AND endpoint_id IN (SELECT endpoint_id FROM webhook_queues WHERE user_id = $1)";
 
     /// The event of its removal outlives it.
     LIST_OF_CONNECTION = "SELECT id FROM webhook_events
         WHERE connection_id = $2 AND user_id = $1 AND event_type <> 'connection.removed' LIMIT $3";
 
     DELETE_OPEN_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND ended_at IS NULL
-        AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = $1)
+        AND endpoint_id IN (SELECT endpoint_id FROM webhook_queues WHERE user_id = $1)
         AND event_id IN (SELECT id FROM webhook_events WHERE connection_id = $2 AND user_id = $1)";
 }
 
@@ -232,7 +224,7 @@ impl NewWebhookEvent {
 pub struct WebhookEvent {
     pub id: EventId,
     pub event_type: EventType,
-    /// None: a ping, which has no rows.
+    /// None: a ping or `user.removed`, which have no rows.
     pub connection_id: Option<ConnectionId>,
     pub sync_run_id: SyncRunId,
     pub created_at: Timestamp,
@@ -285,22 +277,34 @@ impl WebhookEvents<'_> {
         self.0.db.all(LIST_WAITING, values, webhook_event).await
     }
 
-    /// Deletes up to `limit` of the oldest events created before `before`, with their deliveries and attempts. Returns
-    /// the number of deleted events, which is less than `limit` at the end.
-    pub async fn delete_outdated(self, before: Timestamp, limit: u32) -> Result<u64> {
-        let found = self.0.db.all(LIST_OUTDATED, params![before, i64::from(limit)], ids).await?;
-        let mut events_by_user: BTreeMap<UserId, Vec<EventId>> = BTreeMap::new();
-        for (user, event) in found {
-            events_by_user.entry(user).or_default().push(event);
+    /// Deletes events with their deliveries and attempts: those of before `delivered_before` whose deliveries have all
+    /// succeeded, and all of before `before`. Looks at `batch_size` events in one transaction.
+    pub async fn delete_outdated(self, delivered_before: Timestamp, before: Timestamp, batch_size: u32) -> Result<u64> {
+        let (mut after, mut deleted) = ((Timestamp::MIN, EventId::from(Uuid::nil())), 0);
+        loop {
+            let values = params![delivered_before, before, after.0, after.1, i64::from(batch_size)];
+            let found = self.0.db.all(LIST_OLD, values, old_event).await?;
+            let Some(last) = found.last() else { return Ok(deleted) };
+            after = (last.created_at, last.id);
+            let mut events_by_user: BTreeMap<UserId, Vec<EventId>> = BTreeMap::new();
+            for event in found.iter().filter(|event| event.is_outdated) {
+                events_by_user.entry(event.user).or_default().push(event.id);
+            }
+            for (user, events) in events_by_user {
+                let mut statements = vec![user_lock(user), endpoints::queues_lock(user)];
+                statements.extend(events.iter().flat_map(|event| deletion(user, *event)));
+                deleted += self.0.db.batch(&statements).await?[2..].iter().flatten().count() as u64;
+            }
         }
-        let mut deleted = 0;
-        for (user, events) in events_by_user {
-            let mut statements = vec![user_lock(user), endpoints::endpoints_lock(user)];
-            statements.extend(events.iter().flat_map(|event| deletion(user, *event)));
-            deleted += self.0.db.batch(&statements).await?[2..].iter().flatten().count();
-        }
-        Ok(deleted as u64)
     }
+}
+
+/// An event that may be deleted.
+struct OldEvent {
+    user: UserId,
+    id: EventId,
+    created_at: Timestamp,
+    is_outdated: bool,
 }
 
 /// Deletes the deliveries of a connection's events that have not ended, so that none is sent any more. The caller holds
@@ -331,10 +335,10 @@ fn deletion<'a>(user: UserId, event: EventId) -> [Bound<'a>; 3] {
     [DELETE, DELETE_DELIVERIES, DELETE_ATTEMPTS].map(|sql| (sql, params![user, event].to_vec()))
 }
 
-/// What the events of a sync, about a connection, or of a ping have in common.
+/// What the events of a sync, about a connection or a user, or of a ping have in common.
 pub(crate) struct EventOrigin<'a> {
     pub(crate) user: UserId,
-    /// None: a ping.
+    /// None: a ping or `user.removed`.
     pub(crate) connection: Option<ConnectionId>,
     /// Of the connection's sync. None: another origin.
     pub(crate) claim: Option<&'a ClaimedJob>,
@@ -350,27 +354,28 @@ pub(crate) struct EventOrigin<'a> {
 /// `first_attempt_at`, and each later chunk waits for the one before it. For a disabled endpoint a delivery has failed
 /// already, so that it can be recovered later.
 ///
-/// The first statement adds queues. The next ones store one event each, and return to how many endpoints it is sent.
-/// The others depend on what these stored. The transaction holds the lock on the user's row.
+/// The first statements store one event each, and return to how many endpoints it is sent. The others depend on what
+/// these stored. The transaction holds the lock on the user's row.
 pub(crate) fn insert_events<'a>(
     origin: &EventOrigin<'a>,
     events: &'a [NewWebhookEvent],
     first_attempt_at: Timestamp,
 ) -> Vec<Bound<'a>> {
     let Some(first) = events.first() else { return Vec::new() };
-    let mut statements = vec![(ADD_QUEUES, params![origin.user, origin.event_type.as_str()].to_vec())];
-    statements.extend(events.iter().map(|new| {
+    let bind = |new: &'a NewWebhookEvent| {
         let mut values = columns(origin, new);
         values.push(("subject", origin.claim.map(|claim| claim.key.subject.as_str()).into()));
         values.push(("fence", origin.claim.map(|claim| claim.fence).into()));
         values.push(("version_min", new.version_min().into()));
+        values.push(("plans", plans_from(origin.event_type.plan_min()).into()));
         INSERT_FOR_SUBSCRIBERS.with(&values)
-    }));
+    };
+    let mut statements: Vec<_> = events.iter().map(bind).collect();
     let (user, event_type) = (origin.user, origin.event_type.as_str());
     let version_min = first.version_min();
     statements.push((NOTIFY, params![user, event_type, first.id, first_attempt_at, version_min].to_vec()));
     statements.extend(events.iter().map(|new| {
-        let values = params![user, new.id, first_attempt_at, ENDPOINT_DISABLED, new.version_min()];
+        let values = params![user, new.id, first_attempt_at, ENDPOINT_DISABLED, new.version_min(), event_type];
         (INSERT_DELIVERIES, values.to_vec())
     }));
     statements
@@ -409,6 +414,15 @@ fn columns<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Vec<(&'sta
     .to_vec()
 }
 
+/// This plan and those that include it.
+fn plans_from(plan: Plan) -> &'static str {
+    match plan {
+        Plan::Saver => "saver,developer,professional",
+        Plan::Developer => "developer,professional",
+        Plan::Professional => "professional",
+    }
+}
+
 /// A key and the id of an account.
 const REMOVED_BYTES: usize = 24;
 
@@ -423,8 +437,8 @@ fn removed_row(bytes: &[u8; REMOVED_BYTES]) -> Option<RemovedRow> {
     Some(RemovedRow { key: RowKey(*key), account_id: AccountId::from(Uuid::from_slice(account).ok()?) })
 }
 
-fn ids(row: &Row<'_>) -> Result<(UserId, EventId)> {
-    Ok((row.id(0)?, row.id(1)?))
+fn old_event(row: &Row<'_>) -> Result<OldEvent> {
+    Ok(OldEvent { user: row.id(0)?, id: row.id(1)?, created_at: row.time(2)?, is_outdated: row.int(3)? == 1 })
 }
 
 /// Reads an event from the first columns of a row.

@@ -1,18 +1,20 @@
-//! Deletes old webhook events, and finishes changes of the installation's endpoints that were interrupted.
+//! Deletes old webhook events, and what removed endpoints and users have left.
 
 use bellbird_storage::{Storage, StorageError};
 use jiff::{SignedDuration, Timestamp};
 
-/// How long events are kept. Until then, they can be redelivered.
+/// How long events are kept that were delivered to all endpoints. Until then, they can be redelivered.
+const DELIVERED_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// How long other events are kept. Until then, they can be recovered.
 const EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// Number of events deleted in one transaction.
+/// Number of events that one transaction looks at.
 const BATCH: u32 = 500;
 
 /// Deletes events after their retention, with their deliveries, and secrets whose rotation has ended.
 pub async fn delete_outdated(storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
-    let before = now.saturating_sub(EVENT_RETENTION).unwrap_or(Timestamp::MIN);
-    storage.endpoints().align_queues(now).await?;
+    let before = |retention| now.saturating_sub(retention).unwrap_or(Timestamp::MIN);
     storage.endpoints().delete_old_secrets(now).await?;
-    while storage.webhook_events().delete_outdated(before, BATCH).await? >= BATCH.into() {}
-    Ok(())
+    let (delivered_before, before) = (before(DELIVERED_RETENTION), before(EVENT_RETENTION));
+    storage.webhook_events().delete_outdated(delivered_before, before, BATCH).await?;
+    storage.endpoints().delete_ended_queues().await
 }

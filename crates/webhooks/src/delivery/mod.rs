@@ -1,13 +1,15 @@
 //! The delivery loop: claims endpoints with due deliveries, sends webhook events, stores the results in batches.
 //!
 //! An instance claims an endpoint with a lease and serves it for a time slice of ten seconds. No other instance serves
-//! it meanwhile. Each endpoint has its own time slice, so a slow or dead endpoint delays only itself. The number of
-//! concurrent time slices is limited, separately for endpoints that have been failing for a minute, so those cannot
-//! crowd out the others. Such an endpoint gets one event in each time slice, until it accepts one (`health.rs`).
+//! it meanwhile. Each endpoint has its own time slice, so a slow or dead endpoint delays only itself. An endpoint of
+//! the installation counts as one for each user whose events it gets. The number of concurrent time slices is limited,
+//! separately for endpoints that have been failing for a minute, so those cannot crowd out the others. Such an endpoint
+//! gets one event in each time slice, until it accepts one (`health.rs`).
 //!
 //! A time slice ends long before the lease. So no two instances send the same event, except for attempts that were
 //! running when a process was killed. Deliveries that were loaded a while ago are checked again right before they are
-//! sent: the lease may be lost, the connection removed or the event redelivered.
+//! sent: the lease may be lost, the connection removed, the event redelivered, or the endpoint or the user's plan
+//! changed. The next time slice goes on with what has changed.
 
 pub mod cleanup;
 pub mod client;
@@ -21,7 +23,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::TimestampExt as _;
+use bellbird_domain::{Plan, TimestampExt as _};
 use bellbird_limits::jitter;
 use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, SealError, StorageError};
 use futures_util::FutureExt as _;
@@ -33,7 +35,7 @@ use tracing::Instrument as _;
 use url::Url;
 
 use crate::Webhooks;
-use crate::delivery::client::delivery_error::{NAME_NOT_RESOLVED, NOT_SIGNED, PANICKED};
+use crate::delivery::client::delivery_error::{NAME_NOT_RESOLVED, NOT_IN_PLAN, NOT_SIGNED, PANICKED};
 use crate::delivery::client::{ConnectTime, Exchange, Message};
 use crate::delivery::health::Health;
 use crate::delivery::ping::PingError;
@@ -186,14 +188,13 @@ impl Webhooks {
             () = shutdown_grace => Ok(()),
         };
         match served {
-            Ok(()) => {
+            Ok(()) | Err(ServeError::Disabled) => {
                 if let Err(error) =
                     self.inner.storage.deliveries().release_endpoint(&claim, self.inner.clock.now()).await
                 {
                     tracing::warn!(endpoint_id = %id, %error, "could not release endpoint lease; it will expire");
                 }
             }
-            Err(ServeError::Disabled) => {}
             Err(ServeError::LeaseLost) => {
                 tracing::info!(endpoint_id = %id, "endpoint lease lost");
             }
@@ -204,12 +205,17 @@ impl Webhooks {
     async fn serve(&self, claim: &ClaimedEndpoint, stop: &CancellationToken) -> Result<(), ServeError> {
         let started_at = Instant::now();
         let slice_ends_at = started_at + TIME_SLICE;
-        let Ok(url) = check_url(&claim.url, self.inner.settings.rules) else {
+        let Some(url) = &claim.url else {
+            self.inner.storage.deliveries().end_deliveries(claim, self.inner.clock.now()).await?;
+            return Ok(());
+        };
+        let Ok(url) = check_url(url, self.inner.settings.rules) else {
             return self.disable(claim, "address not allowed").await;
         };
-        let signer = match self.signer(claim.owner(), claim.endpoint_id).await {
+        let signer = match self.signer(claim.owner_id, claim.endpoint_id).await {
             Ok(Some(signer)) => Some(signer),
-            Ok(None) => return Err(ServeError::LeaseLost),
+            // It was removed since the claim.
+            Ok(None) => return Ok(()),
             // The operator can configure the key again, so this disables nothing. The attempts fail.
             Err(PingError::Storage(StorageError::Sealed(SealError::UnknownKeyId(_)))) => None,
             Err(PingError::Storage(error)) if !matches!(error, StorageError::Sealed(_) | StorageError::Corrupt(_)) => {
@@ -376,6 +382,12 @@ impl Webhooks {
     async fn attempt(&self, slice: &TimeSlice, delivery: &DueDelivery) -> Option<FinishedAttempt> {
         let (inner, event, claim) = (&self.inner, &delivery.event, &slice.claim);
         let started_at = inner.clock.now();
+        if claim.plan.unwrap_or(Plan::Saver) < event.event_type.plan_min() {
+            return Some(FinishedAttempt {
+                outcome: AttemptOutcome::Failed,
+                ..self.finished_attempt(delivery, started_at, Err(NOT_IN_PLAN))
+            });
+        }
         let Some(signer) = &slice.signer else {
             return Some(self.finished_attempt(delivery, started_at, Err(NOT_SIGNED)));
         };

@@ -5,6 +5,7 @@ use bellbird_admin::has_connections;
 use bellbird_domain::User;
 use bellbird_storage::{Storage, StorageError};
 use clap::Args;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::output::{self, JsonFlag};
@@ -96,7 +97,7 @@ async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs, user:
             user.email
         )
     })?;
-    match storage.users().delete(user.id).await {
+    match storage.users().delete(user.id, Timestamp::now()).await {
         // A connection was made meanwhile.
         Err(StorageError::Conflict(_)) => Err(still_connected(user)),
         other => Ok(other?),

@@ -4,7 +4,7 @@ use anyhow::bail;
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, User, UserId};
 use bellbird_storage::{Endpoint, NewEndpoint, Storage, StorageError};
 use bellbird_webhooks::delivery::sign::new_secret;
-use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, in_order};
+use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, defaults_for, in_order};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::super::arguments;
 use super::super::output::{self, JsonFlag};
 use super::super::user::find_user;
-use super::{advice, names, warn_of_rejections};
+use super::{advice, check_events, names, warn_of_rejections};
 use crate::config::Settings;
 
 /// Add a webhook endpoint: a URL that receives the events of a user, or of all users.
@@ -44,18 +44,16 @@ pub(in super::super) struct AddArgs {
     url: String,
 
     /// Event types to send, separated by commas; those of a connection report that it is new, changed, removed, or that
-    /// its consent ends soon
+    /// its consent ends soon [default: transactions.synced,trades.synced; with --all-users all types]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = arguments::one_of(EventType::SUBSCRIBABLE, EventType::as_str))]
-    #[arg(default_value = "transactions.synced,trades.synced")]
-    events: Vec<EventType>,
+    events: Option<Vec<EventType>>,
 
     /// Version of the events' body; from 2026-12-01 on, rows have their key and exact amount, and removed rows are
-    /// reported
+    /// reported [default: 2026-11-01; with --all-users 2026-12-01]
     #[arg(long, value_name = "VERSION")]
     #[arg(value_parser = arguments::one_of(ApiVersion::ALL, ApiVersion::as_str))]
-    #[arg(default_value = ApiVersion::DEFAULT.as_str())]
-    api_version: ApiVersion,
+    api_version: Option<ApiVersion>,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -89,8 +87,13 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
         Some(user) => Some(find_user(storage, user).await?),
         None => None,
     };
+    let owner = user.as_ref().map_or(UserId::INSTALLATION, |user| user.id);
+    let (events, api_version) = defaults_for(owner);
+    let events = args.events.as_deref().map_or_else(|| events.to_vec(), in_order);
+    check_events(owner, &events)?;
+    let api_version = args.api_version.unwrap_or(api_version);
     let EndpointUrl { url, unresolved } = checked_url(settings, &args.url).await?;
-    let (endpoint, secret) = insert(storage, user.as_ref(), &url, &in_order(&args.events), args.api_version).await?;
+    let (endpoint, secret) = insert(storage, user.as_ref(), &url, &events, api_version).await?;
     let view = NewEndpointView {
         id: endpoint.id,
         url: &endpoint.url,
@@ -135,24 +138,4 @@ pub(in super::super) async fn checked_url(settings: &Settings, url: &str) -> any
         EndpointUrlError::Target(error) => anyhow::Error::msg(advice::explain(error, url)),
         other => other.into(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use bellbird_webhooks::endpoint::DEFAULT_EVENTS;
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Add {
-        #[command(flatten)]
-        args: AddArgs,
-    }
-
-    #[test]
-    fn events_have_the_default_of_all_endpoints() {
-        let add = Add::parse_from(["add", "--user", "me@example.com", "--url", "https://hooks.example.com"]);
-        assert_eq!(add.args.events, DEFAULT_EVENTS);
-    }
 }

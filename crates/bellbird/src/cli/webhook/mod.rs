@@ -12,14 +12,14 @@ mod state;
 
 use std::process::ExitCode;
 
-use bellbird_domain::{EndpointId, EndpointStatus, EventId, EventType, UserId};
+use bellbird_domain::{EndpointId, EventId, EventType, UserId};
 use bellbird_storage::{Endpoint, Storage};
+use bellbird_webhooks::endpoint::event_types_for;
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
 use serde::Serialize;
 
 use super::arguments::{self, SettingArgs};
-use super::output::{self, JsonFlag, count};
+use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -97,7 +97,12 @@ impl EventUserArgs {
     /// Their user, or the installation: all users.
     async fn find_or_all(&self, storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<UserId> {
         let Some(given) = &self.user else { return Ok(endpoint.user_id) };
-        let user = find_user(storage, given).await?.id;
+        let user = match find_user(storage, given).await {
+            Ok(user) => user.id,
+            // Events that are not delivered outlive their user.
+            Err(unknown) if endpoint.user_id == UserId::INSTALLATION => given.parse().map_err(|_| unknown)?,
+            Err(unknown) => return Err(unknown),
+        };
         if ![user, UserId::INSTALLATION].contains(&endpoint.user_id) {
             return Err(Failure::not_found(format!("the endpoint {} belongs to another user", endpoint.id)));
         }
@@ -117,9 +122,6 @@ impl EventUserArgs {
 }
 
 fn status(endpoint: &Endpoint) -> String {
-    if endpoint.status == EndpointStatus::Enabled && endpoint.disabled_users > 0 {
-        return format!("{} (disabled for {})", endpoint.status, count(endpoint.disabled_users, "user", "users"));
-    }
     match (&endpoint.disabled_reason, endpoint.failing_since) {
         (Some(reason), _) => format!("{} ({reason})", endpoint.status),
         (None, Some(since)) => format!("{} (failing since {})", endpoint.status, output::format_instant(Some(since))),
@@ -144,14 +146,6 @@ async fn user_of(storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<Optio
         return Ok(Some("all users".to_owned()));
     }
     Ok(storage.users().find(endpoint.user_id).await?.map(|user| user.email))
-}
-
-/// Makes the users of an endpoint of the installation follow its change. Returns how many deliveries were cancelled.
-async fn align(storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<u64> {
-    match endpoint.user_id {
-        UserId::INSTALLATION => Ok(storage.endpoints().align_queues(Timestamp::now()).await?),
-        _ => Ok(0),
-    }
 }
 
 /// All about an endpoint, with its user unless that one was removed meanwhile.
@@ -244,6 +238,14 @@ fn event_not_found(endpoint: EndpointId, event: EventId) -> anyhow::Error {
     Failure::not_found(format!(
         "there is no event {event} for this endpoint: `bellbird webhook deliveries {endpoint}` shows the ids"
     ))
+}
+
+/// Rejects event types that are for endpoints of the installation only.
+fn check_events(owner: UserId, events: &[EventType]) -> anyhow::Result<()> {
+    match events.iter().find(|event| !event_types_for(owner).contains(event)) {
+        None => Ok(()),
+        Some(event) => anyhow::bail!("{event} goes to endpoints for all users only: leave it out"),
+    }
 }
 
 fn names(events: &[EventType]) -> String {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
+use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId};
 use bellbird_storage::{Endpoint, Storage};
-use bellbird_webhooks::endpoint::{NotRecovered, NotRedelivered, why_not_recovered, why_not_redelivered};
+use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -98,13 +98,13 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
 pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.endpoint.id).await?;
     let user = args.user.find_or_all(storage, &endpoint).await?;
-    check_enabled(storage, &endpoint, user).await?;
+    check_enabled(&endpoint)?;
     let now = Timestamp::now();
     let since = args.since.instant(now)?;
     let recovered = storage.deliveries().recover(user, endpoint.id, since, now).await?;
     if recovered == 0 {
         // The endpoint may have been disabled meanwhile.
-        check_enabled(storage, &find(storage, args.endpoint.id).await?, user).await?;
+        check_enabled(&find(storage, args.endpoint.id).await?)?;
     }
     let view = json!({"endpointId": endpoint.id, "recovered": recovered});
     output::print(args.endpoint.format, &view, |_| match recovered {
@@ -116,15 +116,10 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     })
 }
 
-async fn check_enabled(storage: &Storage, endpoint: &Endpoint, user: UserId) -> anyhow::Result<()> {
-    match why_not_recovered(storage, endpoint, user).await? {
-        None => Ok(()),
-        Some(NotRecovered::Disabled) => Err(disabled(endpoint.id)),
-        Some(NotRecovered::DisabledForUsers(users)) => Err(anyhow!(
-            "the endpoint failed for {} and is disabled for them: enable it first with `bellbird webhook enable {}`",
-            count(users, "user", "users"),
-            endpoint.id
-        )),
+fn check_enabled(endpoint: &Endpoint) -> anyhow::Result<()> {
+    match endpoint.status {
+        EndpointStatus::Enabled => Ok(()),
+        EndpointStatus::Disabled => Err(disabled(endpoint.id)),
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::output;
 use super::super::removal::RemovalArgs;
 use super::state::SCANNED_MAX;
-use super::{EndpointArgs, align, details, endpoint_not_found, find, user_of};
+use super::{EndpointArgs, details, endpoint_not_found, find, user_of};
 
 /// Remove an endpoint with its secret and its delivery log.
 ///
@@ -53,6 +53,5 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
     if !storage.endpoints().delete(endpoint.user_id, endpoint.id).await? {
         return Err(endpoint_not_found(id));
     }
-    align(storage, &endpoint).await?;
     output::print(format, &json!({"id": id, "removed": true}), |_| format!("Removed the endpoint {}.", endpoint.url))
 }

@@ -1,21 +1,21 @@
-//! `bellbird webhook set`: changes the URL or the event types of an endpoint.
+//! `bellbird webhook set`: changes the URL, the event types or the version of an endpoint.
 
-use bellbird_domain::EventType;
-use bellbird_storage::Storage;
+use bellbird_domain::{ApiVersion, EventType};
+use bellbird_storage::{EndpointChange, Storage};
 use bellbird_webhooks::endpoint::in_order;
 use clap::{ArgGroup, Args};
 
 use super::super::{arguments, output};
 use super::add::checked_url;
-use super::{EndpointArgs, align, details, endpoint_not_found, find, user_of, warn_of_rejections};
+use super::{EndpointArgs, check_events, details, endpoint_not_found, find, user_of, warn_of_rejections};
 use crate::config::Settings;
 
-/// Change the URL or the event types of an endpoint. It keeps its id, its secret and its log.
+/// Change the URL, the event types or the version of an endpoint. It keeps its id, its secret and its log.
 ///
 /// Pending deliveries go to the new URL.
 #[derive(Debug, Args)]
-#[command(override_usage = "bellbird webhook set <ID> [--url <URL>] [--events <LIST>]")]
-#[command(group(ArgGroup::new("change").args(["url", "events"]).required(true).multiple(true)))]
+#[command(override_usage = "bellbird webhook set <ID> [--url <URL>] [--events <LIST>] [--api-version <VERSION>]")]
+#[command(group(ArgGroup::new("change").args(["url", "events", "api_version"]).required(true).multiple(true)))]
 #[command(after_long_help = "Example:
   bellbird webhook set 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --url https://hooks.example.com/new")]
 pub(in super::super) struct SetArgs {
@@ -27,6 +27,11 @@ pub(in super::super) struct SetArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = arguments::one_of(EventType::SUBSCRIBABLE, EventType::as_str))]
     events: Option<Vec<EventType>>,
+
+    /// New version of the events' body
+    #[arg(long, value_name = "VERSION")]
+    #[arg(value_parser = arguments::one_of(ApiVersion::ALL, ApiVersion::as_str))]
+    api_version: Option<ApiVersion>,
 
     #[command(flatten)]
     endpoint: EndpointArgs,
@@ -42,10 +47,11 @@ pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) 
         None => (None, None),
     };
     let events = args.events.as_deref().map(in_order);
-    if !storage.endpoints().update(before.user_id, before.id, url.as_deref(), events.as_deref()).await? {
+    check_events(before.user_id, events.as_deref().unwrap_or_default())?;
+    let change = EndpointChange { url: url.as_deref(), event_types: events.as_deref(), api_version: args.api_version };
+    if !storage.endpoints().update(before.user_id, before.id, &change).await? {
         return Err(endpoint_not_found(args.endpoint.id));
     }
-    align(storage, &before).await?;
     let user = user_of(storage, &before).await?;
     let endpoint = find(storage, args.endpoint.id).await?;
     output::print(args.endpoint.format, &endpoint, |endpoint| {

@@ -5,7 +5,7 @@ use bellbird_storage::{DeliveryRecord, Endpoint, Storage};
 use jiff::Timestamp;
 
 use super::super::output::{self, JsonFlag, count};
-use super::{EndpointArgs, align, endpoint_not_found, find, warn_of_rejections};
+use super::{EndpointArgs, endpoint_not_found, find, warn_of_rejections};
 
 /// Disabled reason of an endpoint that this command disabled.
 const BY_COMMAND: &str = "by command";
@@ -16,10 +16,9 @@ pub(super) const SCANNED_MAX: u32 = 100_000;
 
 pub(super) async fn enable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let before = find(storage, args.id).await?;
-    if !storage.endpoints().enable(before.user_id, before.id).await? {
+    if !storage.endpoints().enable(before.user_id, before.id, Timestamp::now()).await? {
         return Err(endpoint_not_found(args.id));
     }
-    align(storage, &before).await?;
     let endpoint = find(storage, args.id).await?;
     let was_enabled = before.status == EndpointStatus::Enabled;
     print(args.format, &endpoint, if was_enabled { "Already enabled" } else { "Enabled" })?;
@@ -54,12 +53,10 @@ fn missed_remark(before: &Endpoint, failed: &[DeliveryRecord]) -> Option<String>
 pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let before = find(storage, args.id).await?;
     if before.status == EndpointStatus::Disabled {
-        // An earlier command may have been interrupted.
-        align(storage, &before).await?;
         return print(args.format, &before, "Already disabled");
     }
     let disabled = storage.endpoints().disable(before.user_id, before.id, BY_COMMAND, Timestamp::now()).await?;
-    let cancelled = disabled.ok_or_else(|| endpoint_not_found(args.id))? + align(storage, &before).await?;
+    let cancelled = disabled.ok_or_else(|| endpoint_not_found(args.id))?;
     print(args.format, &find(storage, args.id).await?, "Disabled")?;
     if cancelled > 0 {
         output::note(&format!(

@@ -1,13 +1,16 @@
 //! Users: create, list, find, change, remove.
 
 use bellbird_console::create_sign_in_link;
+use bellbird_domain::EventType;
 use bellbird_storage::{NO_CONSOLE_SIGN_IN, StorageError};
+use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Admin, data, error, id};
 use crate::support::harness::{Database, on_both_databases};
+use crate::support::receiver::{Receiver, Reply};
 
 const USERS: &str = "/admin/v1/users";
 
@@ -108,7 +111,7 @@ on_both_databases! {
         let admin = Admin::start(database).await;
         let path = format!("{USERS}/{}", admin.app.ben.user.id);
         let message = error(&admin.delete(&path).await, 409, "conflict");
-        assert!(message.contains("DELETE /admin/v1/connections/{id}"), "{message}");
+        assert!(message.contains("?connections=remove"), "{message}");
         for connection in &admin.app.ben.connections {
             let answer = admin.delete(&format!("/admin/v1/connections/{}", connection.id)).await;
             assert_eq!(data(&answer, 202)["status"], "deleting");
@@ -117,6 +120,54 @@ on_both_databases! {
         admin.app.run_due_jobs().await;
         assert_eq!(admin.delete(&path).await.status, 204);
         assert_eq!(admin.app.get_as(&admin.app.ben.key, "/v1/me").await.status, 401);
+    }
+}
+
+on_both_databases! {
+    async fn events_outlive_a_user_who_is_removed_with_connections(database: Database) {
+        let admin = Admin::start(database).await;
+        let app = &admin.app;
+        let receiver = Receiver::start().await;
+        let endpoint = json!({"url": receiver.url, "allUsers": true});
+        let endpoint = data(&admin.post("/admin/v1/webhook-endpoints", &endpoint).await, 201);
+        assert_eq!(endpoint["events"], json!(EventType::SUBSCRIBABLE));
+        assert_eq!(endpoint["apiVersion"], "2026-12-01");
+        let (person, user) = (&app.olivia, app.olivia.user.id.to_string());
+        let path = format!("{USERS}/{user}");
+        data(&admin.patch(&path, &json!({"reference": "customer-17"})).await, 200);
+        error(&admin.delete(&path).await, 409, "conflict");
+        error(&admin.delete(&format!("{path}?connections=all")).await, 400, "invalid_parameters");
+
+        // The receiver is down, and the user is gone before it is back.
+        receiver.reply_with(Reply::Status(503));
+        let with_connections = format!("{path}?connections=remove");
+        assert_eq!(id(&data(&admin.delete(&with_connections).await, 202)), user);
+        assert_eq!(app.get_as(&person.key, "/v1/me").await.status, 401, "at once");
+        assert_eq!(admin.delete(&with_connections).await.status, 202, "repeated");
+        app.run_due_jobs().await;
+        error(&admin.delete(&with_connections).await, 404, "not_found");
+        error(&admin.get(&path).await, 404, "not_found");
+        assert_eq!(admin.actions(&user).await, ["user.remove", "user.update"]);
+        app.webhooks.run_due_deliveries().await;
+        assert!(!receiver.drain().is_empty());
+
+        receiver.reply_with(Reply::Status(204));
+        app.advance_clock(SignedDuration::from_secs(10)).await;
+        app.webhooks.run_due_deliveries().await;
+        let events = receiver.drain();
+        let of_type = |name: &str| events.iter().filter(|event| event.body["type"] == name).collect::<Vec<_>>();
+        assert_eq!(of_type("connection.removed").len(), person.connections.len());
+        let [removed] = of_type("user.removed")[..] else { panic!("{} events", events.len()) };
+        let object = json!({"id": user, "object": "user", "reference": "customer-17"});
+        assert_eq!(removed.body["data"], json!({"new": [], "updated": [object], "removed": []}));
+        for event in &events {
+            let metadata = &event.body["metadata"];
+            assert_eq!((&metadata["user_id"], &metadata["user_reference"]), (&json!(user), &json!("customer-17")));
+        }
+        app.clean_up().await;
+        for table in ["webhook_queues", "webhook_events", "webhook_deliveries", "webhook_attempts"] {
+            assert_eq!(app.rows_in(table).await, 0, "{table}");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Webhook endpoints and deliveries by API.
 
-use bellbird_domain::{EventType, UserId};
+use bellbird_domain::EventType;
 use jiff::SignedDuration;
 use reqwest::Method;
 use secrecy::SecretString;
@@ -73,8 +73,10 @@ on_both_databases! {
         assert_eq!(other.endpoint.event_types, [EventType::ConnectionUpdated]);
 
         let events = ["trades.synced", "trades.synced"];
-        let body = json!({"url": other.receiver.url, "events": events, "enabled": false});
+        let body =
+            json!({"url": other.receiver.url, "events": events, "apiVersion": "2026-12-01", "enabled": false});
         let changed = data(&admin.patch(&path, &body).await, 200);
+        assert_eq!(changed["apiVersion"], "2026-12-01");
         assert_eq!((&changed["url"], &changed["events"]), (&json!(other.receiver.url), &json!(["trades.synced"])));
         assert_eq!((&changed["status"], &changed["disabledReason"]), (&json!("disabled"), &json!("by operator")));
         let message = error(&admin.post(&format!("{event}/redeliver"), &json!({})).await, 409, "conflict");
@@ -326,8 +328,8 @@ on_both_databases! {
 
         assert_eq!(admin.delete(&path).await.status, 204);
         assert!(app.storage.endpoints().list_all().await.unwrap().is_empty());
-        let queues = app.storage.endpoints().list_queue_users(hook.endpoint.id, UserId::INSTALLATION, 9).await.unwrap();
-        assert!(queues.is_empty());
+        app.clean_up().await;
+        assert_eq!(app.rows_in("webhook_queues").await, 0);
         let rows = admin.get("/admin/v1/audit?limit=200").await.data();
         let of_all: Vec<_> = rows.iter().filter(|row| row["userId"].is_null()).map(|row| &row["action"]).collect();
         let actions = ["webhook_endpoint.remove", "delivery.recover", "webhook_endpoint.update"];

@@ -124,7 +124,7 @@ on_both_databases! {
         let listed = &list[0];
         assert_eq!(
             members(listed),
-            "apiVersion createdAt disabledReason disabledUsers events failingSince id lastDeliveredAt status url"
+            "apiVersion createdAt disabledReason events failingSince id lastDeliveredAt status url"
         );
         for name in ["id", "url", "events", "apiVersion", "status"] {
             assert_eq!(listed[name], both[name]);
@@ -482,7 +482,9 @@ async fn doctor_reports_due_and_failing_jobs() {
     let database = rusqlite::Connection::open(database.trim_start_matches("sqlite:")).unwrap();
     database.execute("UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - 660000000", []).unwrap();
     assert_check(&workdir, "webhooks", "wrong", "is the service running?");
-    database.execute("UPDATE webhook_endpoints SET failing_since = created_at", []).unwrap();
+    database
+        .execute("UPDATE webhook_queues SET failing_since = (SELECT enabled_at FROM webhook_endpoints)", [])
+        .unwrap();
     assert_check(&workdir, "webhooks", "note", "failing endpoints: 1");
     assert!(workdir.text("webhook list").contains("enabled (failing since "));
     workdir.run(&format!("webhook disable {id}"));

@@ -289,7 +289,6 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
     app.sync(&app.olivia.connections[0]).await;
     let (endpoints, now) = (app.storage.endpoints(), app.clock.now());
     endpoints.disable(UserId::INSTALLATION, hook.endpoint.id, "too many failures", now).await.unwrap().unwrap();
-    endpoints.align_queues(now).await.unwrap();
     let list = browser.get("/operator/deliveries").await;
     assert!(list.text.contains("of all users") && list.text.contains("Endpoints for all users"), "{}", list.text);
     let page = format!("/operator/deliveries/{}", hook.endpoint.id);

@@ -90,7 +90,7 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
     let user = app.storage.users().insert(&new, now).await.unwrap();
     let browser = app.sign_in(user.id).await;
     assert_eq!(browser.get("/keys").await.status, 200);
-    app.storage.users().delete(user.id).await.unwrap();
+    app.storage.users().delete(user.id, app.clock.now()).await.unwrap();
     browser.get("/keys").await.assert_needs_sign_in("its user is gone");
 
     let browser = app.sign_in(app.ben.user.id).await;

@@ -66,7 +66,7 @@ impl Deployment {
 const UNDELIVERED: &str = "SELECT COUNT(*) FROM webhook_deliveries WHERE ended_at IS NULL";
 /// Leases that somebody has to wait for.
 const FOREIGN_LEASES: &str = "SELECT (SELECT COUNT(*) FROM jobs WHERE lease_until > 0 AND holder NOT IN
-        (SELECT id FROM instances)) + (SELECT COUNT(*) FROM webhook_endpoints WHERE lease_until > 0 AND holder NOT IN
+        (SELECT id FROM instances)) + (SELECT COUNT(*) FROM webhook_queues WHERE lease_until > 0 AND holder NOT IN
         (SELECT id FROM instances))";
 
 on_both_databases! {
@@ -77,7 +77,7 @@ on_both_databases! {
         let service = deployment.serve(&addresses);
         deployment.wait_until_amid_chunks().await;
         assert_eq!(service.stop("-KILL").0, None);
-        let held = "SELECT COUNT(*) FROM webhook_endpoints WHERE lease_until > 0";
+        let held = "SELECT COUNT(*) FROM webhook_queues WHERE lease_until > 0";
         assert_eq!(deployment.count(held).await, 1);
         let service = deployment.serve(&addresses);
         assert_eq!(deployment.count(FOREIGN_LEASES).await, 0, "free before the service is ready");
@@ -98,7 +98,7 @@ mod postgres {
         let all = [Addresses::new(), Addresses::new()];
         let services = all.each_ref().map(|addresses| deployment.serve(addresses));
         deployment.wait_until_amid_chunks().await;
-        let holder = "SELECT i.api_url, i.id FROM instances i JOIN webhook_endpoints e ON e.holder = i.id";
+        let holder = "SELECT i.api_url, i.id FROM instances i JOIN webhook_queues e ON e.holder = i.id";
         let holder = query(&deployment.database, holder).await.swap_remove(0);
         let by_url: BTreeMap<String, u32> =
             services.iter().map(|service| (api_url(&service.json()), service.id())).collect();
@@ -107,7 +107,7 @@ mod postgres {
         // As if it had stood still for as long as that takes.
         let stale = format!("UPDATE instances SET last_seen_at = 0 WHERE id = '{}'", holder[1]);
         execute(&deployment.database, &stale, "").await;
-        let other = format!("SELECT COUNT(*) FROM webhook_endpoints WHERE holder <> '{}'", holder[1]);
+        let other = format!("SELECT COUNT(*) FROM webhook_queues WHERE holder <> '{}'", holder[1]);
         eventually(async || deployment.count(&other).await == 1).await;
         signal(paused, "-CONT");
         deployment.assert_all_delivered().await;

@@ -248,7 +248,7 @@ impl LinkFlow<'_> {
         app.connections.links().unregister_provider_users(user, false).await.unwrap();
         app.advance_clock(SignedDuration::from_secs(2)).await;
         assert_eq!(app.registered(self.provider, &person.user.email).await, 0);
-        app.storage.users().delete(user).await.expect("no connection is left");
+        app.storage.users().delete(user, app.clock.now()).await.expect("no connection is left");
     }
 
     /// Crashes at every call, before and after the provider has carried it out, and at points in between.

@@ -33,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Ends every lease, which would take minutes, and makes every sync due.
 const EXPIRE_LEASES_SQL: &str = "UPDATE jobs SET lease_until = 0, attempts = 0 WHERE lease_until IS NOT NULL;
-    UPDATE webhook_endpoints SET lease_until = 0 WHERE lease_until IS NOT NULL;
+    UPDATE webhook_queues SET lease_until = 0 WHERE lease_until IS NOT NULL;
     UPDATE jobs SET run_at = 0 WHERE kind = 'sync'";
 
 /// A deployment whose services are killed.

@@ -262,7 +262,7 @@ on_both_databases! {
         app.run_due_jobs().await;
         assert_eq!(app.connections.links().find_link_session(repair.id).await.unwrap(), None, "its connection is gone");
         app.connections.links().unregister_provider_users(user, false).await.unwrap();
-        app.storage.users().delete(user).await.unwrap();
+        app.storage.users().delete(user, app.clock.now()).await.unwrap();
         assert_eq!(app.connections.links().find_link_session(link.id).await.unwrap(), None);
     }
 }

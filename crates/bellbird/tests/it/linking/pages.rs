@@ -244,7 +244,7 @@ async fn link_of_a_removed_user_says_so_at_once() {
     let app = App::start(Setup::default()).await;
     let person = app.add_person("leaving@example.com", Plan::Professional, &[]).await;
     let link_url = app.link_url(person.user.id, LinkTarget::UserChoice).await;
-    app.storage.users().delete(person.user.id).await.unwrap();
+    app.storage.users().delete(person.user.id, app.clock.now()).await.unwrap();
     let page = open(&link_url).await;
     page.assert_shows(404, "This link does not work");
     assert!(!page.text.contains("<button"), "{}", page.text);

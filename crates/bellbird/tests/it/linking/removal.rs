@@ -91,7 +91,7 @@ async fn already_ended_consent_counts_as_withdrawn() {
         let path = format!("/consents/{}", spec(name).connection_in(&credentials));
         app.control_of(name, Method::POST, &path, json!({"state": "revoked"})).await;
         assert_eq!(app.connections.removals().remove(person.connections[0].id).await.unwrap(), Removal::Done, "{name}");
-        app.storage.users().delete(person.user.id).await.expect("no connection is left");
+        app.storage.users().delete(person.user.id, app.clock.now()).await.expect("no connection is left");
     }
 }
 

@@ -120,7 +120,7 @@ on_both_databases! {
             assert!(matches!(open(&link_url).await.status, 404 | 410));
             assert_erased(&app, &connection, names).await;
             app.connections.links().unregister_provider_users(user, false).await.unwrap();
-            app.storage.users().delete(user).await.unwrap();
+            app.storage.users().delete(user, app.clock.now()).await.unwrap();
             app.control_of(provider, Method::POST, "/webhooks", json!({"url": null})).await;
         }
     }

@@ -29,7 +29,7 @@ pub(super) const LINKER: &str = "linker@example.com";
 pub(super) const LEASES_END: Duration = Duration::from_secs(240);
 
 const EXPIRE_LEASES_SQL: &str = "UPDATE jobs SET lease_until = 0, attempts = 0 WHERE lease_until IS NOT NULL;
-    UPDATE webhook_endpoints SET lease_until = 0 WHERE lease_until IS NOT NULL";
+    UPDATE webhook_queues SET lease_until = 0 WHERE lease_until IS NOT NULL";
 
 pub(super) struct Deployment {
     pub(super) workdir: Workdir,

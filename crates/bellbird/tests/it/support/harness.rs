@@ -416,6 +416,7 @@ impl App {
         self.connections.jobs().run_due("consent_session").await.unwrap();
         self.connections.jobs().run_due("refresh").await.unwrap();
         self.connections.jobs().run_due("removal").await.unwrap();
+        self.connections.jobs().run_due("user_removal").await.unwrap();
     }
 
     /// Runs the hourly cleanup, if it is due.

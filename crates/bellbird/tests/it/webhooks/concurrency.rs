@@ -66,7 +66,7 @@ on_both_databases! {
 
         let first = hook.drain().remove(0);
         hook.receiver.reply_with(Reply::Status(204));
-        assert!(app.storage.endpoints().enable(user, hook.endpoint.id).await.unwrap());
+        assert!(app.storage.endpoints().enable(user, hook.endpoint.id, app.clock.now()).await.unwrap());
         assert_eq!(app.storage.deliveries().recover(user, hook.endpoint.id, before, app.clock.now()).await.unwrap(), 1);
         assert_eq!(app.delivered_to(&hook).await[0].id, first.id);
     }

@@ -19,8 +19,8 @@ const RETRY: SignedDuration = SignedDuration::from_secs(7);
 impl App {
     async fn enable_and_recover(&self, hook: &Hook) -> u64 {
         let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
-        assert!(self.storage.endpoints().enable(user, id).await.unwrap());
         let now = self.clock.now();
+        assert!(self.storage.endpoints().enable(user, id, now).await.unwrap());
         self.storage.deliveries().recover(user, id, now - DAY, now).await.unwrap()
     }
 

@@ -10,9 +10,10 @@ use crate::support::receiver::Reply;
 
 /// How long events are stored.
 const KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
+const DELIVERED_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 impl App {
-    async fn rows_in(&self, table: &str) -> u64 {
+    pub(crate) async fn rows_in(&self, table: &str) -> u64 {
         let counted = query(&self.shared.database, &format!("SELECT COUNT(*) FROM {table}")).await;
         counted[0][0].parse().unwrap()
     }
@@ -55,15 +56,25 @@ on_both_databases! {
 }
 
 on_both_databases! {
-    async fn events_are_deleted_after_ninety_days(app: App) {
+    async fn delivered_events_are_kept_for_a_month_and_others_for_three(app: App) {
+        let missed = app.hook(&app.ben.user).await;
+        let ben = app.ben.user.id;
+        app.storage.endpoints().disable(ben, missed.endpoint.id, "by command", app.clock.now()).await.unwrap();
+        app.sync(&app.ben.connections[0]).await;
+        let kept = app.rows_in("webhook_events").await;
+        assert!(kept > 0);
         let connection = &app.olivia.connections[0];
         let hook = app.hook(&app.olivia.user).await;
         app.sync(connection).await;
         assert_eq!(app.delivered_to(&hook).await.len(), 1);
         let event = app.deliveries_to(&hook).await[0].event_id;
-        app.advance_clock(KEPT - DAY).await;
-        bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now()).await.unwrap();
-        assert_eq!(app.rows_in("webhook_events").await, 1);
+        let mut past = SignedDuration::ZERO;
+        for (at, expected) in [(DELIVERED_KEPT - DAY, kept + 1), (DELIVERED_KEPT + DAY, kept), (KEPT - DAY, kept)] {
+            app.advance_clock(at - past).await;
+            past = at;
+            bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now()).await.unwrap();
+            assert_eq!(app.rows_in("webhook_events").await, expected, "{at}");
+        }
         app.advance_clock(2 * DAY).await;
         bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now()).await.unwrap();
         for table in ["webhook_events", "webhook_deliveries", "webhook_attempts"] {

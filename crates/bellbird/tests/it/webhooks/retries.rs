@@ -176,7 +176,7 @@ on_both_databases! {
             0,
             "the endpoint is disabled"
         );
-        assert!(app.storage.endpoints().enable(user, id).await.unwrap());
+        assert!(app.storage.endpoints().enable(user, id, app.clock.now()).await.unwrap());
         assert!(app.delivered_to(&hook).await.is_empty(), "nothing is sent without a recovery");
         assert_eq!(
             app.storage.deliveries().recover(user, id, now, now).await.unwrap(),

@@ -152,7 +152,7 @@ on_both_databases! {
         app.advance_clock(DAY).await;
         app.change_status(connection, Invalidated, Revoked).await;
         assert!(app.delivered_to(&hook).await.is_empty());
-        assert!(app.storage.endpoints().enable(user, hook.endpoint.id).await.unwrap());
+        assert!(app.storage.endpoints().enable(user, hook.endpoint.id, app.clock.now()).await.unwrap());
         assert_eq!(app.storage.deliveries().recover(user, hook.endpoint.id, now, app.clock.now()).await.unwrap(), 2);
         let received = app.delivered_to(&hook).await;
         let expected = [["active", "invalidated"], ["invalidated", "revoked"]].map(|pair| pair.map(str::to_owned));
@@ -278,7 +278,7 @@ async fn killed_service_sends_the_same_body_after_its_restart() {
     let path = workdir.folder.path().join("deployment.db");
     let database = rusqlite::Connection::open(path).unwrap();
     database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
-    database.execute("UPDATE webhook_endpoints SET lease_until = NULL", []).unwrap();
+    database.execute("UPDATE webhook_queues SET lease_until = NULL", []).unwrap();
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
     eventually(async || receiver.has_requests()).await;
     let again = receiver.drain().remove(0);

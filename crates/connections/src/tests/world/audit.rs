@@ -48,7 +48,7 @@ fn changed(old: &ClaimState, new: &ClaimState) -> String {
 }
 
 fn check(state: &State, process: Process, old: &ClaimState, new: &ClaimState) -> Result<(), &'static str> {
-    let is_job = new.kind != "endpoint";
+    let is_job = new.kind != "queue";
     if is_job && new.lease_until.is_some() && new.fence.is_none() {
         return Err("lease without a holder");
     }

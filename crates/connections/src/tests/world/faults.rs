@@ -75,7 +75,7 @@ impl Fault {
             Self::UnfencedFingerprints => &[("INSERT INTO fingerprints", OF_SYNC, "AND :fence IS NOT NULL)")],
             Self::ClaimOfRunningJob => &[("FROM jobs", "COALESCE(lease_until, run_at) <= $3", "run_at <= $3")],
             Self::UnfencedResults => &[
-                ("UPDATE webhook_endpoints SET delivered_at", OF_ENDPOINT, ":fence IS NOT NULL"),
+                ("failing_since = CASE WHEN CAST(:delivered", OF_ENDPOINT, ":fence IS NOT NULL"),
                 ("FROM webhook_deliveries WHERE", OF_ENDPOINT, ":fence IS NOT NULL"),
                 ("UPDATE webhook_deliveries SET state = :state", OF_ENDPOINT, ":fence IS NOT NULL"),
                 ("UPDATE webhook_deliveries SET state = 'pending'", OF_ENDPOINT, ":fence IS NOT NULL"),
@@ -88,7 +88,12 @@ impl Fault {
             )],
             Self::ForeignEvents => &[
                 ("INSERT INTO webhook_deliveries", "SELECT e.user_id, p.id", "SELECT p.user_id, p.id"),
-                ("INSERT INTO webhook_deliveries", "p.user_id = $1", "p.user_id <> ''"),
+                ("INSERT INTO webhook_deliveries", "SELECT p.id, p.status", "SELECT p.user_id, p.id, p.status"),
+                (
+                    "INSERT INTO webhook_deliveries",
+                    "p.user_id IN ($1, '00000000-0000-0000-0000-000000000000')",
+                    "1 = 1",
+                ),
                 ("d.next_attempt_at FROM webhook_deliveries d", "e.user_id = $1 AND e.id", "e.id"),
             ],
             Self::LeaseWithoutEnd => &[(
@@ -101,7 +106,7 @@ impl Fault {
                 "next_attempt_at = :next, ended_at = :ended",
                 "next_attempt_at = NULLIF(:next, :next), ended_at = COALESCE(:ended, 1)",
             )],
-            Self::ForgottenEvents => &[("INSERT INTO webhook_events", "AND api_version >= ", "AND api_version < ")],
+            Self::ForgottenEvents => &[("INSERT INTO webhook_events", "AND p.api_version >= ", "AND p.api_version < ")],
             Self::UnfencedStatus => &[
                 ("SELECT attempts FROM jobs", OF_JOB, OF_ANY_FENCE),
                 ("UPDATE connections SET status = $4", "AND status = $3", "AND $3 IS NOT NULL"),

@@ -453,7 +453,7 @@ impl World {
                 state.endpoints[UNSTEADY].disabled_at = None;
                 state.endpoints[UNSTEADY].key()
             };
-            database.endpoints().enable(user, id).await.expect("a write");
+            database.endpoints().enable(user, id, scene.now()).await.expect("a write");
             if recovers || scene.state.lock().chance.per_mille(500) {
                 let count = database.deliveries().recover(user, id, linked_at(), scene.now()).await.expect("a write");
                 scene.state.lock().note(|| format!("endpoint {UNSTEADY} gets {count} events that failed"));

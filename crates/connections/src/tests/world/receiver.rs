@@ -302,7 +302,7 @@ impl Link {
         }
         let (endpoint, of, sender) =
             (&state.endpoints[place], &state.connected[received.connection], self.process.number);
-        let mut claims = state.claims.iter().filter(|claim| claim.kind == "endpoint" && claim.user == of.user);
+        let mut claims = state.claims.iter().filter(|claim| claim.kind == "queue" && claim.user == of.user);
         let claim = claims.find(|claim| claim.subject == endpoint.id.to_string());
         if claim.is_none_or(|claim| claim.holder != Some(self.process.id) || claim.lease_until.is_none()) {
             return Err(format!("{sender} sends without its lease: {claim:?}"));

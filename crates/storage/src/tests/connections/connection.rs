@@ -120,7 +120,7 @@ both! {
         );
         assert_eq!(db.connections().list_all().await.unwrap().len(), 1);
         assert!(db.secrets().find_credentials(user.id, made.id).await.unwrap().is_some());
-        assert!(matches!(db.users().delete(user.id).await, Err(StorageError::Conflict(_))));
+        assert!(matches!(db.users().delete(user.id, at(900)).await, Err(StorageError::Conflict(_))));
     }
 
     async fn removal_deletes_every_row(db) {

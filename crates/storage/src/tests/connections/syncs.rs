@@ -447,7 +447,7 @@ fn postgres_keeps_no_part_of_a_sync_that_lost_its_lease() {
         assert_eq!(range_of(db, user, id).await, (None, None));
         assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, []);
         assert_eq!(db.webhook_events().find(user, events[0].id).await.unwrap(), None);
-        assert_eq!(db.texts("SELECT id FROM webhook_endpoints WHERE due_at IS NOT NULL").await, [""; 0]);
+        assert_eq!(db.texts("SELECT endpoint_id FROM webhook_queues WHERE due_at IS NOT NULL").await, [""; 0]);
     });
 }
 

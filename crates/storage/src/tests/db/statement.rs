@@ -72,6 +72,7 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::connections::removals::STATEMENTS,
         crate::secrets::store::STATEMENTS,
         crate::connections::syncs::STATEMENTS,
+        crate::users::removal::STATEMENTS,
         crate::users::user::STATEMENTS,
     ]
     .into_iter()

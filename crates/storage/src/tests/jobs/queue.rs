@@ -271,7 +271,7 @@ both! {
         consistent().await;
         let leaving = db.user("b@x").await.id;
         db.consent_sessions().insert(&new_session(leaving, "open"), at(0)).await.unwrap();
-        db.users().delete(leaving).await.unwrap();
+        db.users().delete(leaving, at(900)).await.unwrap();
         consistent().await;
         let other = db.connections().list(user).await.unwrap()[0].id;
         db.removals().begin(user, other, at(70), at(90)).await.unwrap().expect("hidden");

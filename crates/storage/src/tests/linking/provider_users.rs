@@ -80,7 +80,7 @@ both! {
     async fn deleting_ends_credentials_and_claim(db) {
         let user = db.user("a@x").await.id;
         register_provider_user(db, user, "eu_1", "credentials").await;
-        let deleted = db.users().delete(user).await;
+        let deleted = db.users().delete(user, at(900)).await;
         assert!(matches!(deleted, Err(StorageError::Conflict(why)) if why.contains("registered at a provider")));
         db.provider_users().delete(user, "fiskil").await.unwrap();
         db.provider_users().delete(user, "fiskil").await.unwrap();
@@ -95,7 +95,7 @@ both! {
         assert!(!db.provider_users().finish(&stale, None, &secret("late")).await.unwrap());
         assert!(db.provider_users().finish(&current, None, &secret("credentials")).await.unwrap());
         db.provider_users().delete(user, "fiskil").await.unwrap();
-        db.users().delete(user).await.unwrap();
+        db.users().delete(user, at(900)).await.unwrap();
     }
 
     async fn unfinished_registration_can_be_undone(db) {

@@ -80,7 +80,7 @@ both! {
         let operator = remembered_response(db, user, "response").await;
         let idempotency = Some(Idempotency { key_hash: [7; 32], request_digest: [7; 32] });
         assert!(matches!(db.begin_change(operator, idempotency, later).await.unwrap(), BegunChange::New(_)));
-        db.users().delete(user).await.unwrap();
+        db.users().delete(user, at(900)).await.unwrap();
         assert_eq!(db.secrets_for("operator_request").await, 0);
         let rows = db.audit().list_before(None, Some(user), 9).await.unwrap();
         assert_eq!(rows.len(), 2, "the audit outlives the user");

@@ -205,7 +205,7 @@ operations! {
         Some(claim) => Some(db.removals().finish(&claim, "deleted", now()).await?),
         None => None,
     };
-    "delete user" = |db, s, place| db.users().delete(s.user).await?;
+    "delete user" = |db, s, place| db.users().delete(s.user, now()).await?;
     "change plan" = |db, s, place| {
         let change = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
         db.users().update(s.user, &change).await?.plan
@@ -213,20 +213,18 @@ operations! {
 
     "add endpoint" = |db, s, place| db.endpoints().insert(&endpoint_of(s.user), 3, now()).await?.status;
     "disable endpoint" = |db, s, place| db.endpoints().disable(s.user, s.endpoint, "by user", now()).await?;
-    "enable endpoint" = |db, s, place| db.endpoints().enable(s.user, s.endpoint).await?;
+    "enable endpoint" = |db, s, place| db.endpoints().enable(s.user, s.endpoint, now()).await?;
     "delete endpoint" = |db, s, place| db.endpoints().delete(s.user, s.endpoint).await?;
     "rotate secret" = |db, s, place| {
         db.endpoints().rotate_secret(s.user, s.endpoint, &secret("whsec_new"), at(9000)).await?
     };
     "disable installation" = |db, s, place| {
-        let disabled = db.endpoints().disable(UserId::INSTALLATION, s.of_installation, "by operator", now()).await?;
-        (disabled, db.endpoints().align_queues(now()).await?)
+        db.endpoints().disable(UserId::INSTALLATION, s.of_installation, "by operator", now()).await?
     };
     "delete installation" = |db, s, place| {
-        let deleted = db.endpoints().delete(UserId::INSTALLATION, s.of_installation).await?;
-        (deleted, db.endpoints().align_queues(now()).await?)
+        db.endpoints().delete(UserId::INSTALLATION, s.of_installation).await?
     };
-    "align queues" = |db, s, place| db.endpoints().align_queues(now()).await?;
+    "delete ended queues" = |db, s, place| db.endpoints().delete_ended_queues().await?;
     "recover installation" = |db, s, place| {
         db.deliveries().recover(UserId::INSTALLATION, s.of_installation, at(0), now()).await?
     };
@@ -247,7 +245,7 @@ operations! {
     "redeliver failed" = |db, s, place| db.deliveries().redeliver(s.user, s.endpoint, s.failed, now()).await?;
     "redeliver sent" = |db, s, place| db.deliveries().redeliver(s.user, s.endpoint, s.sent.event_id, now()).await?;
     "recover" = |db, s, place| db.deliveries().recover(s.user, s.endpoint, at(0), now()).await?;
-    "delete events" = |db, s, place| db.webhook_events().delete_outdated(at(300), 9).await?;
+    "delete events" = |db, s, place| db.webhook_events().delete_outdated(at(300), at(300), 9).await?;
 
     "insert key" = |db, s, place| {
         db.keys().insert(s.user, &key(20 + u8::try_from(place).unwrap()), "new", None, now()).await?.prefix

@@ -18,19 +18,26 @@ const RANDOM: &str = "'{fence,sealed,key_hash,cookie_hash}'::text[]";
 const BROKEN: &str = "
     SELECT 'delivery without event' FROM webhook_deliveries d WHERE NOT EXISTS (
         SELECT 1 FROM webhook_events e WHERE e.user_id::text = d.user_id::text AND e.id::text = d.event_id::text)
-    UNION ALL SELECT 'delivery without endpoint' FROM webhook_deliveries d WHERE NOT EXISTS (
-        SELECT 1 FROM webhook_endpoints e WHERE e.user_id::text = d.user_id::text AND e.id::text = d.endpoint_id::text)
+    UNION ALL SELECT 'delivery without queue' FROM webhook_deliveries d WHERE NOT EXISTS (
+        SELECT 1 FROM webhook_queues q WHERE q.user_id::text = d.user_id::text
+            AND q.endpoint_id::text = d.endpoint_id::text)
     UNION ALL SELECT 'attempt without delivery' FROM webhook_attempts a WHERE NOT EXISTS (
             SELECT 1 FROM webhook_deliveries d WHERE d.user_id::text = a.user_id::text
                 AND d.endpoint_id::text = a.endpoint_id::text AND d.event_id::text = a.event_id::text)
         AND NOT EXISTS (SELECT 1 FROM webhook_events e JOIN connections c ON c.id::text = e.connection_id::text
             WHERE e.id::text = a.event_id::text AND c.status = 'deleting')
-    UNION ALL SELECT 'endpoint without user' FROM webhook_endpoints e WHERE e.queue_fence IS NULL
-        AND e.user_id::text <> '00000000-0000-0000-0000-000000000000'
+    UNION ALL SELECT 'endpoint without user' FROM webhook_endpoints e
+        WHERE e.user_id::text <> '00000000-0000-0000-0000-000000000000'
         AND NOT EXISTS (SELECT 1 FROM users u WHERE u.id::text = e.user_id::text)
-    UNION ALL SELECT 'delivery that no endpoint is due for' FROM webhook_deliveries d
-        JOIN webhook_endpoints e ON e.user_id::text = d.user_id::text AND e.id::text = d.endpoint_id::text
-        WHERE d.state = 'pending' AND e.status = 'enabled' AND e.lease_until IS NULL
+    UNION ALL SELECT 'queue without endpoint' FROM webhook_queues q
+        WHERE q.owner_id::text <> '00000000-0000-0000-0000-000000000000' AND NOT EXISTS (SELECT 1
+            FROM webhook_endpoints e WHERE e.user_id::text = q.owner_id::text AND e.id::text = q.endpoint_id::text)
+    UNION ALL SELECT 'queue without user' FROM webhook_queues q WHERE q.user_removed = 0
+        AND q.user_id::text <> '00000000-0000-0000-0000-000000000000'
+        AND NOT EXISTS (SELECT 1 FROM users u WHERE u.id::text = q.user_id::text)
+    UNION ALL SELECT 'delivery that no queue is due for' FROM webhook_deliveries d
+        JOIN webhook_queues e ON e.user_id::text = d.user_id::text AND e.endpoint_id::text = d.endpoint_id::text
+        WHERE d.state = 'pending' AND e.lease_until IS NULL
             AND COALESCE(e.due_at, d.next_attempt_at + 1) > GREATEST(d.next_attempt_at, 1800000500000000)
     UNION ALL SELECT 'chunk that waits for none' FROM webhook_deliveries d
         WHERE d.state = 'waiting' AND NOT EXISTS (SELECT 1 FROM webhook_deliveries o

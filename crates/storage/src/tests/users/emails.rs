@@ -147,7 +147,7 @@ both! {
         assert_eq!(db.emails().list_due(Some(&key), at(1)).await.unwrap().len(), 0, "after the last");
         // A user who has left in between is no error.
         db.remove(user, id, at(12)).await;
-        assert!(matches!(db.users().delete(user).await, Ok(()) | Err(StorageError::Conflict(_))));
+        assert!(matches!(db.users().delete(user, at(900)).await, Ok(()) | Err(StorageError::Conflict(_))));
         db.emails().record(&key, None).await.unwrap();
     }
 }

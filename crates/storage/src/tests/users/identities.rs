@@ -73,7 +73,7 @@ both! {
     async fn identity_is_deleted_with_its_user(db) {
         let a = db.user("a@x").await.id;
         assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a));
-        db.users().delete(a).await.unwrap();
+        db.users().delete(a, at(900)).await.unwrap();
         assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::UnknownUser);
         let again = db.user("a@x").await.id;
         assert_eq!(user(sign_in(db, "2", "a@x").await), Some(again));

@@ -36,7 +36,7 @@ both! {
         assert_eq!(counted(30 * DAY).await, both(4), "the first day is over");
         db.key_reads().delete_outdated(after_midnight(30 * DAY)).await.unwrap();
         assert_eq!(counted(2 * DAY).await, both(4));
-        db.users().delete(user).await.unwrap();
+        db.users().delete(user, at(900)).await.unwrap();
         assert_eq!(counted(2 * DAY).await, []);
     }
 }

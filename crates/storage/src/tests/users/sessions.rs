@@ -160,7 +160,7 @@ both! {
             sign_in(db, link, cookie, 1).await.unwrap();
             insert_link(db, user, &format!("{link} again"), None, 60).await;
         }
-        db.users().delete(user).await.unwrap();
+        db.users().delete(user, at(900)).await.unwrap();
         assert_eq!((signed_in(db, "c1", 2).await, signed_in(db, "c2", 2).await), (None, Some(other)));
         assert_eq!(sign_in(db, "1 again", "c4", 2).await, None);
         db.backups().set_copy().await.unwrap();

@@ -87,10 +87,10 @@ both! {
         let user = db.user("a@x").await;
         db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
         let connection = db.connection(user.id, "c", &[]).await;
-        let error = db.users().delete(user.id).await.unwrap_err();
+        let error = db.users().delete(user.id, at(900)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(why) if why.contains("connections")), "{error:?}");
         register_provider_user(db, user.id, "eu_1", "credentials").await;
-        let error = db.users().delete(user.id).await.unwrap_err();
+        let error = db.users().delete(user.id, at(900)).await.unwrap_err();
         assert!(
             matches!(error, StorageError::Conflict(why) if why.contains("connections")),
             "connections are checked first: {error:?}"
@@ -98,11 +98,11 @@ both! {
         db.provider_users().delete(user.id, "fiskil").await.unwrap();
         assert_eq!(db.keys().list(user.id).await.unwrap().len(), 1, "nothing was deleted");
         assert!(db.remove(user.id, connection.id, at(1)).await);
-        db.users().delete(user.id).await.unwrap();
+        db.users().delete(user.id, at(900)).await.unwrap();
         assert_eq!(db.users().find(user.id).await.unwrap(), None);
         assert_eq!(db.keys().find_caller(&key(1), at(1)).await.unwrap(), None);
         assert_eq!(db.connections().list_audit(connection.id).await.unwrap().len(), 3, "the audit outlives the user");
-        assert!(matches!(db.users().delete(user.id).await, Err(StorageError::NotFound("user"))));
+        assert!(matches!(db.users().delete(user.id, at(900)).await, Err(StorageError::NotFound("user"))));
     }
 
     async fn deleting_user_deletes_link_rows(db) {
@@ -113,17 +113,17 @@ both! {
             db.consent_sessions().insert(&new_session(user, &format!("started {user}")), at(0)).await.unwrap();
         }
         register_provider_user(db, user, "eu_1", "credentials").await;
-        let error = db.users().delete(user).await.unwrap_err();
+        let error = db.users().delete(user, at(900)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(why) if why.contains("registered")), "{error:?}");
         assert_eq!(db.secrets_for("consent_session").await, 2, "nothing was deleted");
         db.provider_users().delete(user, "fiskil").await.unwrap();
-        db.users().delete(user).await.unwrap();
+        db.users().delete(user, at(900)).await.unwrap();
         let left_rows =
             [("users", 1), ("links", 1), ("consent_sessions", 2), ("secrets", 1), ("provider_users", 0)];
         for (table, left) in left_rows {
             assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), left, "{table}");
         }
-        db.users().delete(other).await.unwrap();
+        db.users().delete(other, at(900)).await.unwrap();
     }
 
     async fn an_unknown_plan_is_corrupt(db) {

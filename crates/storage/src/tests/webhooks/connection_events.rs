@@ -88,7 +88,7 @@ both! {
         assert_eq!((due.len(), &due[0].event, due[0].is_first), (1, &expected, true));
 
         // A disabled endpoint is recovered as with any event.
-        assert!(db.endpoints().enable(user, disabled).await.unwrap());
+        assert!(db.endpoints().enable(user, disabled, at(100)).await.unwrap());
         assert_eq!(db.deliveries().recover(user, disabled, at(0), at(60)).await.unwrap(), 1);
         assert_eq!(states(db, user, disabled).await, [DeliveryState::Pending]);
     }

@@ -41,7 +41,7 @@ both! {
         assert_eq!(due(db, 20, true).await, [], "it has not failed");
         let claim = due(db, 20, false).await.remove(0);
         assert_eq!((claim.user_id, claim.endpoint_id, claim.failing_since), (user, id, None));
-        assert_eq!(claim.url, "https://hooks.example.com/x");
+        assert_eq!(claim.url.as_deref(), Some("https://hooks.example.com/x"));
         assert_eq!(due(db, 49, false).await, [], "leased");
         let listed = db.deliveries().list_due(&claim, at(20), 9).await.unwrap();
         assert_eq!((listed.len(), listed[0].attempts), (1, 0));
@@ -278,7 +278,7 @@ both! {
         assert_eq!(find().await.failing_since, None);
         finish(&claim, &[retry(170, 1)], 170).await;
         assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(170)), Some(at(94))));
-        assert!(db.endpoints().enable(user, id).await.unwrap());
+        assert!(db.endpoints().enable(user, id, at(100)).await.unwrap());
         let (is_failing, claim) = reclaim(claim, 171).await;
         assert_eq!((is_failing, claim.is_unhealthy, claim.failing_since), (false, false, None));
     }
@@ -312,7 +312,7 @@ both! {
         assert_eq!(states(db, user, id).await, [Failed, Failed]);
         assert_eq!(db.endpoints().find_any(id).await.unwrap().unwrap().disabled_reason.as_deref(), Some("gone"));
         assert_eq!((due(db, 99, false).await, due(db, 99, true).await), (vec![], vec![]));
-        assert!(db.endpoints().enable(user, id).await.unwrap());
+        assert!(db.endpoints().enable(user, id, at(100)).await.unwrap());
         assert_eq!(due(db, 99, false).await, [], "failed deliveries stay failed");
     }
 
@@ -377,7 +377,7 @@ fn postgres_event_stored_during_a_release_is_due() {
         let delivered = finished_attempt(&events[0], run, 21, AttemptOutcome::Delivered);
         assert!(finish_attempts(db, &claim, &[delivered], at(21)).await.unwrap());
         let releasing = connect(&db.url).await;
-        releasing.batch_execute("BEGIN; UPDATE webhook_endpoints SET lease_until = NULL, due_at = NULL").await.unwrap();
+        releasing.batch_execute("BEGIN; UPDATE webhook_queues SET lease_until = NULL, due_at = NULL").await.unwrap();
         tokio::join!(finish_sync_with(db, (user, connection), 30, &events[1..]), async {
             wait_for_lock_waiters(db, 1).await;
             releasing.batch_execute("COMMIT").await.unwrap();

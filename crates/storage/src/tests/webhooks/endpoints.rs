@@ -8,7 +8,9 @@ use crate::tests::fixtures::{
     secret,
 };
 use crate::tests::support::{TestDb, at, both};
-use crate::{AttemptOutcome, Endpoint, EndpointSecrets, NewEndpoint, SealError, Sealer, Storage, StorageError};
+use crate::{
+    AttemptOutcome, Endpoint, EndpointChange, EndpointSecrets, NewEndpoint, SealError, Sealer, Storage, StorageError,
+};
 
 async fn insert(db: &Storage, user: UserId, max: u32, now: i64) -> Result<Endpoint, StorageError> {
     let secret = secret(SECRET);
@@ -58,10 +60,10 @@ both! {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let made = insert(db, user, 20, 5).await.unwrap();
         let events = [EventType::SUBSCRIBABLE[1]];
-        let (url, other_url) = (Some("https://new.example.com"), Some("https://other.example.com"));
-        assert!(!db.endpoints().update(other, made.id, other_url, Some(&events)).await.unwrap());
+        let to = |url| EndpointChange { url: Some(url), event_types: Some(&events), api_version: None };
+        assert!(!db.endpoints().update(other, made.id, &to("https://other.example.com")).await.unwrap());
         assert_eq!(find(db, made.id).await, made);
-        assert!(db.endpoints().update(user, made.id, url, Some(&events)).await.unwrap());
+        assert!(db.endpoints().update(user, made.id, &to("https://new.example.com")).await.unwrap());
         let expected = Endpoint { url: "https://new.example.com".to_owned(), event_types: events.to_vec(), ..made };
         assert_eq!(find(db, expected.id).await, expected);
     }
@@ -71,9 +73,16 @@ both! {
         let made = insert(db, user, 20, 5).await.unwrap();
         let events = [EventType::SUBSCRIBABLE[1]];
         // Each of two commands has read the endpoint before the other one changes it.
-        assert!(db.endpoints().update(user, made.id, Some("https://new.example.com"), None).await.unwrap());
-        assert!(db.endpoints().update(user, made.id, None, Some(&events)).await.unwrap());
-        let expected = Endpoint { url: "https://new.example.com".to_owned(), event_types: events.to_vec(), ..made };
+        for change in [
+            EndpointChange { url: Some("https://new.example.com"), ..EndpointChange::default() },
+            EndpointChange { event_types: Some(&events), ..EndpointChange::default() },
+            EndpointChange { api_version: Some(ApiVersion::NEWEST), ..EndpointChange::default() },
+        ] {
+            assert!(db.endpoints().update(user, made.id, &change).await.unwrap());
+        }
+        let (url, event_types, api_version) =
+            ("https://new.example.com".to_owned(), events.to_vec(), ApiVersion::NEWEST);
+        let expected = Endpoint { url, event_types, api_version, ..made };
         assert_eq!(find(db, expected.id).await, expected);
     }
 
@@ -165,15 +174,17 @@ both! {
 
     async fn enabling_resets_failures(db) {
         let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
-        db.raw(&format!("UPDATE webhook_endpoints SET failing_since = {}", at(3).as_microsecond())).await;
+        finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
+        db.raw(&format!("UPDATE webhook_queues SET failing_since = {}", at(3).as_microsecond())).await;
         db.endpoints().disable(user, id, "failing", at(40)).await.unwrap().expect("there");
         assert_eq!(find(db, id).await.failing_since, Some(at(3)));
-        assert!(!db.endpoints().enable(UserId::new(), id).await.unwrap());
-        assert!(db.endpoints().enable(user, id).await.unwrap());
+        assert!(!db.endpoints().enable(UserId::new(), id, at(100)).await.unwrap());
+        assert!(db.endpoints().enable(user, id, at(100)).await.unwrap());
         let found = find(db, id).await;
         assert_eq!((found.status, found.disabled_reason, found.failing_since), (EndpointStatus::Enabled, None, None));
-        assert!(!db.endpoints().enable(user, EndpointId::new()).await.unwrap());
+        assert!(!db.endpoints().enable(user, EndpointId::new(), at(100)).await.unwrap());
     }
 
     async fn deleting_endpoint_deletes_its_rows(db) {
@@ -194,7 +205,7 @@ both! {
         assert!(db.endpoints().delete(user, id).await.unwrap());
         assert!(!db.endpoints().delete(user, id).await.unwrap());
         for (table, rows) in
-            [("webhook_endpoints", 1), ("webhook_deliveries", 1), ("webhook_attempts", 0), ("webhook_events", 1)]
+            [("webhook_endpoints", 1), ("webhook_queues", 1), ("webhook_deliveries", 1), ("webhook_events", 1)]
         {
             assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), rows, "{table}");
         }

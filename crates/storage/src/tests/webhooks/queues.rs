@@ -1,23 +1,50 @@
 //! Endpoints of the installation, and their queues.
 
-use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventType, UserId};
+use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventType, Plan, UserId};
 
-use crate::tests::fixtures::{SYNCS_AND_CHANGES, chunk, empty_sync, endpoint, finish_sync_with, start_sync, states};
+use crate::tests::fixtures::{
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, finish_attempts, finish_sync_with,
+    finished_attempt, start_sync, states,
+};
 use crate::tests::support::{TestDb, at, both};
-use crate::{ClaimedEndpoint, EventUser, FinishedSync, NewEndpoint, UserChange};
+use crate::{AttemptOutcome, ClaimedEndpoint, EndpointChange, FinishedAttempt, FinishedSync, NewEndpoint, UserChange};
 
 const OWNER: UserId = UserId::INSTALLATION;
 
 async fn add(db: &TestDb, url: &str) -> EndpointId {
+    add_for(db, url, SYNCS_AND_CHANGES).await
+}
+
+async fn add_for(db: &TestDb, url: &str, event_types: &[EventType]) -> EndpointId {
     let secret = "whsec_c2VjcmV0".to_owned().into();
-    let new = NewEndpoint {
-        user_id: OWNER,
-        url,
-        event_types: SYNCS_AND_CHANGES,
-        api_version: ApiVersion::DEFAULT,
-        secret: &secret,
-    };
+    let new = NewEndpoint { user_id: OWNER, url, event_types, api_version: ApiVersion::DEFAULT, secret: &secret };
     db.endpoints().insert(&new, 2, at(0)).await.unwrap().id
+}
+
+/// Removes the user's only connection, and the user.
+async fn remove(db: &TestDb, user: UserId) {
+    let connection = db.connections().list(user).await.unwrap().remove(0).id;
+    assert!(db.remove(user, connection, at(40)).await);
+    db.users().delete(user, at(41)).await.unwrap();
+}
+
+/// Attempts everything that is due for a claim.
+async fn attempt_all(db: &TestDb, claim: &ClaimedEndpoint, now: i64, outcome: AttemptOutcome) -> Vec<EventType> {
+    let due = db.deliveries().list_due(claim, at(now), 99).await.unwrap();
+    for delivery in &due {
+        let event = chunk(1, 1);
+        let attempt = FinishedAttempt {
+            event_id: delivery.event.id,
+            ..finished_attempt(&event, delivery.event.sync_run_id, now, outcome)
+        };
+        assert!(finish_attempts(db, claim, &[attempt], at(now)).await.unwrap());
+    }
+    assert!(db.deliveries().release_endpoint(claim, at(now)).await.unwrap());
+    due.into_iter().map(|delivery| delivery.event.event_type).collect()
+}
+
+async fn count(db: &TestDb, table: &str) -> usize {
+    db.texts(&format!("SELECT 'x' FROM {table}")).await.len()
 }
 
 /// A user with a connection whose sync has found `rows` chunks.
@@ -48,9 +75,8 @@ both! {
         let claims = claims(db, 30).await;
         let found: Vec<_> = claims.iter().map(|claim| (claim.user_id, claim.endpoint_id)).collect();
         assert_eq!(found, [(anna, shared), (ben, shared)], "the own endpoint had no event");
-        let named: Vec<_> = claims.iter().map(|claim| (claim.owner(), claim.event_user.clone())).collect();
-        let of = |id, reference: Option<&str>| Some(EventUser { id, reference: reference.map(str::to_owned) });
-        assert_eq!(named, [(OWNER, of(anna, Some("customer-1"))), (OWNER, of(ben, None))]);
+        let named: Vec<_> = claims.iter().map(|claim| (claim.owner_id, claim.user_reference.as_deref())).collect();
+        assert_eq!(named, [(OWNER, Some("customer-1")), (OWNER, None)]);
         assert!(db.endpoints().secrets(OWNER, shared, at(30)).await.unwrap().is_some());
 
         // Commands see one endpoint, and users see theirs only.
@@ -72,63 +98,146 @@ both! {
     }
 
     async fn only_what_it_subscribes_to_makes_a_queue(db) {
-        let secret = "whsec_c2VjcmV0".to_owned().into();
-        let event_types = &[EventType::TradesSynced];
-        let api_version = ApiVersion::DEFAULT;
-        let new = NewEndpoint { user_id: OWNER, url: "https://t.example.com", event_types, api_version, secret: &secret };
-        let shared = db.endpoints().insert(&new, 2, at(0)).await.unwrap().id;
+        let shared = add_for(db, "https://t.example.com", &[EventType::TradesSynced]).await;
         let user = synced(db, "a@x", 1).await;
         assert_eq!(states(db, user, shared).await, []);
-        assert!(db.endpoints().list_queue_users(shared, OWNER, 9).await.unwrap().is_empty());
-        assert_eq!(db.texts("SELECT id FROM webhook_endpoints WHERE queue_fence IS NOT NULL").await, [""; 0]);
+        assert_eq!(count(db, "webhook_queues").await, 0);
     }
 
-    async fn queues_follow_their_endpoint(db) {
+    async fn change_of_the_endpoint_writes_no_queue(db) {
         let shared = add(db, "https://old.example.com").await;
         let users = [synced(db, "a@x", 1).await, synced(db, "b@x", 1).await];
-        let (url, types) = ("https://new.example.com", [EventType::TransactionsSynced]);
-        assert!(db.endpoints().update(OWNER, shared, Some(url), Some(&types)).await.unwrap());
-        assert_eq!(claims(db, 30).await[0].url, "https://old.example.com", "not aligned yet");
-        assert_eq!(db.endpoints().align_queues(at(31)).await.unwrap(), 0);
-        let again = claims(db, 100).await;
-        assert_eq!(again.iter().map(|claim| &*claim.url).collect::<Vec<_>>(), [url, url], "they stay due");
+        let queues = "SELECT CAST(fence AS TEXT) || COALESCE(CAST(due_at AS TEXT), '') FROM webhook_queues";
+        let (running, before) = (claims(db, 30).await, db.texts(queues).await);
+        assert_eq!(db.deliveries().list_due(&running[0], at(30), 9).await.unwrap().len(), 1);
+        let change = EndpointChange {
+            url: Some("https://new.example.com"),
+            event_types: Some(&[EventType::TransactionsSynced]),
+            api_version: Some(ApiVersion::NEWEST),
+        };
+        assert!(db.endpoints().update(OWNER, shared, &change).await.unwrap());
+        assert_eq!(db.texts(queues).await, before);
+        for claim in &running {
+            assert_eq!(db.deliveries().list_due(claim, at(30), 9).await.unwrap(), [], "not to the old URL");
+            assert_eq!(db.deliveries().list_due_ids(claim, at(30), at(31), 9).await.unwrap(), []);
+            assert!(!db.deliveries().disable_endpoint(claim, "gone", at(31)).await.unwrap(), "the new one is not gone");
+            assert!(db.deliveries().release_endpoint(claim, at(31)).await.unwrap());
+        }
+        let again = claims(db, 32).await;
+        let read: Vec<_> = again.iter().map(|claim| (claim.url.as_deref(), claim.api_version)).collect();
+        assert_eq!(read, [(Some("https://new.example.com"), ApiVersion::NEWEST); 2], "they stay due");
 
-        let disabled = db.endpoints().disable(OWNER, shared, "by command", at(101)).await.unwrap();
-        assert_eq!(disabled, Some(0), "the endpoint itself has no delivery");
-        assert_eq!(db.endpoints().align_queues(at(101)).await.unwrap(), 2, "each user's has failed");
-        assert_eq!(db.endpoints().align_queues(at(101)).await.unwrap(), 0, "nothing is left to do");
-        assert!(!db.deliveries().release_endpoint(&again[0], at(102)).await.unwrap(), "the lease is lost");
+        assert_eq!(db.endpoints().disable(OWNER, shared, "by command", at(33)).await.unwrap(), Some(0));
         let late = synced(db, "c@x", 1).await;
         assert_eq!(states(db, late, shared).await, [DeliveryState::Failed], "recovered later");
+        for claim in &again {
+            assert_eq!(db.deliveries().list_due(claim, at(33), 9).await.unwrap(), []);
+            assert!(db.deliveries().release_endpoint(claim, at(33)).await.unwrap());
+        }
+        for claim in claims(db, 34).await {
+            assert_eq!(claim.url, None);
+            assert!(db.deliveries().end_deliveries(&claim, at(34)).await.unwrap());
+            assert_eq!(states(db, claim.user_id, shared).await, [DeliveryState::Failed]);
+            assert!(db.deliveries().release_endpoint(&claim, at(34)).await.unwrap());
+        }
+        assert_eq!(claims(db, 99).await, [], "each fails once");
 
-        assert!(db.endpoints().enable(OWNER, shared).await.unwrap());
-        db.endpoints().align_queues(at(103)).await.unwrap();
+        assert!(db.endpoints().enable(OWNER, shared, at(103)).await.unwrap());
         assert_eq!(db.deliveries().recover(OWNER, shared, at(0), at(104)).await.unwrap(), 3);
         for user in users.into_iter().chain([late]) {
             assert_eq!(states(db, user, shared).await, [DeliveryState::Pending]);
         }
     }
 
-    async fn failing_for_one_user_spoils_no_other(db) {
+    async fn gone_disables_the_endpoint_for_all_users(db) {
         let shared = add(db, "https://all.example.com").await;
         let (anna, ben) = (synced(db, "a@x", 1).await, synced(db, "b@x", 1).await);
         let claims_before = claims(db, 30).await;
         let of_anna = claims_before.iter().find(|claim| claim.user_id == anna).expect("claimed");
+        let of_ben = claims_before.iter().find(|claim| claim.user_id == ben).expect("claimed");
         assert!(db.deliveries().disable_endpoint(of_anna, "gone", at(31)).await.unwrap());
         let shown = db.endpoints().find_any(shared).await.unwrap().expect("one");
-        assert_eq!((shown.status, shown.disabled_users), (EndpointStatus::Enabled, 1));
+        assert_eq!((shown.status, shown.disabled_reason.as_deref()), (EndpointStatus::Disabled, Some("gone")));
         assert_eq!(states(db, anna, shared).await, [DeliveryState::Failed]);
-        assert_eq!(states(db, ben, shared).await, [DeliveryState::Pending]);
-        assert_eq!(db.endpoints().align_queues(at(32)).await.unwrap(), 0);
-        assert_eq!(db.endpoints().find_any(shared).await.unwrap().expect("one").disabled_users, 1, "it stays so");
-        assert!(db.endpoints().enable(OWNER, shared).await.unwrap());
-        db.endpoints().align_queues(at(33)).await.unwrap();
-        assert_eq!(db.endpoints().find_any(shared).await.unwrap().expect("one").disabled_users, 0);
-        let overview = db.deliveries().overview(at(34)).await.unwrap();
-        assert_eq!((overview.disabled, overview.failing), (0, 0));
+        assert_eq!(db.deliveries().list_due(of_ben, at(31), 9).await.unwrap(), []);
+        assert_eq!(db.deliveries().overview(at(31)).await.unwrap().disabled, 1);
     }
 
-    async fn removed_endpoint_and_user_leave_nothing(db) {
+    async fn failures_of_one_user_are_over_when_the_endpoint_is_enabled(db) {
+        let shared = add(db, "https://all.example.com").await;
+        let (anna, ben) = (synced(db, "a@x", 1).await, synced(db, "b@x", 1).await);
+        let claims_before = claims(db, 30).await;
+        for claim in &claims_before {
+            let outcome =
+                if claim.user_id == anna { AttemptOutcome::Retry(at(60)) } else { AttemptOutcome::Delivered };
+            attempt_all(db, claim, 32, outcome).await;
+        }
+        let shown = async || {
+            let found = db.endpoints().find_any(shared).await.unwrap().expect("one");
+            (found.failing_since, found.delivered_at)
+        };
+        assert_eq!(shown().await, (Some(at(32)), Some(at(32))));
+        assert_eq!(db.deliveries().overview(at(34)).await.unwrap().failing, 1);
+        assert_eq!(db.endpoints().list_troubled_after(None, 9).await.unwrap().len(), 1);
+        let [claim] = &claims(db, 60).await[..] else { panic!("only the first user's is due") };
+        assert_eq!((claim.user_id, claim.is_unhealthy, claim.failing_since), (anna, true, Some(at(32))));
+        assert!(db.endpoints().enable(OWNER, shared, at(70)).await.unwrap());
+        assert_eq!(shown().await, (None, Some(at(32))));
+        assert_eq!(db.deliveries().overview(at(70)).await.unwrap().failing, 0);
+        let [claim] = &claims(db, 130).await[..] else { panic!("due again") };
+        assert_eq!((claim.is_unhealthy, claim.failing_since), (false, None));
+        attempt_all(db, claim, 131, AttemptOutcome::Retry(at(999))).await;
+        assert_eq!(shown().await.0, Some(at(131)), "since the first failure after that");
+        assert_eq!(states(db, ben, shared).await, [DeliveryState::Delivered]);
+    }
+
+    async fn last_success_is_written_once_a_minute(db) {
+        let shared = add(db, "https://all.example.com").await;
+        let delivered = async || db.endpoints().find_any(shared).await.unwrap().expect("one").delivered_at;
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        for (now, expected) in [(20, 20), (79, 20), (80, 80)] {
+            finish_sync_with(db, (user, connection), now, &[chunk(1, 1)]).await;
+            let [claim] = &claims(db, now).await[..] else { panic!("due at {now}") };
+            attempt_all(db, claim, now, AttemptOutcome::Delivered).await;
+            assert_eq!(delivered().await, Some(at(expected)), "{now}");
+        }
+    }
+
+    async fn events_need_the_plan_that_reads_their_rows(db) {
+        let shared = add(db, "https://all.example.com").await;
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let set_plan = async |plan| {
+            let change = UserChange { plan: Some(plan), ..UserChange::default() };
+            db.users().update(user, &change).await.unwrap();
+        };
+        let sync = async |now, event_type| {
+            let claim = start_sync(db, user, connection, now).await;
+            let events = [chunk(1, 1)];
+            let finished = FinishedSync { events: &events, event_type, ..empty_sync(now) };
+            db.syncs().finish(&claim, &finished).await.unwrap().expect("finished")
+        };
+        let (transactions, trades) = (EventType::TransactionsSynced, EventType::TradesSynced);
+        set_plan(Plan::Saver).await;
+        assert_eq!((sync(20, transactions).await, sync(21, trades).await), (0, 0));
+        set_plan(Plan::Developer).await;
+        assert_eq!((sync(22, transactions).await, sync(23, trades).await), (1, 0));
+        set_plan(Plan::Professional).await;
+        assert_eq!((sync(24, transactions).await, sync(25, trades).await), (1, 1));
+        assert_eq!(states(db, user, shared).await, [DeliveryState::Pending; 3]);
+
+        let [claim] = &claims(db, 30).await[..] else { panic!("due") };
+        assert_eq!(claim.plan, Some(Plan::Professional));
+        set_plan(Plan::Saver).await;
+        assert_eq!(db.deliveries().list_due(claim, at(30), 9).await.unwrap(), [], "the claim has read another plan");
+        assert!(db.deliveries().release_endpoint(claim, at(31)).await.unwrap());
+        let [claim] = &claims(db, 32).await[..] else { panic!("due again") };
+        assert_eq!(claim.plan, Some(Plan::Saver));
+        assert_eq!(db.deliveries().list_due(claim, at(32), 9).await.unwrap().len(), 3);
+    }
+
+    async fn removed_endpoint_leaves_nothing(db) {
         let (first, second) = (add(db, "https://1.example.com").await, add(db, "https://2.example.com").await);
         let secret = "whsec_c2VjcmV0".to_owned().into();
         let third = NewEndpoint {
@@ -141,47 +250,75 @@ both! {
         assert!(db.endpoints().insert(&third, 2, at(0)).await.is_err(), "too many");
         let (anna, ben) = (synced(db, "a@x", 1).await, synced(db, "b@x", 1).await);
         assert!(db.endpoints().delete(OWNER, first).await.unwrap());
-        assert_eq!(claims(db, 30).await.len(), 4, "a queue may outlive it until it is aligned");
-        db.endpoints().align_queues(at(31)).await.unwrap();
-        let queues = db.texts("SELECT id FROM webhook_endpoints WHERE queue_fence IS NOT NULL").await;
-        assert_eq!(queues, [second.to_string(), second.to_string()]);
+        let found = claims(db, 30).await;
+        assert_eq!(found.len(), 4);
+        let of_removed = found.iter().find(|claim| claim.endpoint_id == first && claim.user_id == ben).expect("claimed");
+        assert_eq!(of_removed.url, None);
+        assert!(db.deliveries().end_deliveries(of_removed, at(31)).await.unwrap());
+        assert!(!db.deliveries().release_endpoint(of_removed, at(31)).await.unwrap(), "it is deleted");
+        assert_eq!((states(db, anna, first).await.len(), states(db, ben, first).await.len()), (1, 0));
+        db.endpoints().delete_ended_queues().await.unwrap();
         assert_eq!(states(db, anna, first).await, []);
         assert_eq!(states(db, anna, second).await, [DeliveryState::Pending]);
-
-        let connection = db.connections().list(ben).await.unwrap().remove(0).id;
-        let removal = db.removals().begin(ben, connection, at(40), at(90)).await.unwrap().expect("hidden");
-        assert!(db.removals().finish(&removal, "deleted", at(41)).await.unwrap());
-        db.users().delete(ben).await.unwrap();
-        assert_eq!(db.endpoints().list_queue_users(second, OWNER, 9).await.unwrap(), [anna]);
+        assert_eq!(db.endpoints().list_queue_users(second, OWNER, 9).await.unwrap(), [anna, ben]);
         assert!(db.endpoints().delete(OWNER, second).await.unwrap());
-        db.endpoints().align_queues(at(50)).await.unwrap();
-        assert_eq!(db.texts("SELECT id FROM webhook_endpoints").await, [""; 0]);
-        for table in ["webhook_deliveries", "webhook_attempts"] {
-            assert_eq!(db.texts(&format!("SELECT endpoint_id FROM {table}")).await, [""; 0], "{table}");
+        db.endpoints().delete_ended_queues().await.unwrap();
+        for table in ["webhook_endpoints", "webhook_queues", "webhook_deliveries", "webhook_attempts"] {
+            assert_eq!(count(db, table).await, 0, "{table}");
         }
         assert_eq!(db.texts("SELECT purpose FROM secrets WHERE purpose LIKE '%webhook%'").await, [""; 0]);
     }
 
+    async fn undelivered_events_outlive_their_user(db) {
+        let shared = add_for(db, "https://all.example.com", EventType::SUBSCRIBABLE).await;
+        let user = synced(db, "a@x", 2).await;
+        let own = endpoint(db, user, EventType::SUBSCRIBABLE_BY_USERS).await;
+        let reference = UserChange { reference: Some(Some("customer-1")), ..UserChange::default() };
+        db.users().update(user, &reference).await.unwrap();
+        remove(db, user).await;
+        assert_eq!(db.users().find(user).await.unwrap(), None);
+        assert_eq!(states(db, user, own).await, [], "its own endpoint is gone");
+        assert_eq!(db.endpoints().list_queue_users(shared, OWNER, 9).await.unwrap(), [user]);
+
+        // The receiver is down at first.
+        let expected = [EventType::ConnectionRemoved, EventType::UserRemoved];
+        for (now, outcome) in [(50, AttemptOutcome::Retry(at(60))), (60, AttemptOutcome::Failed)] {
+            let [claim] = &claims(db, now).await[..] else { panic!("due at {now}") };
+            assert_eq!((claim.user_id, claim.user_reference.as_deref()), (user, Some("customer-1")));
+            assert_eq!(claim.plan, None);
+            assert_eq!(attempt_all(db, claim, now, outcome).await, expected);
+            db.endpoints().delete_ended_queues().await.unwrap();
+        }
+        assert_eq!(db.deliveries().recover(OWNER, shared, at(0), at(70)).await.unwrap(), 2, "for as long as it failed");
+        let [claim] = &claims(db, 70).await[..] else { panic!("due again") };
+        assert_eq!(attempt_all(db, claim, 70, AttemptOutcome::Delivered).await, expected);
+
+        db.endpoints().delete_ended_queues().await.unwrap();
+        for table in ["webhook_queues", "webhook_events", "webhook_deliveries", "webhook_attempts"] {
+            assert_eq!(count(db, table).await, 0, "{table}");
+        }
+    }
+
+    async fn user_without_undelivered_events_leaves_nothing(db) {
+        add(db, "https://all.example.com").await;
+        let user = synced(db, "a@x", 1).await;
+        let [claim] = &claims(db, 30).await[..] else { panic!("due") };
+        attempt_all(db, claim, 30, AttemptOutcome::Delivered).await;
+        remove(db, user).await;
+        for table in ["webhook_queues", "webhook_events", "webhook_deliveries", "webhook_attempts"] {
+            assert_eq!(count(db, table).await, 0, "{table}");
+        }
+    }
+
     async fn sync_that_ends_after_its_user_leaves_no_queue(db) {
-        let shared = add(db, "https://all.example.com").await;
+        add(db, "https://all.example.com").await;
         let user = db.user("a@x").await.id;
         let connection = db.connection(user, "c", &[]).await.id;
         let claim = start_sync(db, user, connection, 14).await;
-        let removal = db.removals().begin(user, connection, at(15), at(90)).await.unwrap().expect("hidden");
-        assert!(db.removals().finish(&removal, "deleted", at(16)).await.unwrap());
-        db.users().delete(user).await.unwrap();
+        remove(db, user).await;
         let events = [chunk(1, 1)];
         let finished = FinishedSync { events: &events, ..empty_sync(17) };
         assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), None);
-        assert!(db.endpoints().list_queue_users(shared, OWNER, 9).await.unwrap().is_empty());
-
-        // One that came to be all the same is deleted.
-        db.raw(&format!(
-            "INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at, queue_fence)
-            VALUES ('{user}', '{shared}', 'https://x', '', '2026-11-01', 'enabled', 0, 99)"
-        ))
-        .await;
-        assert_eq!(db.endpoints().align_queues(at(18)).await.unwrap(), 0);
-        assert!(db.endpoints().list_queue_users(shared, OWNER, 9).await.unwrap().is_empty());
+        assert_eq!(count(db, "webhook_queues").await, 0);
     }
 }

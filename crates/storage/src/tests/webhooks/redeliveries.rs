@@ -147,7 +147,7 @@ both! {
         db.endpoints().disable(user, id, "failing", at(120)).await.unwrap().expect("there");
         finish_sync_with(db, (user, connection), 200, &second).await;
         assert_eq!(db.deliveries().recover(user, id, at(0), at(300)).await.unwrap(), 0, "it is disabled");
-        assert!(db.endpoints().enable(user, id).await.unwrap());
+        assert!(db.endpoints().enable(user, id, at(100)).await.unwrap());
         assert_eq!(db.deliveries().recover(UserId::new(), id, at(0), at(300)).await.unwrap(), 0);
         assert_eq!(db.deliveries().recover(user, id, at(100), at(300)).await.unwrap(), 4);
         assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Pending, Waiting, Pending, Waiting]);
@@ -180,18 +180,18 @@ both! {
             }
         }
         assert!(ping(db, user, id, false).await.is_some());
-        assert_eq!(db.webhook_events().delete_outdated(at(20), 99).await.unwrap(), 0);
-        assert_eq!(db.webhook_events().delete_outdated(at(41), 4).await.unwrap(), 4, "the oldest first");
+        assert_eq!(db.webhook_events().delete_outdated(at(20), at(20), 99).await.unwrap(), 0);
+        assert_eq!(db.webhook_events().delete_outdated(at(99), at(20), 4).await.unwrap(), 0, "none is delivered");
+        assert_eq!(db.webhook_events().delete_outdated(at(41), at(41), 4).await.unwrap(), 6);
+        assert_eq!(db.webhook_events().delete_outdated(at(41), at(41), 4).await.unwrap(), 0);
         for (index, (user, event)) in events.iter().enumerate() {
-            assert_eq!(db.webhook_events().find(*user, *event).await.unwrap().is_some(), index >= 4, "{index}");
+            assert_eq!(db.webhook_events().find(*user, *event).await.unwrap().is_some(), index >= 6, "{index}");
         }
-        assert_eq!(db.webhook_events().delete_outdated(at(41), 4).await.unwrap(), 2);
-        assert_eq!(db.webhook_events().delete_outdated(at(41), 4).await.unwrap(), 0);
         assert_eq!(
             (states(db, user, id).await, states(db, other, theirs).await),
             (vec![Pending, Failed], vec![Pending])
         );
-        assert_eq!(db.webhook_events().delete_outdated(at(51), 99).await.unwrap(), 3);
+        assert_eq!(db.webhook_events().delete_outdated(at(51), at(51), 99).await.unwrap(), 3);
         for table in ["webhook_events", "webhook_deliveries", "webhook_attempts"] {
             assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), 0, "{table}");
         }
@@ -206,11 +206,12 @@ both! {
             finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
             ping(db, user, id, false).await.expect("written");
         }
-        assert!(matches!(db.users().delete(user).await, Err(StorageError::Conflict(_))), "the user has a connection");
+        assert!(matches!(db.users().delete(user, at(900)).await, Err(StorageError::Conflict(_))), "the user has a connection");
         assert!(db.remove(user, connection, at(30)).await);
-        db.users().delete(user).await.unwrap();
+        db.users().delete(user, at(900)).await.unwrap();
         for (table, rows) in [
             ("webhook_endpoints", 1),
+            ("webhook_queues", 1),
             ("webhook_events", 2),
             ("webhook_deliveries", 2),
             ("webhook_attempts", 1),
@@ -251,11 +252,11 @@ fn postgres_transactions_do_not_deadlock() {
             let working = connect(&db.url).await;
             let touch =
                 |event: EventId| format!("UPDATE webhook_deliveries SET attempts = 1 WHERE event_id = '{event}'");
-            let begin = "BEGIN; UPDATE webhook_endpoints SET fence = fence";
+            let begin = "BEGIN; UPDATE webhook_queues SET fence = fence";
             working.batch_execute(&format!("{begin}; {}", touch(events[1].id))).await.unwrap();
             let deleting = async {
                 if prunes {
-                    db.webhook_events().delete_outdated(at(99), 99).await.unwrap() == 2
+                    db.webhook_events().delete_outdated(at(99), at(99), 99).await.unwrap() == 2
                 } else {
                     let claim = db.removals().begin(user, removed, at(30), at(90)).await.unwrap().expect("hidden");
                     db.removals().delete_webhook_events(&claim, 9).await.unwrap() == Some(2)
@@ -319,7 +320,7 @@ both! {
         let pruning = async {
             for round in 0..8 {
                 handles[3].deliveries().recover(user, id, at(0), at(50)).await.unwrap();
-                handles[3].webhook_events().delete_outdated(at(100 + round), 3).await.unwrap();
+                handles[3].webhook_events().delete_outdated(at(100 + round), at(100 + round), 3).await.unwrap();
             }
         };
         tokio::join!(writing, removing, syncing, changing, pruning);

@@ -43,6 +43,8 @@ const BELLBIRD_ENDPOINT: HeaderName = HeaderName::from_static("bellbird-endpoint
 
 /// All error texts of an exchange, as stored in the delivery log.
 pub(crate) mod delivery_error {
+    /// The user's plan does not include such events any more.
+    pub(crate) const NOT_IN_PLAN: &str = "not in the user's plan";
     /// The signing secret cannot be opened.
     pub(crate) const NOT_SIGNED: &str = "not signed: secret cannot be opened";
     /// A fault of Bellbird. The log has no more, because the text may contain a row.

@@ -264,11 +264,14 @@ fn body_without_rows(event: &WebhookEvent, format: Format<'_>) -> Bytes {
     if !event.removed.is_empty() {
         return payload::removed_body(&envelope(event), format, &event.removed);
     }
-    let shown = event.connection_id.zip(event.shown.as_ref()).map(|(id, shown)| payload::connection(id, shown));
-    payload::connection_body(&envelope(event), format, shown)
+    let object = match event.event_type {
+        EventType::UserRemoved => format.user.map(payload::user),
+        _ => event.connection_id.zip(event.shown.as_ref()).map(|(id, shown)| payload::connection(id, shown)),
+    };
+    payload::object_body(&envelope(event), format, object)
 }
 
-/// Whether a body needs the provider. Pings, events about connections and those of removed rows have no rows.
+/// Whether a body needs the provider. Pings, events about connections and users, and those of removed rows do not.
 pub(crate) fn has_rows(event: &WebhookEvent) -> bool {
     event.connection_id.is_some() && !event.rows.is_empty()
 }

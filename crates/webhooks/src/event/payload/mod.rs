@@ -5,9 +5,9 @@ use std::io::Write;
 use bellbird_domain::trade::TradeId;
 use bellbird_domain::{
     AccountId, ApiVersion, Category, ConnectionId, ConnectionStatus, Currency, Decimal, EventId, EventType, MinorUnits,
-    RemovedRow, RowKey, SyncRunId, Trade, TradeType, Transaction,
+    RemovedRow, RowKey, SyncRunId, Trade, TradeType, Transaction, UserId,
 };
-use bellbird_storage::{ClaimedEndpoint, EventConnection, EventUser};
+use bellbird_storage::{ClaimedEndpoint, EventConnection};
 use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -195,6 +195,18 @@ pub fn connection(id: ConnectionId, shown: &EventConnection) -> Vec<u8> {
     })
 }
 
+#[derive(Serialize)]
+struct UserObject<'a> {
+    id: UserId,
+    object: &'static str,
+    reference: Option<&'a str>,
+}
+
+/// Writes a user who was removed.
+pub fn user(EventUser { id, reference }: EventUser<'_>) -> Vec<u8> {
+    to_json(&UserObject { id, object: "user", reference })
+}
+
 fn to_json(row: &impl Serialize) -> Vec<u8> {
     let mut json = Vec::with_capacity(ROW_BYTES);
     let outcome = serde_json::to_writer(&mut json, row);
@@ -209,7 +221,7 @@ pub struct Envelope {
     pub event_type: EventType,
     pub created: Timestamp,
     pub sync_run_id: SyncRunId,
-    /// None: a ping.
+    /// None: a ping or `user.removed`.
     pub connection_id: Option<ConnectionId>,
     /// Number of the chunk within the sync, from 1.
     pub chunk: u32,
@@ -221,12 +233,22 @@ pub struct Envelope {
 pub struct Format<'a> {
     pub version: ApiVersion,
     /// Named in `metadata` at an endpoint of the installation.
-    pub user: Option<&'a EventUser>,
+    pub user: Option<EventUser<'a>>,
+}
+
+/// The user of an event.
+#[derive(Debug, Clone, Copy)]
+pub struct EventUser<'a> {
+    pub id: UserId,
+    /// The operator's own name of the user.
+    pub reference: Option<&'a str>,
 }
 
 impl<'a> From<&'a ClaimedEndpoint> for Format<'a> {
     fn from(claim: &'a ClaimedEndpoint) -> Self {
-        Self { version: claim.api_version, user: claim.event_user.as_ref() }
+        let user = EventUser { id: claim.user_id, reference: claim.user_reference.as_deref() };
+        let is_of_installation = claim.owner_id == UserId::INSTALLATION;
+        Self { version: claim.api_version, user: is_of_installation.then_some(user) }
     }
 }
 
@@ -249,12 +271,12 @@ pub fn body(
     assemble(envelope, format, rows, (new, updated, &[]), write)
 }
 
-/// Writes the body of an event about a connection, or of a ping.
-pub fn connection_body(envelope: &Envelope, format: Format<'_>, connection: Option<Vec<u8>>) -> Bytes {
+/// Writes the body of an event about a connection or a user, or of a ping.
+pub fn object_body(envelope: &Envelope, format: Format<'_>, object: Option<Vec<u8>>) -> Bytes {
     let write = |row: &Vec<u8>, json: &mut Vec<u8>| json.extend_from_slice(row);
     let (new, updated) = match envelope.event_type {
-        EventType::ConnectionCreated => (connection.as_slice(), [].as_slice()),
-        _ => ([].as_slice(), connection.as_slice()),
+        EventType::ConnectionCreated => (object.as_slice(), [].as_slice()),
+        _ => ([].as_slice(), object.as_slice()),
     };
     assemble(envelope, format, 0, (new, updated, &[]), write)
 }
@@ -298,7 +320,7 @@ fn assemble<R>(
     }
     if let Some(EventUser { id, reference }) = user {
         let _ = write!(json, r#""user_id":"{id}","user_reference":"#);
-        json.extend_from_slice(&to_json(reference));
+        json.extend_from_slice(&to_json(&reference));
         json.push(b',');
     }
     let _ = write!(json, r#""new_count":{},"updated_count":{},"#, new.len(), updated.len());

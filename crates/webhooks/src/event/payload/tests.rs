@@ -153,7 +153,7 @@ fn connection_events() {
     ]
     .map(|(event_type, shown)| {
         let connection = shown.map(|shown| connection(id, &shown));
-        text(&connection_body(&envelope(event_type), VERSION, connection)).to_owned()
+        text(&object_body(&envelope(event_type), VERSION, connection)).to_owned()
     });
     insta::assert_snapshot!(bodies.join("\n\n"));
 }
@@ -161,13 +161,18 @@ fn connection_events() {
 #[test]
 fn endpoint_for_all_users_gets_the_user_of_each_event() {
     for (reference, expected) in [(Some("a \"b\"\n\u{2014}"), json!("a \"b\"\n\u{2014}")), (None, Value::Null)] {
-        let user = EventUser { id: Uuid::from_u128(7).into(), reference: reference.map(str::to_owned) };
-        let format = Format { user: Some(&user), ..VERSION };
+        let user = EventUser { id: Uuid::from_u128(7).into(), reference };
+        let format = Format { user: Some(user), ..VERSION };
         let body = body(&envelope(EventType::TransactionsSynced), format, &[], &[]);
         let metadata = &parsed(&body)["metadata"];
         assert_eq!((&metadata["user_id"], &metadata["user_reference"]), (&json!(user.id), &expected));
     }
-    let own = body(&envelope(EventType::TransactionsSynced), VERSION, &[], &[]);
+    let removed = EventUser { id: Uuid::from_u128(7).into(), reference: Some("customer-7") };
+    let body =
+        object_body(&envelope(EventType::UserRemoved), Format { user: Some(removed), ..VERSION }, Some(user(removed)));
+    let object = json!({"id": removed.id, "object": "user", "reference": "customer-7"});
+    assert_eq!(parsed(&body)["data"], json!({"new": [], "updated": [object]}));
+    let own = super::body(&envelope(EventType::TransactionsSynced), VERSION, &[], &[]);
     assert!(parsed(&own)["metadata"].get("user_id").is_none());
 }
 

@@ -188,7 +188,7 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
     let signed_in = Visitor::default().sign_in(&app).await;
     assert_eq!(email_of(&app, &signed_in).await, "new@example.com");
 
-    app.storage.users().delete(user.id).await.unwrap();
+    app.storage.users().delete(user.id, app.clock.now()).await.unwrap();
     get(&format!("{}/keys", app.console_url), signed_in.cookie.as_deref()).await.assert_needs_sign_in("deleted");
     provider.choose("n", "new@example.com").await;
     Visitor::default().sign_in(&app).await.assert_rejected(403, "You are not a user of this service", "deleted");

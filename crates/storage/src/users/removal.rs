@@ -1,0 +1,65 @@
+//! Removes users with their connections: a job waits until these are removed, and then deletes the user.
+
+use bellbird_domain::{ConnectionId, UserId};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::Users;
+use crate::connections::removals;
+use crate::db::{Row, Tx, params, statements};
+use crate::error::Result;
+use crate::jobs::{self, ClaimedJob, JobKey, job_kinds};
+use crate::locks::{bump_revision, lock_user_if_exists};
+use crate::users::user;
+
+statements! {
+    LIST_CONNECTIONS = "SELECT id FROM connections WHERE user_id = $1 ORDER BY id";
+}
+
+impl Users<'_> {
+    /// Hides the connections of a user, whose removals are due then. Returns how many connections are left, or None if
+    /// the lease was lost.
+    pub async fn hide_connections(self, claim: &ClaimedJob, now: Timestamp) -> Result<Option<usize>> {
+        let mut tx = self.0.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, claim.user_id()).await? || !jobs::hold(&mut tx, claim).await? {
+            tx.rollback().await;
+            return Ok(None);
+        }
+        let left = hide_connections(&mut tx, claim.user_id(), now).await?;
+        tx.commit().await?;
+        Ok(Some(left))
+    }
+
+    /// As [`Self::delete`], for the holder of a claim. Returns false, and changes nothing, if the lease was lost.
+    pub async fn finish_removal(self, claim: &ClaimedJob, now: Timestamp) -> Result<bool> {
+        let mut tx = self.0.db.begin().await?;
+        if !lock_user_if_exists(&mut tx, claim.user_id()).await? || !jobs::hold(&mut tx, claim).await? {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        user::delete(&mut tx, claim.user_id(), now).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+/// Ends all access to a user's data, hides the connections, and adds the job that deletes the user. Returns false if
+/// that was done before.
+pub(crate) async fn begin(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool> {
+    bump_revision(tx, id).await?;
+    let job = JobKey::new(job_kinds::USER_REMOVAL, id, id);
+    if jobs::request(tx, &job, now, SignedDuration::ZERO).await? {
+        return Ok(false);
+    }
+    jobs::insert(tx, &job, "", Some(now)).await?;
+    user::delete_access(tx, id).await?;
+    hide_connections(tx, id, now).await?;
+    Ok(true)
+}
+
+async fn hide_connections(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<usize> {
+    let connections: Vec<ConnectionId> = tx.all(LIST_CONNECTIONS, params![id], |row: &Row<'_>| row.id(0)).await?;
+    for connection in &connections {
+        removals::hide(tx, "removed", id, *connection, now).await?;
+    }
+    Ok(connections.len())
+}
