@@ -75,14 +75,14 @@ fn digest() -> Digest {
 
 /// Stores a sync whose `rows` are all new: claim, fingerprints, webhook event, deliveries and bodies. They are added to
 /// the `known` fingerprints of the connection, which the service would have read. An event
-/// `without_digests` stores no row digests, so later attempts need no provider.
+/// `without_keys` stores no row keys, so later attempts need no provider.
 pub(super) async fn sync(
     storage: &Storage,
     event_buffer: &WebhookEventBuffer,
     (user, connection): (UserId, ConnectionId),
     rows: &[RowJson],
     known: &mut Fingerprints,
-    without_digests: bool,
+    without_keys: bool,
 ) -> anyhow::Result<()> {
     let started_at = Timestamp::now();
     let claim = storage
@@ -92,8 +92,7 @@ pub(super) async fn sync(
         .context("another sync holds the lease")?;
     let account = AccountId::new();
     let row = |json: &RowJson| ChangedRow {
-        row: digest(),
-        key: RowKey([7; 8]),
+        key: RowKey(Uuid::new_v4().as_u64_pair().1.to_be_bytes()),
         instant: started_at,
         account,
         json: Some(json.clone()),
@@ -102,7 +101,7 @@ pub(super) async fn sync(
     let seen_at = Fingerprint::seconds(started_at);
     known.rows.extend(changed.iter().map(|changed| Fingerprint {
         digests: RowDigests {
-            row: changed.row,
+            row: digest(),
             content: ContentDigest([7; 8]),
             likeness: ContentDigest([7; 8]),
             account: account.into(),
@@ -122,8 +121,8 @@ pub(super) async fn sync(
     let (event_type, hasher) = (EventType::TransactionsSynced, RowHasher::new(&[7; 32]));
     let sync_run = SyncRun { id: run, connection_id: connection, event_type, started_at };
     let (mut events, bodies) = event_buffer.prepare(sync_run, &mut changed, &mut [], &hasher);
-    if without_digests {
-        events.iter_mut().for_each(|event| event.row_digests.clear());
+    if without_keys {
+        events.iter_mut().for_each(|event| event.row_keys.clear());
     }
     let before = storage.syncs().find(user, connection).await?.context("no such connection")?;
     let after = SyncState {

@@ -104,12 +104,9 @@ string_enum! {
     }
 }
 
-/// Length of a [`Digest`].
-pub const DIGEST_BYTES: usize = 16;
-
 /// The first half of an HMAC-SHA256 with the connection's own key. Reveals nothing without that key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest(pub [u8; DIGEST_BYTES]);
+pub struct Digest(pub [u8; 16]);
 
 impl fmt::Debug for Digest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -571,7 +571,7 @@ CREATE INDEX webhook_queues_user_removed ON webhook_queues (user_id, endpoint_id
 CREATE INDEX webhook_queues_due_healthy ON webhook_queues (COALESCE(lease_until, due_at)) WHERE is_failing = 0;
 CREATE INDEX webhook_queues_due_failing ON webhook_queues (COALESCE(lease_until, due_at)) WHERE is_failing = 1;
 
--- Envelopes without rows: a redelivery reads the rows from the provider again and selects them by digest.
+-- Envelopes without rows: a redelivery reads the rows from the provider again and finds them by fingerprint.
 -- With a rowid, because SQLite handles long rows badly in a table without one.
 --
 -- Events, deliveries and attempts have no foreign keys, which would double the work of writing them. Each statement
@@ -588,8 +588,8 @@ CREATE TABLE webhook_events (
     -- The date range that the sync read.
     date_range_from INTEGER NOT NULL,
     date_range_to INTEGER NOT NULL,
-    -- The row_digest of each row, 16 bytes each, new rows first.
-    row_digests BLOB NOT NULL,
+    -- The key of each row, as its fingerprint has it, 8 bytes each, new rows first.
+    row_keys BLOB NOT NULL,
     new_count INTEGER NOT NULL,
     updated_count INTEGER NOT NULL,
     -- From 1 to total_chunks.

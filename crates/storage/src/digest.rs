@@ -1,10 +1,7 @@
 //! Computes the SHA-256 digests that are stored in place of keys, tokens and ids.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use bellbird_domain::Digest;
 pub(crate) use hex::encode as hex;
-
-use crate::error::{Result, StorageError};
 
 pub(crate) fn hash(text: &str) -> aws_lc_rs::digest::Digest {
     digest(&SHA256, text.as_bytes())
@@ -13,8 +10,4 @@ pub(crate) fn hash(text: &str) -> aws_lc_rs::digest::Digest {
 /// The value of the columns named `provider_user_digest`.
 pub(crate) fn provider_user_digest(provider_user_id: &str) -> String {
     hex(hash(provider_user_id).as_ref())
-}
-
-pub(crate) fn parse_digest(bytes: &[u8]) -> Result<Digest> {
-    bytes.try_into().map(Digest).map_err(|_| StorageError::Corrupt("the digest of a row"))
 }

@@ -156,8 +156,8 @@ impl Pull<'_> {
             changed
                 .into_iter()
                 .map(|(index, key)| {
-                    let Row { seen, instant, account, json } = &mut rows[index];
-                    ChangedRow { row: seen.row, key, instant: *instant, account: *account, json: json.take() }
+                    let Row { instant, account, json, .. } = &mut rows[index];
+                    ChangedRow { key, instant: *instant, account: *account, json: json.take() }
                 })
                 .collect()
         };

@@ -101,10 +101,6 @@ pub(crate) async fn endpoint(db: &Storage, user: UserId, events: &[EventType]) -
     db.endpoints().insert(&new, 20, at(0)).await.unwrap().id
 }
 
-pub(crate) fn digest(number: u8) -> Digest {
-    Digest([number; 16])
-}
-
 /// A fingerprint that was last seen at 20.
 pub(crate) fn fingerprint(row: u8, occurrence: u32, content: u8) -> Fingerprint {
     let digests = RowDigests {

@@ -91,7 +91,7 @@ fn file_holds_no_plain_secrets() {
         );
         let claim = start_sync(db, user.id, connection, 30).await;
         let fingerprints = fingerprints(&[fingerprint(0x6b, 0, 0x6a)]);
-        let events = [NewWebhookEvent { row_digests: vec![0x6b; 16], ..chunk(1, 1) }];
+        let events = [NewWebhookEvent { row_keys: vec![0x6b; 16], ..chunk(1, 1) }];
         let finished = FinishedSync { fingerprints: Some(&fingerprints), events: &events, ..empty_sync(30) };
         assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), Some(1));
         let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();

@@ -1,18 +1,16 @@
-//! Stores webhook events: an envelope and the digests of its rows (transactions or trades). The rows themselves stay at
-//! the provider, where a redelivery reads them again.
+//! Stores webhook events: an envelope and the keys of its rows (transactions or trades). The rows themselves stay at the
+//! provider, where a redelivery reads them again.
 
 use std::collections::BTreeMap;
 
-use bellbird_domain::webhook_event::DIGEST_BYTES;
 use bellbird_domain::{
-    AccountId, ApiVersion, ConnectionId, ConnectionStatus, Digest, EndpointId, EventId, EventType, Plan, RemovedRow,
-    RowKey, SyncRunId, UserId,
+    AccountId, ApiVersion, ConnectionId, ConnectionStatus, EndpointId, EventId, EventType, Plan, RemovedRow, RowKey,
+    SyncRunId, UserId,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::db::{Bound, Param, Row, Tx, named, params, statements};
-use crate::digest::parse_digest;
 use crate::error::Result;
 use crate::jobs::{ClaimedJob, sync_is_held};
 use crate::locks::user_lock;
@@ -38,7 +36,7 @@ macro_rules! webhook_event_columns {
             $table,
             "date_range_to, ",
             $table,
-            "row_digests, ",
+            "row_keys, ",
             $table,
             "new_count, ",
             $table,
@@ -73,11 +71,11 @@ macro_rules! insert_event {
     ($($condition:expr),*) => {
         concat!(
             "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
-                date_range_from, date_range_to, row_digests, new_count, updated_count, chunk, total_chunks, row_hint,
+                date_range_from, date_range_to, row_keys, new_count, updated_count, chunk, total_chunks, row_hint,
                 connection_status, previous_status, provider, institution_name, last_refreshed_at, removed,
                 consent_expires_at)
             SELECT :user, :id, :connection, :run, :event_type, :now,
-                :date_range_from, :date_range_to, :row_digests, :new_count, :updated_count, :chunk, :total_chunks,
+                :date_range_from, :date_range_to, :row_keys, :new_count, :updated_count, :chunk, :total_chunks,
                 :row_hint, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at,
                 :removed, :consent_expires_at",
             $($condition),*
@@ -188,8 +186,8 @@ statements! {
 pub struct NewWebhookEvent {
     /// Never changes.
     pub id: EventId,
-    /// The digests of its rows, one after the other, new rows first.
-    pub row_digests: Vec<u8>,
+    /// The keys of its rows, one after the other, new rows first.
+    pub row_keys: Vec<u8>,
     /// New rows in this event.
     pub new_count: u32,
     /// Changed rows in this event.
@@ -209,8 +207,8 @@ impl NewWebhookEvent {
     /// The only event of its run.
     #[must_use]
     pub fn without_rows(id: EventId) -> Self {
-        let (row_digests, hint, removed) = (Vec::new(), Vec::new(), Vec::new());
-        Self { id, row_digests, new_count: 0, updated_count: 0, chunk: 1, total_chunks: 1, hint, removed }
+        let (row_keys, hint, removed) = (Vec::new(), Vec::new(), Vec::new());
+        Self { id, row_keys, new_count: 0, updated_count: 0, chunk: 1, total_chunks: 1, hint, removed }
     }
 
     /// The first version of the body in which it is sent.
@@ -230,8 +228,8 @@ pub struct WebhookEvent {
     pub created_at: Timestamp,
     /// The dates that the sync read: from, to.
     pub date_range: (Timestamp, Timestamp),
-    /// Row digests, new rows first.
-    pub rows: Vec<Digest>,
+    /// The keys of its rows, new rows first.
+    pub rows: Vec<RowKey>,
     /// New rows in this event.
     pub new_count: u32,
     /// Changed rows in this event.
@@ -397,7 +395,7 @@ fn columns<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Vec<(&'sta
         now = origin.now,
         date_range_from = origin.date_range.0,
         date_range_to = origin.date_range.1,
-        row_digests = new.row_digests.as_slice(),
+        row_keys = new.row_keys.as_slice(),
         new_count = i64::from(new.new_count),
         updated_count = i64::from(new.updated_count),
         chunk = i64::from(new.chunk),
@@ -443,10 +441,7 @@ fn old_event(row: &Row<'_>) -> Result<OldEvent> {
 
 /// Reads an event from the first columns of a row.
 pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
-    let digests = row.blob(7)?;
-    if !digests.len().is_multiple_of(DIGEST_BYTES) {
-        return Err(StorageError::Corrupt("the digests of an event"));
-    }
+    let (keys, []) = row.blob(7)?.as_chunks() else { return Err(StorageError::Corrupt("the keys of an event's rows")) };
     Ok(WebhookEvent {
         id: row.id(0)?,
         event_type: row.word(1, "the type of an event")?,
@@ -454,7 +449,7 @@ pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
         sync_run_id: row.id(3)?,
         created_at: row.time(4)?,
         date_range: (row.time(5)?, row.time(6)?),
-        rows: digests.chunks_exact(DIGEST_BYTES).map(parse_digest).collect::<Result<_>>()?,
+        rows: keys.iter().map(|key| RowKey(*key)).collect(),
         new_count: row.number(8, "a count of rows")?,
         updated_count: row.number(9, "a count of rows")?,
         chunk: row.number(10, "the number of a chunk")?,

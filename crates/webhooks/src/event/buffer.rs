@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{
-    AccountId, ConnectionId, Digest, EventId, EventType, RemovedRow, RowKey, SyncRunId, TimestampExt as _,
-};
+use bellbird_domain::{AccountId, ConnectionId, EventId, EventType, RemovedRow, RowKey, SyncRunId, TimestampExt as _};
 use bellbird_limits::Expiring;
 use bellbird_storage::{NewWebhookEvent, removed_bytes};
 use bytes::Bytes;
@@ -40,8 +38,6 @@ pub struct SyncRun {
 
 /// A row that is new or has changed.
 pub struct ChangedRow {
-    /// Digest of the row's identity.
-    pub row: Digest,
     pub key: RowKey,
     pub instant: Timestamp,
     pub account: AccountId,
@@ -138,7 +134,7 @@ impl WebhookEventBuffer {
             let hint = RowLocator::of_rows(new.iter().chain(&*updated).map(|row| (row.instant, row.account)));
             events.push(NewWebhookEvent {
                 id: envelope.id,
-                row_digests: new.iter().chain(&*updated).flat_map(|row| row.row.0).collect(),
+                row_keys: new.iter().chain(&*updated).flat_map(|row| row.key.0).collect(),
                 new_count: count(new.len()),
                 updated_count: count(updated.len()),
                 chunk: number,

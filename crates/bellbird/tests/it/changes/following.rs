@@ -25,7 +25,7 @@ fn relink(provider: &str) -> Option<Value> {
 
 impl App {
     /// A new user with a connection that was linked in the browser, two hours ago.
-    async fn linked_at(&self, provider: &str) -> (Person, Connection) {
+    pub(crate) async fn linked_at(&self, provider: &str) -> (Person, Connection) {
         let email = format!("following.{provider}@example.com");
         let person = self.add_person(&email, Plan::Professional, &[]).await;
         let (mut linked, _) = self.link_in_browser(person.user.id, LinkTarget::Provider(provider)).await;
@@ -35,7 +35,7 @@ impl App {
     }
 
     /// Ends the consent and gives it again.
-    async fn renew_in_browser(&self, connection: &Connection) {
+    pub(crate) async fn renew_in_browser(&self, connection: &Connection) {
         if let Some(setting) = relink(&connection.provider) {
             self.control_of(&connection.provider, Method::POST, "/relink", setting).await;
         }
@@ -46,7 +46,7 @@ impl App {
         page.assert_shows(200, "is connected again");
     }
 
-    async fn set_amount(&self, connection: &Connection, row: &str, cents: u64) {
+    pub(crate) async fn set_amount(&self, connection: &Connection, row: &str, cents: u64) {
         let change = (spec(&connection.provider).set_amount)(cents);
         self.change_row(connection, row, change.members).await;
     }

@@ -184,7 +184,7 @@ both! {
         let sync = start_sync(db, user, made.id, 14).await;
         let digest = [0x6b; 16];
         let fingerprints = fingerprints(&[fingerprint(0x6b, 0, 0x6b)]);
-        let events = [NewWebhookEvent { row_digests: digest.to_vec(), ..chunk(1, 1) }];
+        let events = [NewWebhookEvent { row_keys: digest.to_vec(), ..chunk(1, 1) }];
         let finished = FinishedSync { fingerprints: Some(&fingerprints), events: &events, ..empty_sync(14) };
         assert_eq!(db.syncs().finish(&sync, &finished).await.unwrap(), Some(1));
         let names = [

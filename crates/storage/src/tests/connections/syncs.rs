@@ -8,8 +8,8 @@ use secrecy::SecretString;
 
 use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, connection_to_sync, digest, empty_sync, endpoint, fingerprint, fingerprints,
-    finish_sync_with, start_sync, state_after, wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with,
+    start_sync, state_after, wait_for_lock_waiters,
 };
 use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, connect, credentials, new_connection, on_postgres};
@@ -390,15 +390,15 @@ both! {
     async fn sync_notifies_subscribed_endpoints(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
-        let digests = [digest(1), digest(2), digest(3)];
+        let keys = [1, 2, 3].map(|number| RowKey([number; 8]));
         let events = [
             NewWebhookEvent {
-                row_digests: digests.iter().flat_map(|row| row.0).collect(),
+                row_keys: keys.iter().flat_map(|key| key.0).collect(),
                 new_count: 2,
                 updated_count: 1,
                 ..chunk(1, 2)
             },
-            NewWebhookEvent { row_digests: digests[0].0.to_vec(), ..chunk(2, 2) },
+            NewWebhookEvent { row_keys: keys[0].0.to_vec(), ..chunk(2, 2) },
         ];
         let (_, written) = finish_sync_with(db, (user, id), 20, &events).await;
         assert_eq!((written, db.webhook_events().find(user, events[0].id).await.unwrap()), (0, None), "no endpoint");
@@ -414,7 +414,7 @@ both! {
             (found.event_type, found.connection_id, found.sync_run_id),
             (EventType::TransactionsSynced, Some(id), run)
         );
-        assert_eq!((found.created_at, found.date_range, found.rows), (at(100), (at(-400), at(100)), digests.to_vec()));
+        assert_eq!((found.created_at, found.date_range, found.rows), (at(100), (at(-400), at(100)), keys.to_vec()));
         assert_eq!((found.new_count, found.updated_count, found.chunk, found.total_chunks), (2, 1, 1, 2));
         assert_eq!(db.webhook_events().find(UserId::new(), events[0].id).await.unwrap(), None);
         for (endpoint, expected) in [(trades, 0), (both, 2), (transactions, 2)] {

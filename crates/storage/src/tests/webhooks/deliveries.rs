@@ -35,7 +35,7 @@ both! {
         let connection = connection_to_sync(db, user, "c", 20).await;
         let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         assert_eq!(due(db, 99, false).await, [], "nothing is due");
-        let events = [NewWebhookEvent { row_digests: [[1; 16], [2; 16]].concat(), ..chunk(1, 1) }];
+        let events = [NewWebhookEvent { row_keys: [[1; 8], [2; 8]].concat(), ..chunk(1, 1) }];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         assert_eq!(due(db, 19, false).await, []);
         assert_eq!(due(db, 20, true).await, [], "it has not failed");

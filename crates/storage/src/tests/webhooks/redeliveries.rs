@@ -222,14 +222,14 @@ both! {
         assert_eq!(states(db, other, theirs).await, [Pending, Failed]);
     }
 
-    async fn digests_of_wrong_length_are_corrupt(db) {
+    async fn keys_of_wrong_length_are_corrupt(db) {
         let (user, connection, _) = user_with_endpoint(db, "a@x").await;
         let event = chunk(1, 1);
         finish_sync_with(db, (user, connection), 20, std::slice::from_ref(&event)).await;
-        db.raw(&format!("UPDATE webhook_events SET row_digests = {}", db.bytes(&[1; 17]))).await;
+        db.raw(&format!("UPDATE webhook_events SET row_keys = {}", db.bytes(&[1; 17]))).await;
         assert!(matches!(
             db.webhook_events().find(user, event.id).await,
-            Err(StorageError::Corrupt("the digests of an event"))
+            Err(StorageError::Corrupt("the keys of an event's rows"))
         ));
     }
 }

@@ -1,26 +1,31 @@
-//! Rebuilds the body of an event: reads its rows from the provider again and finds them by digest.
+//! Rebuilds the body of an event: reads its rows from the provider again and finds them by fingerprint.
 //!
 //! No row is stored, so every attempt but the first needs this. A first attempt needs it if its body is not in memory.
+//!
+//! A body shows its rows as the last sync saw them. Only syncs decide that a row is gone, or has changed: a row that
+//! this read lacks may be back within the hour, and a content that no sync saw may change back unseen. Then the attempt
+//! is incomplete, and waits for a sync.
 //!
 //! One read serves the event that is due, the chunks that wait for it, and all endpoints that get these events. The
 //! events say where their rows lie (`row_locator.rs`), so it is a part of the provider's list. If a row of the event
 //! that is due is not there, the whole date range of the sync is read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, Bound, DateFilter, DateRange, Digest, EventType, Fingerprints, ProviderName, RowKey, SyncRunId,
-    TimestampExt as _, Trade, Transaction,
+    Account, Bound, ConnectionId, ContentDigest, DateFilter, DateRange, Digest, EventType, Fingerprints, ProviderName,
+    RowDigests, RowKey, SyncRunId, TimestampExt as _, Trade, Transaction, UserId,
 };
 use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
-use bellbird_providers::{CallContext, ConsentStatus, Kind, Provider, TradeQuery, TransactionQuery};
-use bellbird_storage::{ClaimedEndpoint, DueDelivery, StorageError, WebhookEvent};
+use bellbird_providers::{CallContext, Kind, Provider, TradeQuery, TransactionQuery};
+use bellbird_storage::{ClaimedEndpoint, DueDelivery, JobKey, StorageError, WebhookEvent, job_kinds};
 use bytes::Bytes;
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::Semaphore;
@@ -45,6 +50,8 @@ const READ_ROWS_MAX: usize = 5_000;
 const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A read that takes longer ends as soon as it has all rows of the event that is due.
 const READ_TIME: Duration = Duration::from_secs(10);
+/// How often incomplete attempts cause a sync of the connection.
+const SYNC_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
 /// Trades of a day without a time count as midnight in UTC, which is another day in the user's timezone.
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -61,7 +68,7 @@ pub(crate) enum RebuildError {
     Sealed,
     /// The database holds an invalid value.
     Corrupt,
-    /// The provider does not return a row that may not be gone.
+    /// The provider does not list all rows as the last sync saw them.
     Incomplete,
 }
 
@@ -74,7 +81,7 @@ impl RebuildError {
             Self::Provider => "rows not read: provider does not respond",
             Self::Sealed => "rows not read: credentials cannot be opened",
             Self::Corrupt => "rows not read: stored data is invalid",
-            Self::Incomplete => "rows not read: provider does not return all of them",
+            Self::Incomplete => "rows not read: provider lists other ones than the last sync saw",
         })
     }
 }
@@ -124,8 +131,8 @@ impl Rebuilds {
 }
 
 impl Webhooks {
-    /// Builds the body of an event from the provider's current rows. A row that the provider no longer has is missing
-    /// from the body and from its counts.
+    /// Builds the body of an event from the provider's rows. A row that is gone is missing from the body and from its
+    /// counts.
     pub(crate) async fn rebuild(
         &self,
         claim: &ClaimedEndpoint,
@@ -155,7 +162,18 @@ impl Webhooks {
         if let Err(error @ (RebuildError::Provider | RebuildError::Reconnect)) = rebuilt {
             *last_failure = Some((Instant::now(), error));
         }
+        if let (Err(RebuildError::Incomplete), Some(connection)) = (&rebuilt, event.connection_id) {
+            self.request_sync(claim.user_id, connection).await;
+        }
         rebuilt
+    }
+
+    /// Requests the sync that an incomplete attempt waits for.
+    async fn request_sync(&self, user: UserId, connection: ConnectionId) {
+        let (key, now) = (JobKey::new(job_kinds::SYNC, user, connection), self.inner.clock.now());
+        if let Err(error) = self.inner.storage.jobs().request(&key, now, SYNC_INTERVAL).await {
+            tracing::warn!(%error, "could not request a sync");
+        }
     }
 
     /// Rebuilds the body of an event, and those of waiting chunks whose rows are read with it.
@@ -178,29 +196,22 @@ impl Webhooks {
 
         let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), self.inner.clock.now());
         let context = context.past_unreadable_rows();
-        let mut found = RereadRows::new(&batch, &source);
+        let mut found = RereadRows::new(&batch, &source.fingerprints, &source.hasher);
         let mut read_all = hint.is_none();
         let mut outcome = source.read(event, hint.as_ref(), &context, &mut found).await;
         if outcome.is_ok() && !read_all && !found.has_first() {
-            (found, read_all) = (RereadRows::new(&batch, &source), true);
+            (found, read_all) = (RereadRows::new(&batch, &source.fingerprints, &source.hasher), true);
             outcome = source.read(event, None, &context, &mut found).await;
         }
-        if outcome.is_ok() && found.is_empty() {
-            outcome = source.check_consent(&context).await;
-        }
         let has_first = found.has_first();
-        // A row that is not found may be an unreadable one, or of an account that the provider's list lacks. Then it is
-        // not gone, but the last attempt goes without it.
-        let are_missing_gone = source.has_all_accounts && context.take_unreadable().is_empty();
-        let is_last = self.inner.settings.schedule.after(delivery.attempts.saturating_add(1), None, 0).is_none();
-        let is_final = outcome.is_ok() && read_all && !found.has_stopped_early() && (are_missing_gone || is_last);
+        // No sync will say what became of a row whose fingerprint is deleted. The list says it, unless a renewal since
+        // the event may have given the row another id.
+        let has_renewed = source.rows_backfill_began_at > event.created_at;
+        let are_forgotten_gone = outcome.is_ok() && read_all && !found.has_stopped_early() && !has_renewed;
         let now = self.inner.clock.now();
         let mut first = None;
-        for rows in found.into_events(is_final).map(Arc::new) {
-            // Another endpoint may have attempts left.
-            if are_missing_gone || !is_last {
-                self.inner.event_buffer.hold_rebuilt_body(Arc::clone(&rows), now);
-            }
+        for rows in found.into_events(are_forgotten_gone).map(Arc::new) {
+            self.inner.event_buffer.hold_rebuilt_body(Arc::clone(&rows), now);
             first = first.or_else(|| (rows.envelope.id == event.id).then(|| rows.body(format)));
         }
         match (outcome, first) {
@@ -249,7 +260,7 @@ impl Webhooks {
         Ok(RowSource {
             provider: Arc::clone(provider),
             fingerprints: storage.syncs().fingerprints(user, id).await?,
-            has_all_accounts: sync.missing_since.is_none(),
+            rows_backfill_began_at: sync.rows_backfill_began_at,
             credentials: storage.secrets().find_credentials(user, id).await?.ok_or(RebuildError::Postponed)?,
             hasher: RowHasher::new(key.expose_secret().as_bytes()),
             accounts: storage.accounts().list_of_connection(user, id).await?,
@@ -283,8 +294,8 @@ struct RowSource {
     credentials: SecretString,
     hasher: RowHasher,
     accounts: Vec<Account>,
-    /// Whether the provider's last list had all accounts of the connection.
-    has_all_accounts: bool,
+    /// As in [`bellbird_storage::SyncState`].
+    rows_backfill_began_at: Timestamp,
     zone: TimeZone,
     deadline: Instant,
 }
@@ -298,6 +309,9 @@ impl RowSource {
         context: &CallContext,
         found: &mut RereadRows<'_>,
     ) -> Result<(), RebuildError> {
+        if found.is_done() {
+            return Ok(());
+        }
         let reading = async {
             match (event.event_type, self.provider.kind()) {
                 (EventType::TransactionsSynced, Kind::Banking(banking)) if !self.accounts.is_empty() => {
@@ -306,7 +320,7 @@ impl RowSource {
                     let (accounts, interval, zone) = (&self.accounts, &interval, &self.zone);
                     let query = TransactionQuery { accounts, one_account: false, interval, zone };
                     let mut take = |row: &Transaction<'_>| {
-                        found.take(self.hasher.transaction(row).row, || payload::transaction(row, zone))
+                        found.take(&self.hasher.transaction(row), || payload::transaction(row, zone))
                     };
                     let list =
                         TransactionList { provider: banking, credentials: &self.credentials, query, until: None };
@@ -317,7 +331,7 @@ impl RowSource {
                     let is_hinted = |account: &&Account| hint.is_none_or(|hint| hint.accounts.contains(&account.id));
                     for account in self.accounts.iter().filter(is_hinted) {
                         let query = TradeQuery { account, span: &span, zone: &self.zone };
-                        let mut take = |row: &Trade<'_>| found.take(self.hasher.trade(row).row, || payload::trade(row));
+                        let mut take = |row: &Trade<'_>| found.take(&self.hasher.trade(row), || payload::trade(row));
                         let list =
                             TradeList { provider: brokerage, credentials: &self.credentials, query, until: None };
                         TradePages::default().read_to_end(&list, context, &mut take).await?;
@@ -331,14 +345,6 @@ impl RowSource {
             }
         };
         Ok(tokio::time::timeout_at(self.deadline, reading).await.unwrap_or(Err(bellbird_providers::Error::Deadline))?)
-    }
-
-    /// A provider may return an empty list after consent has ended. That must not count as an event without rows.
-    async fn check_consent(&self, context: &CallContext) -> Result<(), RebuildError> {
-        match self.provider.consent(context, &self.credentials).await?.status {
-            ConsentStatus::Active => Ok(()),
-            ConsentStatus::Broken(_) => Err(RebuildError::Reconnect),
-        }
     }
 }
 
@@ -360,60 +366,71 @@ fn envelope(event: &WebhookEvent) -> Envelope {
     }
 }
 
+/// A row of an event: the number of the event among those of the read, and that of the row among its rows.
+type Place = (usize, usize);
+
 /// The rows found so far for several events, the one that is due first.
 struct RereadRows<'e> {
     events: Vec<FoundRows<'e>>,
-    /// Positions (event, row) of the rows that are not found yet, in reverse order, so that `pop` returns the first.
-    /// Repeated ids have several positions.
-    missing: HashMap<Digest, Vec<(usize, usize)>>,
-    keys: RowKeys,
+    /// Rows that are not found yet, by what the last sync saw. Equal trades have one entry.
+    missing: HashMap<(Digest, ContentDigest), Vec<Place>>,
+    /// Rows that are not found yet and have no fingerprint any more.
+    forgotten: HashMap<RowKey, Place>,
+    /// How many rows without a fingerprint have had this digest. Counted only if some are looked for.
+    unknown: HashMap<Digest, u32>,
+    fingerprints: &'e Fingerprints,
+    hasher: &'e RowHasher,
     json_bytes: usize,
     started_at: Instant,
 }
 
-/// The rows of an event, in its order.
+/// The rows of an event, in its order. Those that are gone stay `None`.
 struct FoundRows<'e> {
     event: &'e WebhookEvent,
-    rows: Vec<Option<(RowKey, RowJson)>>,
+    rows: Vec<Option<RowJson>>,
     missing: usize,
+    forgotten: usize,
     /// Not looked for any more, because the rows take too much memory.
     is_dropped: bool,
 }
 
-impl<'e> RereadRows<'e> {
-    fn new(events: &[&'e WebhookEvent], source: &RowSource) -> Self {
-        Self::with_keys(events, RowKeys::of(&source.fingerprints, &source.hasher))
+impl FoundRows<'_> {
+    fn is_complete(&self) -> bool {
+        (self.missing, self.forgotten) == (0, 0)
     }
+}
 
-    fn with_keys(events: &[&'e WebhookEvent], keys: RowKeys) -> Self {
-        let mut missing: HashMap<Digest, Vec<(usize, usize)>> = HashMap::new();
-        for (number, event) in events.iter().enumerate().rev() {
-            for (index, row) in event.rows.iter().enumerate().rev() {
-                let row = keys.present_id(*row);
-                missing.entry(row).or_default().push((number, index));
-            }
+impl<'e> RereadRows<'e> {
+    fn new(events: &[&'e WebhookEvent], fingerprints: &'e Fingerprints, hasher: &'e RowHasher) -> Self {
+        let mut forgotten = HashMap::new();
+        for (number, event) in events.iter().enumerate() {
+            forgotten.extend(event.rows.iter().enumerate().map(|(index, key)| (*key, (number, index))));
         }
         let rows = |event: &&'e WebhookEvent| {
-            let missing = event.rows.len();
-            FoundRows { event, rows: vec![None; missing], missing, is_dropped: false }
+            let rows = vec![None; event.rows.len()];
+            FoundRows { event, rows, missing: 0, forgotten: 0, is_dropped: false }
         };
-        let events = events.iter().map(rows).collect();
-        Self { events, missing, keys, json_bytes: 0, started_at: Instant::now() }
+        let mut events: Vec<FoundRows<'e>> = events.iter().map(rows).collect();
+        let mut missing: HashMap<_, Vec<Place>> = HashMap::new();
+        for known in &fingerprints.rows {
+            if let Some(place) = forgotten.remove(&known.key)
+                && !known.is_gone
+            {
+                missing.entry((known.digests.row, known.digests.content)).or_default().push(place);
+                events[place.0].missing += 1;
+            }
+        }
+        forgotten.values().for_each(|(number, _)| events[*number].forgotten += 1);
+        let (unknown, json_bytes, started_at) = (HashMap::new(), 0, Instant::now());
+        Self { events, missing, forgotten, unknown, fingerprints, hasher, json_bytes, started_at }
     }
 
     /// Stores a row if one of the events still misses it. Stops the read when it is done.
-    fn take(&mut self, row: Digest, write: impl FnOnce() -> RowJson) -> ControlFlow<()> {
-        if let Some(positions) = self.missing.get_mut(&row) {
-            if let Some((number, index)) = positions.pop() {
-                let (json, event) = (write(), &mut self.events[number]);
-                let key = self.keys.next(row);
-                self.json_bytes += json.bytes();
-                event.rows[index] = Some((key, json));
-                event.missing -= 1;
-            }
-            if positions.is_empty() {
-                self.missing.remove(&row);
-            }
+    fn take(&mut self, row: &RowDigests, write: impl FnOnce() -> RowJson) -> ControlFlow<()> {
+        if let Some((number, index)) = self.place_of(row) {
+            let (json, event) = (write(), &mut self.events[number]);
+            self.json_bytes += json.bytes();
+            event.rows[index] = Some(json);
             if self.json_bytes > READ_BYTES_MAX {
                 self.drop_incomplete_chunks();
             }
@@ -421,22 +438,44 @@ impl<'e> RereadRows<'e> {
         if self.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
+    fn place_of(&mut self, row: &RowDigests) -> Option<Place> {
+        if let Entry::Occupied(mut entry) = self.missing.entry((row.row, row.content)) {
+            let place = entry.get_mut().pop();
+            if entry.get().is_empty() {
+                entry.remove();
+            }
+            place.inspect(|(number, _)| self.events[*number].missing -= 1)
+        } else if !self.forgotten.is_empty() && !self.has_fingerprint(row.row) {
+            // Its key is what a sync would give it.
+            let occurrence = self.unknown.entry(row.row).or_default();
+            let key = self.hasher.key(row.row, *occurrence, 0);
+            *occurrence += 1;
+            self.forgotten.remove(&key).inspect(|(number, _)| self.events[*number].forgotten -= 1)
+        } else {
+            None
+        }
+    }
+
+    fn has_fingerprint(&self, row: Digest) -> bool {
+        self.fingerprints.rows.binary_search_by_key(&row, |known| known.digests.row).is_ok()
+    }
+
     /// Only the event that is due is completed, however large it is.
     fn drop_incomplete_chunks(&mut self) {
-        let mut dropped = HashSet::new();
-        for (number, event) in self.events.iter_mut().enumerate().skip(1).filter(|(_, event)| event.missing > 0) {
+        for event in self.events.iter_mut().skip(1).filter(|event| !event.is_complete()) {
             (event.rows, event.is_dropped) = (Vec::new(), true);
-            dropped.insert(number);
         }
-        self.missing.retain(|_, positions| {
-            positions.retain(|(number, _)| !dropped.contains(number));
-            !positions.is_empty()
+        let events = &self.events;
+        self.missing.retain(|_, places| {
+            places.retain(|(number, _)| !events[*number].is_dropped);
+            !places.is_empty()
         });
+        self.forgotten.retain(|_, (number, _)| !events[*number].is_dropped);
         self.json_bytes = 0;
     }
 
     fn has_first(&self) -> bool {
-        self.events.first().is_some_and(|event| event.missing == 0)
+        self.events.first().is_some_and(FoundRows::is_complete)
     }
 
     fn has_stopped_early(&self) -> bool {
@@ -444,58 +483,20 @@ impl<'e> RereadRows<'e> {
     }
 
     fn is_done(&self) -> bool {
-        self.missing.is_empty() || self.has_stopped_early()
+        self.missing.is_empty() && self.forgotten.is_empty() || self.has_stopped_early()
     }
 
-    fn is_empty(&self) -> bool {
-        self.events.iter().all(|event| event.rows.iter().all(Option::is_none))
-    }
-
-    /// The complete events. If the read was `final`, the rows that are missing are gone.
-    fn into_events(self, is_final: bool) -> impl Iterator<Item = EventRows> {
-        let is_ready = move |found: &FoundRows<'_>| !found.is_dropped && (is_final || found.missing == 0);
-        self.events.into_iter().filter(is_ready).map(move |FoundRows { event, rows, .. }| {
+    /// The complete events.
+    fn into_events(self, are_forgotten_gone: bool) -> impl Iterator<Item = EventRows> {
+        let is_complete = move |found: &FoundRows<'_>| {
+            !found.is_dropped && found.missing == 0 && (found.forgotten == 0 || are_forgotten_gone)
+        };
+        self.events.into_iter().filter(is_complete).map(move |FoundRows { event, rows, .. }| {
             let new_count = usize::try_from(event.new_count).unwrap_or(usize::MAX).min(rows.len());
-            let mut rows = rows.into_iter();
+            let mut rows = event.rows.iter().zip(rows).map(|(key, json)| Some((*key, json?)));
             let new = rows.by_ref().take(new_count).flatten().collect();
             EventRows { envelope: envelope(event), new, updated: rows.flatten().collect() }
         })
-    }
-}
-
-/// The keys of a connection's rows.
-struct RowKeys {
-    /// By row digest. Keys of rows that share an id are in reverse order of their occurrence.
-    by_row: HashMap<Digest, Vec<RowKey>>,
-    /// The present digest of rows that have another id than at first, by the digest of the first one.
-    renumbered: HashMap<RowKey, Digest>,
-    hasher: RowHasher,
-}
-
-impl RowKeys {
-    fn of(fingerprints: &Fingerprints, hasher: &RowHasher) -> Self {
-        let mut keys = Self { by_row: HashMap::new(), renumbered: HashMap::new(), hasher: hasher.clone() };
-        for known in fingerprints.rows.iter().rev() {
-            let row = known.digests.row;
-            keys.by_row.entry(row).or_default().push(known.key);
-            if known.occurrence == 0 && known.key != hasher.key(row, 0, 0) {
-                keys.renumbered.insert(known.key, row);
-            }
-        }
-        keys
-    }
-
-    /// The digest of a row under its present id: a renewed consent may have given it another one since the event.
-    fn present_id(&self, row: Digest) -> Digest {
-        if self.by_row.contains_key(&row) || self.renumbered.is_empty() {
-            return row;
-        }
-        self.renumbered.get(&self.hasher.key(row, 0, 0)).copied().unwrap_or(row)
-    }
-
-    /// The key of the next row with this digest. A row without a fingerprint has that of its first one.
-    fn next(&mut self, row: Digest) -> RowKey {
-        self.by_row.get_mut(&row).and_then(Vec::pop).unwrap_or_else(|| self.hasher.key(row, 0, 0))
     }
 }
 
