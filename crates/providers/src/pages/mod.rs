@@ -150,6 +150,7 @@ pub struct TradeList<'l> {
 pub struct TradePages {
     row: u64,
     total: Option<u64>,
+    stated_total: Option<u64>,
     pages_read: u32,
     broken: Option<Error>,
 }
@@ -173,6 +174,11 @@ impl TradePages {
     /// The number of rows in the provider's list, once a page was read.
     pub fn total(&self) -> Option<u64> {
         self.total
+    }
+
+    /// The total that the provider stated with the last page, which may be larger than [`Self::total`].
+    pub fn stated_total(&self) -> Option<u64> {
+        self.stated_total
     }
 
     pub fn is_ended(&self) -> bool {
@@ -208,6 +214,7 @@ impl TradePages {
         let rows = rows.min(list.provider.trades_rows_max());
         let page = list.provider.trades(context, list.credentials, &query, first, rows, &mut in_range).await?;
         self.pages_read += 1;
+        self.stated_total = Some(page.total);
         if self.total.is_some_and(|total| total != page.total) {
             return Err(self.broken.insert(Error::unavailable("the list changed while it was read")).clone());
         }

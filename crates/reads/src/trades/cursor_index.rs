@@ -20,12 +20,15 @@ pub(crate) struct TradeCursorIndex {
     zone: TimeZone,
     /// Sorted by row of the merged list. Each holds the provider's row number in each account's list.
     cursors: Vec<(u64, Box<[u64]>)>,
+    /// The provider's total of each account's list, once a page of it was read. The cursors are true for these totals.
+    totals: Vec<Option<u64>>,
 }
 
 impl TradeCursorIndex {
     pub(crate) fn new(accounts: Vec<AccountId>, zone: TimeZone) -> Self {
         let start = vec![0; accounts.len()].into();
-        Self { accounts, zone, cursors: vec![(0, start)] }
+        let totals = vec![None; accounts.len()];
+        Self { accounts, zone, cursors: vec![(0, start)], totals }
     }
 
     /// Whether the index was built for these accounts, in this order, and this timezone.
@@ -37,6 +40,22 @@ impl TradeCursorIndex {
     pub(crate) fn nearest(&self, row: u64) -> (u64, Box<[u64]>) {
         let behind = self.cursors.partition_point(|(at, _)| *at <= row);
         self.cursors[behind.saturating_sub(1)].clone()
+    }
+
+    /// The provider's totals that the cursors are true for.
+    pub(crate) fn totals(&self) -> Vec<Option<u64>> {
+        self.totals.clone()
+    }
+
+    /// Takes over the totals of the lists that were read. If one has changed, rows have appeared or vanished, and the
+    /// cursors are forgotten.
+    pub(crate) fn set_totals(&mut self, totals: &[Option<u64>]) {
+        for (known, total) in self.totals.iter_mut().zip(totals) {
+            if known.zip(*total).is_some_and(|(known, total)| known != total) {
+                self.cursors.truncate(1);
+            }
+            *known = total.or(*known);
+        }
     }
 
     /// Stores the positions of the lists at a row. A position that was not counted from the start is not `exact`, and
@@ -63,6 +82,8 @@ impl CachedIndex for TradeCursorIndex {
     }
 
     fn absorb(&mut self, other: Self) {
+        // The other one is of the last request of the walk.
+        self.set_totals(&other.totals);
         for (row, positions) in other.cursors {
             self.learn(row, positions, false);
         }

@@ -114,8 +114,11 @@ impl<'m> Merge<'m> {
 
     /// Reads until the window is complete and it is known whether another row follows.
     async fn run(&mut self, index: &Mutex<TradeCursorIndex>) -> Result<More, Error> {
-        let cursor = index.lock().nearest(self.page.offset);
-        self.seek(cursor);
+        let (cursor, totals) = {
+            let index = index.lock();
+            (index.nearest(self.page.offset), index.totals())
+        };
+        self.seek(cursor, &totals);
         self.skip_filtered_head(index).await?;
         self.jump();
         let more = self.advance(index).await?;
@@ -123,17 +126,22 @@ impl<'m> Merge<'m> {
             // No row of the range lies at the offset. The provider's total includes filtered rows, so only a read from
             // the start counts the rows of the range.
             self.jumped = false;
-            self.seek((0, vec![0; self.lists.len()].into()));
+            let totals = self.totals();
+            self.seek((0, vec![0; self.lists.len()].into()), &totals);
             return self.advance(index).await;
         }
         Ok(more)
     }
 
-    fn seek(&mut self, (row, positions): (u64, Box<[u64]>)) {
+    fn seek(&mut self, (row, positions): (u64, Box<[u64]>), totals: &[Option<u64>]) {
         self.row = row;
-        for (list, position) in self.lists.iter_mut().zip(&positions) {
-            list.seek(*position);
+        for ((list, position), total) in self.lists.iter_mut().zip(&positions).zip(totals) {
+            list.seek(*position, *total);
         }
+    }
+
+    fn totals(&self) -> Vec<Option<u64>> {
+        self.lists.iter().map(AccountTrades::stated_total).collect()
     }
 
     /// Reads past the rows that `to` filters out. The query covers one day more than `to`, so only reading shows which
@@ -162,7 +170,7 @@ impl<'m> Merge<'m> {
             && self.row < self.page.offset
             && !list.is_exhausted()
         {
-            list.seek(list.position().saturating_add(self.page.offset - self.row));
+            list.seek(list.position().saturating_add(self.page.offset - self.row), list.stated_total());
             self.row = self.page.offset;
             self.jumped = true;
         }
@@ -213,7 +221,9 @@ impl<'m> Merge<'m> {
                 return;
             }
         }
-        index.lock().learn(self.row, positions, !self.jumped);
+        let mut index = index.lock();
+        index.set_totals(&self.totals());
+        index.learn(self.row, positions, !self.jumped);
     }
 
     /// Fetches the next page of each account whose next row is unknown, concurrently.

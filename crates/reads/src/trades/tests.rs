@@ -262,6 +262,47 @@ async fn window_is_served_when_has_more_is_unknown() {
     assert!(extent.truncated);
 }
 
+impl Broker {
+    /// Reads all windows, and lets a row vanish at the provider before some of them. Returns what came.
+    async fn all_while_rows_vanish(&self, span: DateFilter, limit: u32, vanish: &[Option<usize>]) -> Vec<String> {
+        let (index, mut all) = (self.index(), Vec::new());
+        for window in 0.. {
+            let page = Page { limit, offset: all.len() as u64 };
+            let (rows, extent) = self.window(&index, span, page, 1_000_000).await;
+            all.extend(rows);
+            if !extent.has_more {
+                break;
+            }
+            if let Some(Some(row)) = vanish.get(window) {
+                let mut rows = self.simulated.rows.lock();
+                let at = row % rows.len().max(1);
+                if at < rows.len() {
+                    rows.remove(at);
+                }
+            }
+        }
+        all
+    }
+
+    /// What the provider still lists.
+    fn listed(&self) -> Vec<String> {
+        self.simulated.rows.lock().iter().map(|row| format!("\"{}\"", row.id)).collect()
+    }
+}
+
+#[tokio::test]
+async fn row_that_vanishes_between_windows_loses_no_other() {
+    for lists in [vec![one(1_000)], vec![one(600), one(400)]] {
+        let provider = Broker::new(lists);
+        // One that came already, two, one that is still to come, and the first one.
+        let vanish = [Some(3), Some(7), None, Some(990), Some(0)];
+        let all = provider.all_while_rows_vanish(DateFilter::default(), 200, &vanish).await;
+        assert!(provider.listed().iter().all(|row| all.contains(row)));
+        assert!(all.len() <= 1_000 + vanish.len(), "{}", all.len());
+        assert!(provider.simulated.take_calls() <= 2 * 6 + vanish.len());
+    }
+}
+
 fn kinds() -> impl Strategy<Value = Kind> {
     prop_oneof![8 => Just(Kind::Matches), 1 => Just(Kind::Outside), 1 => Just(Kind::Undated)]
 }
@@ -308,6 +349,26 @@ proptest! {
             prop_assert_eq!(&all, &model);
             Ok(())
         })?;
+    }
+
+    /// Rows that vanish meanwhile make others come twice, and lose none.
+    #[test]
+    fn rows_that_vanish_lose_no_others(
+        lists in prop::collection::vec(list(), 1..4),
+        limit in 1_u32..30,
+        rows_max in 1_u32..40,
+        has_end in any::<bool>(),
+        vanish in prop::collection::vec(prop::option::of(0_usize..200), 0..30),
+    ) {
+        let matching = |list: Vec<(i64, Kind)>| list.into_iter().filter(|row| row.1 == Kind::Matches).collect();
+        let mut provider = Broker::new(lists.into_iter().map(matching).collect());
+        provider.simulated.rows_max = rows_max;
+        let span = if has_end { both_ends() } else { from_start() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let all = runtime.block_on(provider.all_while_rows_vanish(span, limit, &vanish));
+        for row in provider.listed() {
+            prop_assert!(all.contains(&row), "{row} of {all:?}");
+        }
     }
 
     /// A single window without an index is correct if every row matches.
