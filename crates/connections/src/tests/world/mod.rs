@@ -337,6 +337,15 @@ impl World {
                     gone = Some(row);
                     what
                 }
+                9 if !held.rows.is_empty() => {
+                    let pause = state.chance.millis(60_000);
+                    held.rows[at].is_hidden_until = Instant::now() + pause;
+                    format!(
+                        "row {} is hidden for {} ms",
+                        provider::row_id(connection, held.rows[at].number),
+                        pause.as_millis()
+                    )
+                }
                 _ => return,
             };
             state.note(|| format!("provider: {what}"));
@@ -357,8 +366,9 @@ impl World {
             let key = database.syncs().fingerprint_key(user, id).await.expect("a read");
             let (account, key) = account.zip(key).expect("a connection that is not removed");
             let hasher = RowHasher::new(key.expose_secret().as_bytes());
-            let digest = hasher.transaction_id(account.id, &provider::row_id(connection, row.number));
-            database.syncs().say_gone(user, id, &[digest]).await.expect("a write");
+            // A sync may know it by an earlier id only.
+            let digests: Vec<_> = row.ids(connection).map(|row| hasher.transaction_id(account.id, &row)).collect();
+            database.syncs().add_removal_hints(user, id, &digests).await.expect("a write");
         });
         self.request(job_kinds::SYNC, connection);
     }
@@ -373,12 +383,18 @@ impl World {
         });
     }
 
-    /// The consent stops working until its user repairs it, of which the provider tells at once or not at all.
+    /// The consent stops working until its user repairs it, of which the provider tells at once or not at all. A bank
+    /// may give each row another id with it.
     fn break_consent(&mut self, connection: usize) {
         let is_told = {
             let mut state = self.scene.state.lock();
-            let pause = state.chance.millis(90_000);
+            // Longer than the time between two pages, so that no read has rows under both ids.
+            let pause = Duration::from_secs(10) + state.chance.millis(80_000);
             state.consented[connection].is_broken_until = Instant::now() + pause;
+            if state.connected[connection].provider == BANK && state.chance.per_mille(500) {
+                state.consented[connection].rows.iter_mut().for_each(|row| row.renewals += 1);
+                state.note(|| format!("consent {connection} gives its rows other ids"));
+            }
             state.note(|| format!("consent {connection} does not work for {} ms", pause.as_millis()));
             state.chance.per_mille(500)
         };
@@ -498,6 +514,7 @@ impl World {
             }
             for consented in &mut state.consented {
                 consented.is_broken_until = now;
+                consented.rows.iter_mut().for_each(|row| row.is_hidden_until = now);
             }
         }
         self.starts_at = [Instant::now(); INSTANCES];

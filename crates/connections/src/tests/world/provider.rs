@@ -29,8 +29,24 @@ pub(super) struct HeldRow {
     pub(super) number: u64,
     pub(super) account: String,
     second: i64,
-    /// Changes with its description, or with the name of a trade.
+    /// Changes with its merchant, or with the name of a trade.
     pub(super) version: u64,
+    /// How often its bank has given it another id.
+    pub(super) renewals: u32,
+    /// Until then, the provider leaves it out.
+    pub(super) is_hidden_until: Instant,
+}
+
+impl HeldRow {
+    /// The ids that it has had, the present one last.
+    pub(super) fn ids(&self, connection: usize) -> impl Iterator<Item = String> {
+        let id = row_id(connection, self.number);
+        (0..=self.renewals).map(move |renewal| if renewal == 0 { id.clone() } else { format!("{id}.{renewal}") })
+    }
+
+    fn is_listed(&self) -> bool {
+        self.is_hidden_until <= Instant::now()
+    }
 }
 
 /// A connection as its provider has it.
@@ -46,6 +62,7 @@ pub(super) struct Consented {
     pub(super) is_withdrawn: bool,
 }
 
+/// The first id of a row. Later ones have a dot and a number behind it.
 pub(super) fn row_id(connection: usize, row: u64) -> String {
     format!("c{connection}-r{row}")
 }
@@ -66,7 +83,14 @@ impl Consented {
         self.rows_ever += 1;
         let account = accounts(connection)[chance.below(2) as usize].clone();
         let second = now - i64::try_from(late).expect("days");
-        let row = HeldRow { number: self.rows_ever, account, second, version: 1 };
+        let row = HeldRow {
+            number: self.rows_ever,
+            account,
+            second,
+            version: 1,
+            renewals: 0,
+            is_hidden_until: Instant::now(),
+        };
         let at = self.rows.partition_point(|other| other.second >= row.second);
         self.rows.insert(at, row);
         format!("row {} {late} seconds late", row_id(connection, self.rows_ever))
@@ -183,15 +207,17 @@ impl Banking for Link {
         let first: usize = page.cursor.map_or(0, |cursor| cursor.0.parse().expect("a cursor of this provider"));
         let state = self.scene.state.lock();
         let is_asked_for = |row: &&HeldRow| {
-            (from.as_second()..=to.as_second()).contains(&row.second) && account_of(query.accounts, row).is_some()
+            let is_in_range = (from.as_second()..=to.as_second()).contains(&row.second);
+            is_in_range && row.is_listed() && account_of(query.accounts, row).is_some()
         };
         let list: Vec<&HeldRow> = state.consented[connection].rows.iter().filter(is_asked_for).collect();
         let end = first + page.rows as usize;
         for row in list.iter().skip(first).take(page.rows as usize) {
             let account = account_of(query.accounts, row).expect("filtered");
-            let mut shown = Row::new(&row.account, row_id(connection, row.number), row.second);
-            shown.description = format!("connection {connection} version {}", row.version);
-            // Another day or amount, so that none looks like another one under a new id.
+            let id = row.ids(connection).last().expect("an id");
+            let mut shown = Row::new(&row.account, id, row.second);
+            shown.merchant = Some(format!("connection {connection} version {}", row.version));
+            // Another amount for each, so that none looks like another one under a new id.
             shown.amount = format!("-{}.00", row.number);
             rows(shown.transaction(account));
         }
@@ -226,7 +252,7 @@ impl Brokerage for Link {
     ) -> Result<TradePage, Error> {
         let connection = self.call(credentials).await?;
         let state = self.scene.state.lock();
-        let of_account = |row: &&HeldRow| row.account == query.account.provider_account_id;
+        let of_account = |row: &&HeldRow| row.is_listed() && row.account == query.account.provider_account_id;
         let list: Vec<&HeldRow> = state.consented[connection].rows.iter().filter(of_account).collect();
         let mut shown = 0;
         for row in list.iter().skip(offset as usize).take(limit as usize) {

@@ -212,9 +212,10 @@ fn rows<'b>(body: &'b Value, list: &str) -> impl Iterator<Item = SentRow> + use<
     let all = body["data"][list].as_array().into_iter().flatten();
     all.filter(|row| row["object"] != "connection").map(|row| {
         let (id, version) =
-            if row["object"] == "trade" { (&row["symbol"], &row["name"]) } else { (&row["id"], &row["description"]) };
+            if row["object"] == "trade" { (&row["symbol"], &row["name"]) } else { (&row["id"], &row["merchant_name"]) };
         SentRow {
-            id: id.as_str().unwrap_or_default().to_owned(),
+            // Its first id.
+            id: id.as_str().and_then(|id| id.split('.').next()).unwrap_or_default().to_owned(),
             version: version.as_str().and_then(|text| text.rsplit(' ').next()?.parse().ok()).unwrap_or(0),
             key: row["key"].as_str().map(str::to_owned),
         }
