@@ -43,6 +43,8 @@ pub struct AccessSettings {
     pub failed_auth_per_minute: u32,
     /// Requests a minute for each operator's key.
     pub operator_per_minute: u32,
+    /// What asks for changes syncs the connection if its last sync is older.
+    pub changes_max_age: Duration,
     /// Proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<Network>,
     /// Origins whose pages may call the API from a browser. Empty disables CORS.

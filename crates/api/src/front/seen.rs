@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use bellbird_connections::RowHasher;
 use bellbird_domain::{Caller, ConnectionId, Digest, Fingerprint, Transaction, UtcDay};
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::{Instant, timeout_at};
 
 use crate::front::{Access, Problem};
 
@@ -24,12 +25,21 @@ pub struct SeenRows {
 
 impl Access {
     /// What syncs of the caller's connection had seen before a time.
+    ///
+    /// As for a page of changes, the connection is synced if its last sync is old: after a renewal, no sync may know the
+    /// rows' ids yet, and all rows would be new. If that fails, the read of the rows says why. A sync that takes longer
+    /// than `deadline` goes on.
     pub async fn seen_before(
         &self,
         caller: &Caller,
         connection: ConnectionId,
         before: Timestamp,
+        deadline: Instant,
     ) -> Result<SeenRows, Problem> {
+        let (connections, user, max_age) =
+            (self.connections().clone(), caller.user_id, self.inner.settings.changes_max_age);
+        let sync = async move { Box::pin(connections.syncs().freshen(user, connection, max_age)).await };
+        let _ = timeout_at(deadline, self.connections().tasks().spawn(sync)).await;
         let syncs = self.connections().syncs();
         let problem = |_| Problem::Internal;
         let state = syncs.state(caller.user_id, connection).await.map_err(problem)?;

@@ -28,8 +28,6 @@ pub struct ApiSettings {
     pub holdings_cache: Duration,
     /// As [`Self::balances_cache`], for trades.
     pub trades_cache: Duration,
-    /// A request for changes syncs the connection if its last sync is older.
-    pub changes_max_age: Duration,
 }
 
 /// Cheap to clone.
@@ -52,7 +50,6 @@ pub(crate) struct Inner {
     pub(crate) holdings_flights: LiveFlights<HoldingsKey, AccountHoldings>,
     pub(crate) trades_flights: LiveFlights<WindowKey>,
     pub(crate) transactions_flights: LiveFlights<WindowKey>,
-    pub(crate) changes_max_age: Duration,
     /// Connections that were synced for a request, also if the sync found no row and does not count as the first.
     pub(crate) recently_synced: Expiring<ConnectionId, ()>,
     pub(crate) sync_flights: LiveFlights<ConnectionId, ()>,
@@ -85,8 +82,7 @@ impl V1State {
             holdings_flights: LiveFlights::new(tasks),
             trades_flights: LiveFlights::new(tasks),
             transactions_flights: LiveFlights::new(tasks),
-            changes_max_age: settings.changes_max_age,
-            recently_synced: Expiring::new(settings.changes_max_age, SYNCED_BYTES_MAX, |_, ()| 64),
+            recently_synced: Expiring::new(access.inner.settings.changes_max_age, SYNCED_BYTES_MAX, |_, ()| 64),
             sync_flights: LiveFlights::new(tasks),
             public_url,
         };

@@ -205,6 +205,7 @@ impl Settings {
             provider_calls_per_minute: from.number("limits.provider_calls_per_minute", 300, 0..=1_000_000),
             failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),
             operator_per_minute: from.number("limits.operator_per_minute", 600, 0..=1_000_000),
+            changes_max_age: from.seconds("sync.changes_max_age_seconds", Duration::from_secs(60), 1..=86_400),
             trusted_proxies,
             cors_origins,
         };
@@ -229,8 +230,7 @@ impl Settings {
             ..sync
         };
         let syncs_by_provider = read_syncs_by_provider(from);
-        let changes_max_age = from.seconds("sync.changes_max_age_seconds", Duration::from_secs(60), 1..=86_400);
-        let api_settings = ApiSettings { balances_cache, holdings_cache, trades_cache, changes_max_age };
+        let api_settings = ApiSettings { balances_cache, holdings_cache, trades_cache };
         let webhooks = WebhookSettings {
             rules: Rules { allow_loopback: from.switch("webhooks.allow_loopback", false) },
             schedule: from

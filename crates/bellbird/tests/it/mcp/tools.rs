@@ -231,6 +231,22 @@ async fn new_rows_are_those_that_no_sync_had_seen() {
     assert_eq!(mcp.rows("list_new_transactions", "transactions", later).await.0, Vec::<Value>::new());
 }
 
+/// A renewed consent gives every row another id, which only a sync recognises.
+#[tokio::test]
+async fn rows_of_a_renewed_connection_are_not_new() {
+    let app = App::start(Setup::default()).await;
+    let (person, connection) = app.linked_at("fiskil").await;
+    let mcp = Mcp { app: &app, key: &person.key };
+    app.connections.syncs().run(person.user.id, connection.id).await.unwrap();
+    app.advance_clock(SignedDuration::from_mins(1)).await;
+    let since = json!({"since": app.clock.now().to_string()});
+    app.renew_in_browser(&connection).await;
+    app.add_row(&connection, "AFTER THE RENEWAL", app.clock.now()).await;
+    app.advance_clock(SignedDuration::from_mins(1)).await;
+    let new = mcp.rows("list_new_transactions", "transactions", since).await.0;
+    assert_eq!(new.len(), 1, "{new:?}");
+}
+
 #[tokio::test]
 async fn holdings_and_trades_are_those_of_v1() {
     let app = App::start(Setup::default()).await;

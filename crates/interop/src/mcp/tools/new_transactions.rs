@@ -10,6 +10,7 @@ use bellbird_reads::merged::MergedRows;
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::ToolCall;
 use super::merged::{self, Heading, ListProgress};
@@ -46,10 +47,12 @@ pub(super) async fn list_new_transactions(
     let (selected, mut missing) =
         call.select(given.account_ids, ConnectionCategory::Banking, resumed.position.left_out()).await?;
     let (mut ranges, mut seen) = (Vec::new(), HashMap::new());
+    // Half of the time is left for reading.
+    let synced_by = Instant::now() + call.context.deadline.saturating_duration_since(Instant::now()) / 2;
     for list in selected.iter().flat_map(SelectedAccounts::lists) {
         let id = list.context.connection.id;
         if let Entry::Vacant(entry) = seen.entry(id) {
-            let found = call.interop.access.seen_before(call.caller, id, since).await;
+            let found = call.interop.access.seen_before(call.caller, id, since, synced_by).await;
             entry.insert(found.map_err(|problem| super::advice(&problem))?);
         }
         let span = DateFilter { from: Some(Bound::Instant(seen[&id].begins)), to: None };
