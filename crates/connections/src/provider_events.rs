@@ -114,7 +114,7 @@ impl ProviderEvents<'_> {
             let hasher = RowHasher::new(key.expose_secret().as_bytes());
             let rows: Vec<Digest> =
                 removed.transactions.iter().map(|id| hasher.transaction_id(account.id, id)).collect();
-            self.0.storage.syncs().say_gone(user, connection, &rows).await?;
+            self.0.storage.syncs().add_removal_hints(user, connection, &rows).await?;
         }
         Ok(())
     }

@@ -40,7 +40,9 @@ pub use currency::Currency;
 pub use date::{Bound, DateFilter, DateRange};
 pub use decimal::Decimal;
 pub use email::EmailKind;
-pub use fingerprint::{AccountTag, ContentDigest, Fingerprint, Fingerprints, RemovedRow, RowDigests, RowKey, UtcDay};
+pub use fingerprint::{
+    AccountTag, ContentDigest, Fingerprint, Fingerprints, RemovedRow, RowDigests, RowKey, RowKeyError, UtcDay,
+};
 pub use holding::Holding;
 pub use id::{AccountId, ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId};
 pub use key::{ApiKey, OperatorKey};

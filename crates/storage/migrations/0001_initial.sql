@@ -292,8 +292,9 @@ CREATE TABLE syncs (
     unreadable_since INTEGER,
     -- Names the last run that found changes: its time in seconds, or one more than the mark before it. 0: none.
     mark INTEGER NOT NULL DEFAULT 0,
-    -- Digests of rows of which the provider said that they are gone, 16 bytes each. The next sync checks it.
-    said_gone BLOB NOT NULL,
+    -- Digests of rows of which the provider said that they are gone, 16 bytes each. The next sync that reads their days
+    -- checks it.
+    removal_hints BLOB NOT NULL,
     -- When a client last asked for its changes, or a person for a sync, within a day. NULL: never.
     followed_at INTEGER,
     PRIMARY KEY (user_id, connection_id),
@@ -699,7 +700,9 @@ CREATE TABLE instances (
 -- key, so that a row restored beside it is noticed too.
 CREATE TABLE database_origin (
     -- SQLite: original or copy. PostgreSQL: the xmin and tableoid that the row was written with.
-    origin TEXT NOT NULL
+    origin TEXT NOT NULL,
+    -- Names the restore, at random. 0: none.
+    restore_id INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 INSERT INTO database_origin (origin) VALUES ('original');

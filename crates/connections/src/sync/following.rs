@@ -40,9 +40,10 @@ pub struct Given {
     pub is_new: bool,
 }
 
-/// A row that the client was to be given, but which the provider did not list then. It may be back the next time.
+/// A row that the client was to be given, but which the provider did not list as the last sync saw it. It is looked for
+/// again after the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owed {
+pub struct PendingRow {
     pub key: RowKey,
     pub is_new: bool,
 }
@@ -52,8 +53,8 @@ pub struct Owed {
 pub enum Since<'a> {
     /// Nothing. It gets all rows, also those of days that are not watched, of which there are no fingerprints.
     Nothing,
-    /// All changes up to a mark, but for rows that are owed.
-    Mark { mark: u32, owed: &'a [Owed] },
+    /// All changes up to a mark, but for pending rows.
+    Mark { mark: u32, pending: &'a [PendingRow] },
 }
 
 /// The rows that a client is to be given.
@@ -148,7 +149,7 @@ impl<'a> Followed<'a> {
     fn has_changed(&self, row: &Fingerprint) -> bool {
         match self.since {
             Since::Nothing => true,
-            Since::Mark { mark, owed } => row.changed_mark > mark || owed.iter().any(|owed| owed.key == row.key),
+            Since::Mark { mark, pending } => row.changed_mark > mark || pending.iter().any(|one| one.key == row.key),
         }
     }
 
@@ -218,8 +219,8 @@ impl<'a> Followed<'a> {
     fn is_new(&self, row: &Fingerprint) -> bool {
         match self.since {
             Since::Nothing => true,
-            Since::Mark { mark, owed } => {
-                row.first_mark > mark || owed.iter().any(|owed| owed.key == row.key && owed.is_new)
+            Since::Mark { mark, pending } => {
+                row.first_mark > mark || pending.iter().any(|one| one.key == row.key && one.is_new)
             }
         }
     }
@@ -238,12 +239,12 @@ impl<'a> Followed<'a> {
     /// The rows of these days that are in no page, because the provider did not list them when the pages were read, and
     /// those that the last sync lacked.
     ///
-    /// When one of the latter is back, it gets a new mark. So it is owed only in case a backup is restored meanwhile,
-    /// which has forgotten that it was missing.
+    /// When one of the latter is back, it gets a new mark. So it is pending only in case a backup is restored
+    /// meanwhile, which has forgotten that it was missing, and nothing else knows of the restore.
     ///
     /// On the last of these days, earlier pages have rows too. If those are not exactly the ones that this page lacks,
     /// all of these are given again.
-    pub fn owed(&self, days: RangeInclusive<UtcDay>, given_before: GivenRows) -> (Vec<Owed>, Vec<Owed>) {
+    pub fn pending(&self, days: RangeInclusive<UtcDay>, given_before: GivenRows) -> (Vec<PendingRow>, Vec<PendingRow>) {
         let last_day = *days.end();
         let missing = self.wanted.values().filter(|row| !self.given.contains(&row.key));
         let missing = missing.filter(|row| days.contains(&row.digests.day));
@@ -254,9 +255,9 @@ impl<'a> Followed<'a> {
             missing.extend(boundary);
         }
         missing.sort_by_key(|row| row.key);
-        let owed = |row: &Fingerprint| Owed { key: row.key, is_new: self.is_new(row) };
+        let pending = |row: &Fingerprint| PendingRow { key: row.key, is_new: self.is_new(row) };
         let absent = self.absent.iter().filter(|row| days.contains(&row.digests.day));
-        (missing.into_iter().map(owed).collect(), absent.map(owed).collect())
+        (missing.into_iter().map(pending).collect(), absent.map(pending).collect())
     }
 
     /// Which rows of a day this page has.

@@ -247,7 +247,7 @@ impl Syncs<'_> {
             zone: &zone,
             hasher: &hasher,
             known: &known,
-            said_gone: &state.said_gone,
+            removal_hints: &state.removal_hints,
             now,
             date_range: (plan.from, plan.to),
             prune_before: SyncSettings::prune_before(plan.kept_from),

@@ -12,7 +12,7 @@ use bellbird_webhooks::event::digest::RowHasher;
 use jiff::{SignedDuration, Timestamp};
 
 use super::changes::{Coverage, DuplicateIds, Reading, detect_changes};
-use super::following::{Followed, GivenRows, Owed, Since, first_whole_day};
+use super::following::{Followed, GivenRows, PendingRow, Since, first_whole_day};
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
@@ -37,8 +37,10 @@ enum Fault {
     ForeignCursor,
     /// A mark of a lost history is accepted.
     Restore,
+    /// A mark of a lost history is accepted if this one has it too.
+    SameMark,
     /// A row that the provider leaves out for a moment is forgotten.
-    NothingOwed,
+    NothingPending,
 }
 
 struct Random(u64);
@@ -120,6 +122,8 @@ struct Connection {
     known: Fingerprints,
     covered_from: i64,
     synced_at: i64,
+    /// Counts the restored backups.
+    restores: u32,
 }
 
 /// What a client holds. A cursor is of one connection.
@@ -132,8 +136,9 @@ struct Client {
 #[derive(Clone)]
 struct Cursor {
     connection: usize,
+    restores: u32,
     since: Option<u32>,
-    owed: Vec<Owed>,
+    pending: Vec<PendingRow>,
     at: i64,
     page: Option<Page>,
 }
@@ -145,7 +150,7 @@ struct Page {
     gone: Option<RowKey>,
     rows: Option<i64>,
     given: GivenRows,
-    owed: Vec<Owed>,
+    pending: Vec<PendingRow>,
 }
 
 struct World {
@@ -270,15 +275,19 @@ impl World {
         read.sort_by_key(|row| std::cmp::Reverse(row.content.at));
         let seen: Vec<RowDigests> = read.iter().map(digests).collect();
         let accounts = (0..ACCOUNTS).map(AccountTag).collect();
-        let coverage = Coverage { first_day: first_whole_day(time(from)), last_day: UtcDay(u16::MAX), accounts };
         let is_complete = self.is_settling || !self.random.one_in(8);
+        // A row that cannot be read may be any row.
+        let unreadable = if is_complete { HashSet::new() } else { HashSet::from([None]) };
+        let (watched, first_day) = (first_whole_day(time(from)), UtcDay(UtcDay::of(time(from)).0 + 1));
+        let coverage =
+            Coverage { days: first_day..=UtcDay(u16::MAX), first_certain_day: watched, accounts, unreadable };
         let reading = Reading {
             hasher: &self.hasher,
             duplicate_ids: DuplicateIds::SameRow,
             now,
             prune_before: time(from).saturating_sub(PRUNE_MARGIN).unwrap(),
-            coverage: is_complete.then_some(&coverage),
-            said_gone: &HashSet::new(),
+            coverage: &coverage,
+            removal_hints: &HashSet::new(),
         };
         let mut found = detect_changes(&own.known, &seen, &reading);
         let keys: HashMap<Digest, RowKey> = found
@@ -292,7 +301,6 @@ impl World {
         if let Some(known) = &mut found.fingerprints {
             self.fault.inspect(|fault| spoil(*fault, known, &own.known));
         }
-        let watched = coverage.first_day;
         let gone: Vec<RowKey> =
             found.fingerprints.iter().flat_map(|all| &all.rows).filter(|row| row.is_gone).map(|row| row.key).collect();
         if let Some(known) = found.fingerprints {
@@ -331,7 +339,14 @@ impl World {
         {
             return None;
         }
-        let mut cursor = cursor.unwrap_or(Cursor { connection, since: None, owed: Vec::new(), at: 0, page: None });
+        let restores = self.connections[connection].restores;
+        if cursor.as_ref().is_some_and(|cursor| cursor.restores != restores)
+            && !matches!(self.fault, Some(Fault::Restore | Fault::SameMark))
+        {
+            return None;
+        }
+        let begin = || Cursor { connection, restores, since: None, pending: Vec::new(), at: 0, page: None };
+        let mut cursor = cursor.unwrap_or_else(begin);
         if cursor.page.is_none() && (self.now - self.connections[connection].synced_at >= 60) {
             self.sync(connection);
         }
@@ -341,9 +356,9 @@ impl World {
             gone: None,
             rows: None,
             given: GivenRows::default(),
-            owed: Vec::new(),
+            pending: Vec::new(),
         });
-        let is_news = cursor.since != Some(page.target) || (!cursor.owed.is_empty() && own.synced_at > cursor.at);
+        let is_news = cursor.since != Some(page.target) || (!cursor.pending.is_empty() && own.synced_at > cursor.at);
         if !is_news {
             (cursor.since, cursor.at) = (Some(page.target), self.now);
             return Some((Vec::new(), cursor, false));
@@ -356,7 +371,7 @@ impl World {
         let watched_from = first_whole_day(time(own.covered_from));
         let since = match cursor.since {
             None => Since::Nothing,
-            Some(mark) => Since::Mark { mark, owed: &cursor.owed },
+            Some(mark) => Since::Mark { mark, pending: &cursor.pending },
         };
         let mut followed = Followed::new(&self.hasher, &own.known, DuplicateIds::SameRow, watched_from, since, None);
         let (mut entries, mut has_more) = (Vec::new(), false);
@@ -400,9 +415,9 @@ impl World {
                 false => UtcDay(0),
             };
             let last = begin.map_or(UtcDay(u16::MAX), |begin| UtcDay::of(time(begin)));
-            if self.fault != Some(Fault::NothingOwed) {
-                let (missing, absent) = followed.owed(first.max(watched_from)..=last, page.given);
-                page.owed.extend(missing.into_iter().chain(absent));
+            if self.fault != Some(Fault::NothingPending) {
+                let (missing, absent) = followed.pending(first.max(watched_from)..=last, page.given);
+                page.pending.extend(missing.into_iter().chain(absent));
             }
             if let Some(end) = end {
                 let day = UtcDay::of(time(end));
@@ -413,7 +428,7 @@ impl World {
         if has_more {
             cursor.page = Some(page);
         } else {
-            (cursor.since, cursor.owed, cursor.at) = (Some(page.target), page.owed, self.now);
+            (cursor.since, cursor.pending, cursor.at) = (Some(page.target), page.pending, self.now);
         }
         Some((entries, cursor, has_more))
     }
@@ -466,6 +481,7 @@ impl World {
                 if let Some((known, covered_from, synced_at)) = self.backups[connection].take() {
                     let own = &mut self.connections[connection];
                     (own.known, own.covered_from, own.synced_at) = (known, covered_from, synced_at);
+                    own.restores += 1;
                     // Rows that the lost history has renumbered are other rows now.
                     self.keys.clear();
                     self.misses.clear();
@@ -473,7 +489,8 @@ impl World {
             }
             _ => self.now += 30 + self.random.below(20 * HOUR as u64) as i64,
         }
-        self.now += 1;
+        // Syncs of one second have marks that are ahead of the clock.
+        self.now += i64::from(self.random.one_in(4));
     }
 
     /// The provider calms down. After three reads over a day, every client has what the provider has.
@@ -584,7 +601,8 @@ fn every_fault_is_found() {
         Fault::SwappedKeys,
         Fault::ForeignCursor,
         Fault::Restore,
-        Fault::NothingOwed,
+        Fault::SameMark,
+        Fault::NothingPending,
     ] {
         let found = (0..3_000).find(|seed| std::panic::catch_unwind(|| run(*seed, Some(fault))).is_err());
         assert!(found.is_some(), "{fault:?}");

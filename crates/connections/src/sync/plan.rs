@@ -96,8 +96,9 @@ impl SyncSettings {
             // Only a new date range reaches back so far.
             reread_from: state.reread_from.filter(|_| plan.continues),
             unread: pulled.unread.clone(),
+            restore_id: state.restore_id,
             mark: pulled.mark,
-            said_gone: Vec::new(),
+            removal_hints: pulled.removal_hints.clone(),
             followed_at: state.followed_at,
             unreadable: add_unreadable(unreadable_before, &pulled.unreadable, plan.from),
             next_at: Some(next_at),
@@ -214,7 +215,7 @@ fn add_unreadable(before: Option<&UnreadableRows>, found: &[UnreadableRow], from
 
 #[cfg(test)]
 mod tests {
-    use bellbird_domain::EventType;
+    use bellbird_domain::{Digest, EventType};
     use bellbird_providers::UnreadableReason;
     use bellbird_storage::UnreadRange;
     use proptest::prelude::*;
@@ -244,8 +245,9 @@ mod tests {
             missing_since: None,
             reread_from: None,
             unread: None,
+            restore_id: 0,
             mark: 0,
-            said_gone: Vec::new(),
+            removal_hints: Vec::new(),
             followed_at: None,
             unreadable: None,
             next_at: None,
@@ -417,6 +419,7 @@ mod tests {
             updated: Vec::new(),
             gone: Vec::new(),
             fingerprints: None,
+            removal_hints: vec![Digest([1; 16])],
             mark: 9,
             newest_row_at: newest.map(day),
             read_from: day("01"),
@@ -437,6 +440,7 @@ mod tests {
             newest_row_at: Some(day("19")),
             reread_from: None,
             unread: left,
+            removal_hints: vec![Digest([1; 16])],
             mark: 9,
             unreadable: None,
             next_at: Some(now),

@@ -50,7 +50,7 @@ pub(super) struct Pull<'a> {
     /// The stored fingerprints.
     pub(super) known: &'a Fingerprints,
     /// Rows of which the provider said that they are gone.
-    pub(super) said_gone: &'a [Digest],
+    pub(super) removal_hints: &'a [Digest],
     pub(super) now: Timestamp,
     pub(super) date_range: (Timestamp, Timestamp),
     /// Fingerprints that were last seen before this time are deleted.
@@ -80,6 +80,8 @@ pub(crate) struct Pulled {
     pub(super) gone: Vec<RemovedRow>,
     /// All fingerprints of the connection, if they have to be written.
     pub(super) fingerprints: Option<Fingerprints>,
+    /// Hints of removed rows for a later run.
+    pub(super) removal_hints: Vec<Digest>,
     /// The mark of the last run that found changes.
     pub(super) mark: u32,
     /// The day of the newest row that is not in the future. It is stored, so it is not the time of a row.
@@ -127,16 +129,17 @@ impl Pull<'_> {
         let Read { mut rows, unread, wait, stopped_at, accounts } = read;
         let unreadable = self.unreadable(event_type, stopped_at);
         let seen: Vec<RowDigests> = rows.iter().map(|row| row.seen).collect();
-        let coverage = self.coverage(stopped_at, accounts);
+        let coverage = self.coverage(stopped_at, accounts, &unreadable);
         let reading = Reading {
             hasher: self.hasher,
             duplicate_ids,
             now: self.now,
             prune_before: self.prune_before,
-            coverage: unreadable.is_empty().then_some(&coverage),
-            said_gone: &self.said_gone.iter().copied().collect(),
+            coverage: &coverage,
+            removal_hints: &self.removal_hints.iter().copied().collect(),
         };
-        let Changes { new, updated, gone, mut fingerprints } = detect_changes(self.known, &seen, &reading);
+        let Changes { new, updated, gone, mut fingerprints, removal_hints } =
+            detect_changes(self.known, &seen, &reading);
         if fingerprints.as_ref().is_some_and(|all| all.rows.len() > FINGERPRINTS_MAX) {
             return Err(TOO_MANY_ROWS);
         }
@@ -170,6 +173,7 @@ impl Pull<'_> {
             updated: changed_rows(updated),
             gone: gone.iter().filter(|_| self.notify).filter_map(|row| self.removed_row(row)).collect(),
             fingerprints,
+            removal_hints,
             mark,
             newest_row_at,
             read_from,
@@ -241,14 +245,27 @@ impl Pull<'_> {
     }
 
     /// The whole days that the run has read, of the accounts that it has read to their end.
-    fn coverage(&self, stopped_at: Option<Timestamp>, accounts: HashSet<AccountTag>) -> Coverage {
+    fn coverage(
+        &self,
+        stopped_at: Option<Timestamp>,
+        accounts: HashSet<AccountTag>,
+        unreadable: &[UnreadableRow],
+    ) -> Coverage {
         let (from, to) = self.date_range;
         let last_day = match self.continues {
             // Later rows of that day were read by the run before.
             true => UtcDay(UtcDay::of(to).0.saturating_sub(1)),
             false => UtcDay(u16::MAX),
         };
-        Coverage { first_day: first_whole_day(stopped_at.unwrap_or(from)), last_day, accounts }
+        let from = stopped_at.unwrap_or(from);
+        let is_whole = stopped_at.is_none() && start_of_day(from) == from;
+        let first_day = UtcDay(UtcDay::of(from).0.saturating_add(u16::from(!is_whole)));
+        Coverage {
+            days: first_day..=last_day,
+            first_certain_day: first_whole_day(from),
+            accounts,
+            unreadable: unreadable.iter().map(|row| row.at.map(UtcDay::of)).collect(),
+        }
     }
 
     /// The unreadable rows of what was read. A page reaches beyond it.

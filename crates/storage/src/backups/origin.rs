@@ -3,6 +3,8 @@
 //! The table `database_origin` has one row. A backup of SQLite is marked in it. A row of PostgreSQL names its own
 //! `xmin` and `tableoid`: `pg_restore` inserts it in another transaction and another table, so they differ. `VACUUM
 //! FREEZE` and `VACUUM FULL` keep both. A physical copy has them too, so it cannot be noticed.
+//!
+//! The row also names the restore by a random number. What clients keep from another history has another one.
 
 use jiff::Timestamp;
 
@@ -23,9 +25,10 @@ statements! {
 
     DELETE_ORIGIN = "DELETE FROM database_origin";
 
-    INSERT_ORIGINAL = "INSERT INTO database_origin (origin) VALUES ('original')",
-        on_postgres = "INSERT INTO database_origin (origin)
-            SELECT format('%s %s', txid_current() % 4294967296, oid) FROM pg_class
+    INSERT_ORIGINAL = "INSERT INTO database_origin (origin, restore_id) VALUES ('original', random())",
+        on_postgres = "INSERT INTO database_origin (origin, restore_id)
+            SELECT format('%s %s', txid_current() % 4294967296, oid), CAST(random() * 9007199254740992 AS BIGINT)
+            FROM pg_class
             WHERE oid = CAST('database_origin' AS regclass)";
 
     DELETE_LINKS = "DELETE FROM links";

@@ -13,31 +13,31 @@ use crate::jobs::{self, ClaimedJob, JobKey, job_kinds, sync_is_held};
 use crate::locks::{lock_user, user_lock};
 use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
-/// Rows in `said_gone` of a connection.
-const SAID_GONE_MAX: usize = 1_000;
+/// Rows in `removal_hints` of a connection.
+const REMOVAL_HINTS_MAX: usize = 1_000;
 
 statements! {
-    INSERT = "INSERT INTO syncs (user_id, connection_id, rows_backfill_began_at, said_gone) VALUES ($1, $2, $3, $4)
+    INSERT = "INSERT INTO syncs (user_id, connection_id, rows_backfill_began_at, removal_hints) VALUES ($1, $2, $3, $4)
         ON CONFLICT (user_id, connection_id) DO UPDATE SET rows_backfill_began_at = excluded.rows_backfill_began_at";
 
     FIND = "SELECT c.created_at, s.sequence, s.synced_at, s.covered_from, s.newest_row_at, s.rows_backfill_began_at,
             s.reread_from, s.unread_to, s.unread_after_account, s.unreadable_rows, s.unreadable_reason,
             s.unreadable_since, j.run_at, j.attempts, j.last_error,
             (SELECT MIN(a.missing_since) FROM accounts a WHERE a.user_id = c.user_id AND a.connection_id = c.id),
-            s.mark, s.said_gone, s.followed_at
+            s.mark, s.removal_hints, s.followed_at, (SELECT MAX(o.restore_id) FROM database_origin o)
         FROM connections c JOIN syncs s ON s.user_id = c.user_id AND s.connection_id = c.id
             JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = CAST(c.id AS TEXT)
         WHERE c.user_id = $1 AND c.id = $2";
 
-    /// A refresh may have set `reread_from` while the sync ran, and an event of the provider `said_gone`. Then it stays
-    /// for the next one.
+    /// A refresh may have set `reread_from` while the sync ran, and an event of the provider `removal_hints`. Then it
+    /// stays for the next one.
     SAVE = concat!(
         "UPDATE syncs SET sequence = :sequence, synced_at = :synced_at, covered_from = :covered_from,
             newest_row_at = :newest_row_at, rows_backfill_began_at = :rows_backfill_began_at,
             reread_from = NULLIF(reread_from, :reread), unread_to = :unread_to,
             unread_after_account = :unread_after_account, unreadable_rows = :unreadable_rows,
             unreadable_reason = :unreadable_reason, unreadable_since = :unreadable_since, mark = :mark,
-            said_gone = CASE WHEN said_gone = :said_gone THEN :nothing ELSE said_gone END
+            removal_hints = CASE WHEN removal_hints = :hints_before THEN :hints_after ELSE removal_hints END
         WHERE user_id = :user AND connection_id = :connection AND ",
         sync_is_held!()
     );
@@ -46,7 +46,7 @@ statements! {
     REREAD_FROM = "UPDATE syncs SET reread_from = CASE WHEN reread_from <= $3 THEN reread_from - 1 ELSE $3 END
         WHERE user_id = $1 AND connection_id = $2";
 
-    SAY_GONE = "UPDATE syncs SET said_gone = $3 WHERE user_id = $1 AND connection_id = $2 AND said_gone = $4";
+    ADD_REMOVAL_HINTS = "UPDATE syncs SET removal_hints = $3 WHERE user_id = $1 AND connection_id = $2 AND removal_hints = $4";
 
     SET_FOLLOWED = "UPDATE syncs SET followed_at = $3 WHERE user_id = $1 AND connection_id = $2";
 
@@ -93,12 +93,15 @@ pub struct SyncState {
     /// What the last sync has not read yet, because it was too large for one run.
     #[serde(skip)]
     pub unread: Option<UnreadRange>,
+    /// Names the last restore of the database from a backup. A mark of another history may be that of another run here.
+    #[serde(skip)]
+    pub restore_id: i64,
     /// The mark of the last run that found changes; 0 before the first (`Fingerprints`).
     #[serde(skip)]
     pub mark: u32,
-    /// Rows of which the provider said that they are gone, since the last sync began.
+    /// Rows of which the provider said that they are gone, and of which no sync has read the days since.
     #[serde(skip)]
-    pub said_gone: Vec<Digest>,
+    pub removal_hints: Vec<Digest>,
     /// When a client last asked for the changes, or a person for a sync, within a day.
     #[serde(skip)]
     pub followed_at: Option<Timestamp>,
@@ -213,17 +216,20 @@ impl Syncs<'_> {
 
     /// The provider said that these rows of the user's connection are gone. The next sync checks it.
     ///
-    /// It is only a hint: what is said at the same time, or beyond `SAID_GONE_MAX` rows, is found missing later.
-    pub async fn say_gone(self, user: UserId, connection: ConnectionId, rows: &[Digest]) -> Result<()> {
+    /// It is only a hint: what is said at the same time, or beyond `REMOVAL_HINTS_MAX` rows, is found missing later.
+    pub async fn add_removal_hints(self, user: UserId, connection: ConnectionId, rows: &[Digest]) -> Result<()> {
         let Some(state) = self.find(user, connection).await? else { return Ok(()) };
-        let bytes = |rows: &[Digest]| -> Vec<u8> { rows.iter().flat_map(|row| row.0).collect() };
-        let (before, mut after) = (bytes(&state.said_gone), state.said_gone);
+        let (before, mut after) = (hint_bytes(&state.removal_hints), state.removal_hints);
         after.extend(rows);
         after.sort_unstable();
         after.dedup();
-        after.truncate(SAID_GONE_MAX);
-        let after = bytes(&after);
-        self.0.db.run(SAY_GONE, params![user, connection, after.as_slice(), before.as_slice()]).await.map(|_| ())
+        after.truncate(REMOVAL_HINTS_MAX);
+        let after = hint_bytes(&after);
+        self.0
+            .db
+            .run(ADD_REMOVAL_HINTS, params![user, connection, after.as_slice(), before.as_slice()])
+            .await
+            .map(|_| ())
     }
 
     /// The connections with rows that their last sync could not read, those with the most first.
@@ -255,8 +261,8 @@ impl Syncs<'_> {
             shown: None,
             now: finished.started_at,
         };
-        let said_gone: Vec<u8> = finished.before.said_gone.iter().flat_map(|row| row.0).collect();
-        let mut statements = vec![user_lock(user), jobs::held(claim), save(claim, finished, &said_gone)];
+        let hints = [finished.before, after].map(|state| hint_bytes(&state.removal_hints));
+        let mut statements = vec![user_lock(user), jobs::held(claim), save(claim, finished, &hints)];
         statements.extend(encoded.as_ref().map(|encoded| fingerprints::store(claim, encoded)));
         // The events come late, because they lock the queues, which deliveries need.
         let inserted_at = statements.len();
@@ -302,8 +308,16 @@ pub(crate) async fn reread_from(
     tx.run(REREAD_FROM, params![user, connection, missing_since]).await.map(|_| ())
 }
 
-/// `said_gone` is what was known before, as it was stored.
-fn save<'a>(claim: &'a ClaimedJob, finished: &FinishedSync<'a>, said_gone: &'a [u8]) -> Bound<'a> {
+fn hint_bytes(rows: &[Digest]) -> Vec<u8> {
+    rows.iter().flat_map(|row| row.0).collect()
+}
+
+/// The hints are those before and after the sync, as they are stored.
+fn save<'a>(
+    claim: &'a ClaimedJob,
+    finished: &FinishedSync<'a>,
+    [before_hints, after_hints]: &'a [Vec<u8>; 2],
+) -> Bound<'a> {
     let FinishedSync { before, after, .. } = *finished;
     let (unread, unreadable) = (after.unread.as_ref(), after.unreadable.as_ref());
     SAVE.with(named![
@@ -323,8 +337,8 @@ fn save<'a>(claim: &'a ClaimedJob, finished: &FinishedSync<'a>, said_gone: &'a [
         unreadable_reason = unreadable.map(|rows| rows.reason.as_str()),
         unreadable_since = unreadable.map(|rows| rows.since),
         mark = i64::from(after.mark),
-        said_gone = said_gone,
-        nothing = [].as_slice(),
+        hints_before = before_hints.as_slice(),
+        hints_after = after_hints.as_slice(),
     ])
 }
 
@@ -360,8 +374,9 @@ fn state(row: &Row<'_>) -> Result<SyncState> {
         missing_since: row.opt_time(15)?,
         reread_from: row.opt_time(6)?,
         unread,
+        restore_id: row.opt_int(19)?.unwrap_or_default(),
         mark: row.number(16, "the mark of a sync")?,
-        said_gone: row.blob(17)?.as_chunks().0.iter().map(|row| Digest(*row)).collect(),
+        removal_hints: row.blob(17)?.as_chunks().0.iter().map(|row| Digest(*row)).collect(),
         followed_at: row.opt_time(18)?,
         unreadable: unreadable(row, 9)?,
         next_at: row.opt_time(12)?,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_connections::following::{self, Followed, Given, GivenRows, Owed};
+use bellbird_connections::following::{self, Followed, Given, GivenRows, PendingRow};
 use bellbird_connections::{ConnectionsError, DuplicateIds, RowHasher};
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{
@@ -37,12 +37,12 @@ use crate::front::{Authorized, BankingConnection, BrokerageConnection, LivePermi
 use crate::v1::state::V1State;
 use crate::v1::trades::TradeView;
 use crate::v1::transactions::TransactionView;
-use cursor::{OwedText, PageProgress, Progress, Since};
+use cursor::{PageProgress, Progress, Since};
 use views::{ChangesQuery, TradeChange, TransactionChange};
 pub use views::{TradeChanges, TransactionChanges};
 
-/// Rows that the provider may leave out between a sync and the read after it.
-const OWED_MAX: usize = 200;
+/// Rows that the last sync lacked and that a cursor has room for.
+const ABSENT_MAX: usize = cursor::PENDING_MAX / 2;
 /// `Retry-After` while a sync takes longer than a request may.
 const SYNC_RETRY_AFTER_SECONDS: u64 = 10;
 /// Trades of a day without a time count as midnight in UTC, which is another day in the user's timezone.
@@ -129,10 +129,14 @@ struct Changes {
 type Entry = (RowKey, Vec<u8>);
 
 /// A page while it is made.
+#[derive(Default)]
 struct Page {
     entries: Vec<Vec<u8>>,
     has_more: bool,
 }
+
+/// The provider does not list more rows as the last sync saw them than a cursor has room for.
+struct TooManyPending;
 
 impl Changes {
     fn new(state: V1State, caller: Caller, now: Timestamp, selected: Selected<ChangesQuery>, rows: Rows) -> Self {
@@ -143,33 +147,35 @@ impl Changes {
     async fn respond(self) -> Result<Response, Problem> {
         let storage = self.state.access.storage();
         let id = self.context.connection.id;
-        let mut progress = match &self.query.cursor {
-            Some(cursor) => Progress::open(storage, self.caller.user_id, cursor, (id, self.account_id))?,
-            None => {
-                let from = self.query.from.as_ref().map(|from| from.0);
-                let default = || Bound::Instant(self.now.saturating_sub(DEFAULT_RANGE).unwrap_or(Timestamp::MIN));
-                Progress::begin(id, self.account_id, from.unwrap_or_else(default))
-            }
-        };
+        let open = |cursor| Progress::open(storage, self.caller.user_id, cursor, (id, self.account_id));
+        let opened = self.query.cursor.as_deref().map(open).transpose()?;
+        let mut sync = self.sync_state().await?;
+        let mut progress = opened.unwrap_or_else(|| {
+            let from = self.query.from.as_ref().map(|from| from.0);
+            let default = || Bound::Instant(self.now.saturating_sub(DEFAULT_RANGE).unwrap_or(Timestamp::MIN));
+            Progress::begin(id, self.account_id, from.unwrap_or_else(default), sync.restore_id)
+        });
+        if progress.restore_id != sync.restore_id {
+            return Err(Problem::CursorExpired);
+        }
         let call = self.state.access.call_context(&self.caller).past_unreadable_rows();
         let mut permit = None;
-        let mut sync = self.sync_state().await?;
         if progress.page.is_none() {
             if !self.is_fresh(&sync) {
                 permit = Some(self.admit().await?);
-                self.freshen(&call).await?;
+                self.freshen(&call, self.changes_max_age()).await?;
                 sync = self.sync_state().await?;
             }
             progress.page = Some(PageProgress::to(sync.mark));
         }
         let has_news = self.has_news(&progress, &sync);
-        let mut page = Page { entries: Vec::new(), has_more: false };
+        let mut page = Page::default();
         if has_news {
             let _permit = match permit {
                 Some(permit) => permit,
                 None => self.admit().await?,
             };
-            let read = self.read(&call, &sync, &mut progress, &mut page).await;
+            let read = self.read(&call, &mut sync, &mut progress, &mut page).await;
             log::add_provider_calls(call.calls());
             read?;
         }
@@ -178,7 +184,7 @@ impl Changes {
         {
             (progress.since, progress.at) = (Since::Mark(done.target), self.now.as_second());
             if has_news {
-                progress.owed = done.owed;
+                progress.keep_missed();
             }
         }
         let mut body = br#"{"data":["#.to_vec();
@@ -192,11 +198,11 @@ impl Changes {
         Ok(json_bytes(body.into()))
     }
 
-    /// Whether there may be something to give. Owed rows are looked for again after another sync.
+    /// Whether there may be something to give. Pending rows are looked for again after another sync.
     fn has_news(&self, progress: &Progress, sync: &SyncState) -> bool {
         let target = progress.page.as_ref().map_or(sync.mark, |page| page.target);
         let synced_at = sync.synced_at.map_or(i64::MIN, Timestamp::as_second);
-        progress.since != Since::Mark(target) || (!progress.owed.is_empty() && synced_at > progress.at)
+        progress.since != Since::Mark(target) || (!progress.pending.is_empty() && synced_at > progress.at)
     }
 
     async fn sync_state(&self) -> Result<SyncState, Problem> {
@@ -205,9 +211,12 @@ impl Changes {
     }
 
     fn is_fresh(&self, sync: &SyncState) -> bool {
-        let inner = &self.state.inner;
-        self.state.access.connections().syncs().is_fresh(sync, inner.changes_max_age)
-            || inner.recently_synced.get(&self.context.connection.id, self.now).is_some()
+        self.state.access.connections().syncs().is_fresh(sync, self.changes_max_age())
+            || self.state.inner.recently_synced.get(&self.context.connection.id, self.now).is_some()
+    }
+
+    fn changes_max_age(&self) -> Duration {
+        self.state.access.inner.settings.changes_max_age
     }
 
     async fn admit(&self) -> Result<LivePermit, Problem> {
@@ -217,9 +226,8 @@ impl Changes {
     }
 
     /// Syncs the connection, once for all requests that wait. A sync that takes longer than the request goes on.
-    async fn freshen(&self, call: &CallContext) -> Result<(), Problem> {
+    async fn freshen(&self, call: &CallContext, max_age: Duration) -> Result<(), Problem> {
         let (state, user, id) = (self.state.clone(), self.caller.user_id, self.context.connection.id);
-        let max_age = state.inner.changes_max_age;
         let context = Arc::clone(&self.context);
         let sync = async move {
             let synced = Box::pin(state.access.connections().syncs().freshen(user, id, max_age)).await;
@@ -245,23 +253,41 @@ impl Changes {
         if is_whole { zoned.date() } else { zoned.date().tomorrow().unwrap_or(Date::MAX) }
     }
 
+    /// Reads a page. If too many rows are not as the last sync saw them, they are after another one.
     async fn read(
+        &self,
+        call: &CallContext,
+        sync: &mut SyncState,
+        progress: &mut Progress,
+        page: &mut Page,
+    ) -> Result<(), Problem> {
+        if let Err(TooManyPending) = self.read_page(call, sync, progress, page).await? {
+            self.freshen(call, Duration::ZERO).await?;
+            (*sync, *page) = (self.sync_state().await?, Page::default());
+            if let Err(TooManyPending) = self.read_page(call, sync, progress, page).await? {
+                return Err(Problem::unavailable(SYNC_RETRY_AFTER_SECONDS).at(self.context.connection.id));
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_page(
         &self,
         call: &CallContext,
         sync: &SyncState,
         progress: &mut Progress,
         page: &mut Page,
-    ) -> Result<(), Problem> {
+    ) -> Result<Result<(), TooManyPending>, Problem> {
         let syncs = self.state.access.connections().syncs();
         let found = syncs.fingerprints(self.caller.user_id, self.context.connection.id).await;
         let (hasher, fingerprints) = found.map_err(|error| self.problem(&error))?;
-        let mut done = progress.page.take().ok_or(Problem::Internal)?;
+        let mut done = progress.page.clone().ok_or(Problem::Internal)?;
         check_reach(&fingerprints, &progress.since, done.target)?;
-        let owed: Vec<Owed> = progress.owed.iter().filter_map(OwedText::parse).collect();
+        let pending: Vec<PendingRow> = progress.pending.iter().map(|pending| pending.row).collect();
         let watched_from = syncs.watched_from(sync);
         let since = match progress.since {
             Since::From(_) => following::Since::Nothing,
-            Since::Mark(mark) => following::Since::Mark { mark, owed: &owed },
+            Since::Mark(mark) => following::Since::Mark { mark, pending: &pending },
         };
         let (ids, account) = (self.rows.duplicate_ids(), self.account_id.map(AccountTag::from));
         let follow = || Followed::new(&hasher, &fingerprints, ids, watched_from, since, account);
@@ -289,11 +315,15 @@ impl Changes {
             if page.has_more && page.entries.is_empty() && after == begin {
                 return Err(Problem::unavailable(SYNC_RETRY_AFTER_SECONDS).at(self.context.connection.id));
             }
-            self.finish_page(&followed.into_inner(), (begin, after), watched_from, &mut done, page.has_more)?;
+            let missed =
+                self.finish_page(&followed.into_inner(), (begin, after), watched_from, &mut done, page.has_more);
+            if !progress.miss(missed) {
+                return Ok(Err(TooManyPending));
+            }
             break;
         }
         progress.page = Some(done);
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Gives the rows that are gone, which needs no provider.
@@ -426,7 +456,7 @@ impl Changes {
         Ok(Ok(after))
     }
 
-    /// Keeps in the cursor what the next page has to know: where it begins, and which rows are owed.
+    /// Keeps in the cursor where the next page begins. Returns the rows of the finished days that no page has.
     fn finish_page(
         &self,
         followed: &Followed<'_>,
@@ -434,28 +464,24 @@ impl Changes {
         watched_from: UtcDay,
         done: &mut PageProgress,
         has_more: bool,
-    ) -> Result<(), Problem> {
+    ) -> Vec<PendingRow> {
         let day = |position: Option<Position>| position.map(|position| UtcDay::of(position.instant));
         let end_day = day(end).filter(|_| has_more);
         // Rows of the last day may be on the next page.
         let first = watched_from.max(end_day.map_or(UtcDay(0), |day| UtcDay(day.0.saturating_add(1))));
         let last = day(begin).unwrap_or(UtcDay(u16::MAX));
         let given_before = done.given.map(|(rows, keys)| GivenRows { rows, keys }).unwrap_or_default();
-        let (missing, absent) = followed.owed(first..=last, given_before);
-        if done.owed.len() + missing.len() > OWED_MAX {
-            return Err(Problem::unavailable(SYNC_RETRY_AFTER_SECONDS).at(self.context.connection.id));
-        }
-        done.owed.extend(missing.into_iter().map(OwedText::from));
+        let (mut pending, absent) = followed.pending(first..=last, given_before);
         // A provider may leave out many rows for hours, which must not stop the client.
-        let room = (OWED_MAX / 2).saturating_sub(done.owed.len());
-        done.owed.extend(absent.into_iter().take(room).map(OwedText::from));
+        let room = ABSENT_MAX.saturating_sub(pending.len());
+        pending.extend(absent.into_iter().take(room));
         if let Some(day) = end_day {
             let before = if day == last { given_before } else { GivenRows::default() };
             let GivenRows { rows, keys } = before + followed.given_on(day);
             done.given = Some((rows, keys));
         }
         done.rows = end.map(|end| end.to_string());
-        Ok(())
+        pending
     }
 }
 

@@ -11,7 +11,7 @@ use crate::support::harness::{App, on_both_databases, simulated_providers};
 use crate::support::mcp::Mcp;
 
 /// As the service limits it.
-const CHARS_MAX: usize = 12 * 1024;
+const CHARS_MAX: usize = 7 * 1024;
 
 on_both_databases! {
     async fn cursor_is_good_for_its_question_only(database: Database) {

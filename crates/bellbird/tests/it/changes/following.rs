@@ -263,8 +263,8 @@ on_both_databases! {
         assert_eq!(app.delivered("akahu").await, [json!(200)]);
         let stored = tables_containing(&app.shared.database, &[id, "REMOVED AT ONCE".to_owned()]).await;
         assert_eq!(stored.len(), 0, "{stored:?}");
-        let said_gone = app.query("SELECT LENGTH(said_gone) FROM syncs ORDER BY 1 DESC").await;
-        assert_eq!(said_gone[0][0], "16", "one digest");
+        let removal_hints = app.query("SELECT LENGTH(removal_hints) FROM syncs ORDER BY 1 DESC").await;
+        assert_eq!(removal_hints[0][0], "16", "one digest");
         app.advance_clock(STALE).await;
         assert_eq!(changes(&copy.follow(&app).await), [REMOVAL]);
         copy.assert_equal(&app, "removed").await;

@@ -131,6 +131,38 @@ on_both_databases! {
 }
 
 on_both_databases! {
+    /// More rows change while a client pages than a cursor has room for.
+    async fn many_changes_between_pages_do_not_stop_a_client(database: Database) {
+        let app = App::start(setup(database)).await;
+        let person = app.person_at("fiskil").await;
+        let connection = &person.connections[0];
+        let now = app.clock.now();
+        let mut ids = Vec::new();
+        for number in 0..260 {
+            ids.push(app.add_row(connection, &format!("ROW {number}"), now - HOUR - number * HOUR / 4).await);
+        }
+        for is_first_copy in [true, false] {
+            let mut copy = Follower::new(&app, &person, connection).with("&limit=40");
+            if !is_first_copy {
+                copy.follow(&app).await;
+                for id in &ids {
+                    app.change_row(connection, id, json!({"description": "CHANGED ONCE"})).await;
+                }
+                app.advance_clock(STALE).await;
+            }
+            assert!(copy.next_page(&app).await.0);
+            for id in &ids {
+                app.change_row(connection, id, json!({"description": format!("AGAIN {is_first_copy}")})).await;
+            }
+            copy.follow(&app).await;
+            copy.follow(&app).await;
+            copy.assert_equal(&app, &format!("first copy: {is_first_copy}")).await;
+            app.advance_clock(STALE).await;
+        }
+    }
+}
+
+on_both_databases! {
     async fn clients_do_not_disturb_each_other(database: Database) {
         let app = App::start(setup(database)).await;
         let person = app.person_at("fiskil").await;

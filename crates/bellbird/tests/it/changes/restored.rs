@@ -113,6 +113,35 @@ on_both_databases! {
     }
 }
 
+on_both_databases! {
+    /// Marks are seconds, and several syncs in one second have marks that are ahead of the clock.
+    async fn cursor_with_a_mark_of_two_histories_is_expired(database: Database) {
+        let app = App::start(setup(database)).await;
+        let person = app.person_at("fiskil").await;
+        let connection = &person.connections[0];
+        let mut copy = Follower::new(&app, &person, connection);
+        copy.follow(&app).await;
+        app.back_up().await;
+        let sync_three_times = async |text: &str| {
+            for _ in 0..3 {
+                app.add_row(connection, text, app.clock.now() - HOUR).await;
+                assert_eq!(app.sync(connection).await.new_count, 1);
+            }
+        };
+        sync_three_times("LOST").await;
+        assert_eq!(copy.follow(&app).await.len(), 3);
+        app.restore().await;
+        execute(&app.shared.database, "UPDATE database_origin SET restore_id = restore_id + 1", "").await;
+        for id in copy.rows.values().filter(|row| row["description"] == "LOST").map(|row| row["id"].as_str().unwrap()) {
+            app.remove_row(connection, id).await;
+        }
+        sync_three_times("AFTER THE RESTORE").await;
+        assert_problem(&copy.ask(&app).await, 410, "cursor_expired");
+        copy.follow(&app).await;
+        copy.assert_equal(&app, "again").await;
+    }
+}
+
 /// A connection that is removed and linked again is another one, for its cursors too.
 #[tokio::test]
 async fn cursor_of_a_removed_connection_is_not_accepted() {

@@ -299,9 +299,11 @@ on_both_databases! {
                 app.assert_incomplete(&hook).await;
             }
             app.sync(&connection).await;
-            // At the sandbox, a renewal also changes some rows.
-            app.delivered_to(&hook).await;
-            let mut received = texts(&app.next_attempt(&hook).await);
+            // At the sandbox, a renewal also changes some rows, of which there is an event before.
+            let mut received = texts(&app.delivered_to(&hook).await);
+            if received.is_empty() {
+                received = texts(&app.next_attempt(&hook).await);
+            }
             received.sort_unstable();
             assert_eq!(received, ["ONE", "TWO"], "{provider}");
 

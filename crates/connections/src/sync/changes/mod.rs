@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 
 use bellbird_domain::{AccountTag, ContentDigest, Digest, Fingerprint, Fingerprints, RowDigests, RowKey, UtcDay};
 use bellbird_webhooks::event::digest::RowHasher;
@@ -24,7 +25,7 @@ const MARKS_MAX: usize = 4_096;
 /// The meaning of two rows with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DuplicateIds {
-    /// One row that was read twice, because the provider's list moved between pages. The later reading counts.
+    /// One row that was read twice, because the provider's list moved between pages. The first reading counts.
     SameRow,
     /// Two rows, such as equal trades on one day.
     DistinctRows,
@@ -38,23 +39,38 @@ pub(super) struct Reading<'r> {
     pub(super) now: Timestamp,
     /// Fingerprints that were last seen before this time are deleted.
     pub(super) prune_before: Timestamp,
-    /// What was read whole. `None` if a row could not be read, since that may be any row that is missing.
-    pub(super) coverage: Option<&'r Coverage>,
+    pub(super) coverage: &'r Coverage,
     /// Rows of which the provider said that they are gone.
-    pub(super) said_gone: &'r HashSet<Digest>,
+    pub(super) removal_hints: &'r HashSet<Digest>,
 }
 
-/// The days and accounts of which a run has read every row.
+/// The days and accounts that a run has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Coverage {
-    pub(super) first_day: UtcDay,
-    pub(super) last_day: UtcDay,
+    /// The days of which every row was read, by its time.
+    pub(super) days: RangeInclusive<UtcDay>,
+    /// The first of them that the provider has not cut off either, which may count days in another time zone.
+    pub(super) first_certain_day: UtcDay,
     pub(super) accounts: HashSet<AccountTag>,
+    /// The days of rows that could not be read. `None`: unknown.
+    pub(super) unreadable: HashSet<Option<UtcDay>>,
 }
 
 impl Coverage {
+    /// Whether the run lacks a row that it would have read if it were there. An unreadable row may be any row.
+    fn lacks(&self, row: &RowDigests) -> bool {
+        self.unreadable.is_empty() && row.day >= self.first_certain_day && self.has(row)
+    }
+
+    /// Whether a row that was not read may have another id now. On a day that was read in part, or with an unreadable
+    /// row, it may still have its own. An unreadable row of an unknown day is hardly the one, and must not make all
+    /// rows of a renewed connection new.
+    fn may_be_renumbered(&self, row: &RowDigests) -> bool {
+        self.has(row) && !self.unreadable.contains(&Some(row.day))
+    }
+
     fn has(&self, row: &RowDigests) -> bool {
-        (self.first_day..=self.last_day).contains(&row.day) && self.accounts.contains(&row.account)
+        self.days.contains(&row.day) && self.accounts.contains(&row.account)
     }
 }
 
@@ -69,6 +85,8 @@ pub(super) struct Changes {
     pub(super) gone: Vec<Fingerprint>,
     /// All fingerprints of the connection. None if the stored ones are good for another day.
     pub(super) fingerprints: Option<Fingerprints>,
+    /// Those of the provider's hints that a later run has to check.
+    pub(super) removal_hints: Vec<Digest>,
 }
 
 /// Compares the rows that were read, `seen`, with the stored fingerprints.
@@ -81,7 +99,7 @@ pub(super) fn detect_changes(known: &Fingerprints, seen: &[RowDigests], reading:
     let mut order: Vec<(RowDigests, usize)> = seen.iter().copied().zip(0..).collect();
     match reading.duplicate_ids {
         DuplicateIds::SameRow => {
-            order.sort_unstable_by_key(|(digests, index)| (digests.row, Reverse(*index)));
+            order.sort_unstable_by_key(|(digests, index)| (digests.row, *index));
             order.dedup_by_key(|(digests, _)| digests.row);
         }
         DuplicateIds::DistinctRows => order.sort_unstable(),
@@ -230,13 +248,14 @@ impl<'r> Merge<'r> {
     ) -> Vec<Fresh> {
         let mut alike: HashMap<_, Vec<Fingerprint>> =
             fresh.iter().map(|row| (looks(&row.digests), Vec::new())).collect();
+        let coverage = self.reading.coverage;
         // Few of many unseen rows look like one of the few rows without a known id.
         self.unseen.retain(|row| match alike.get_mut(&looks(&row.digests)) {
-            Some(rows) => {
+            Some(rows) if coverage.may_be_renumbered(&row.digests) => {
                 rows.push(*row);
                 false
             }
-            None => true,
+            _ => true,
         });
         // The rows that are still there are taken first, from the end.
         for rows in alike.values_mut() {
@@ -285,8 +304,12 @@ impl<'r> Merge<'r> {
     fn keep_unseen(&mut self) {
         let prune_before = Fingerprint::seconds(self.reading.prune_before);
         for mut row in std::mem::take(&mut self.unseen) {
-            if !row.is_gone && self.reading.coverage.is_some_and(|coverage| coverage.has(&row.digests)) {
-                self.miss(&mut row);
+            if !row.is_gone {
+                if self.reading.coverage.lacks(&row.digests) {
+                    self.miss(&mut row);
+                } else if self.reading.removal_hints.contains(&row.digests.row) {
+                    self.changes.removal_hints.push(row.digests.row);
+                }
             }
             if row.seen_at < prune_before {
                 self.must_write = true;
@@ -308,7 +331,7 @@ impl<'r> Merge<'r> {
         }
         let is_missing_long =
             row.misses == GONE_AFTER_MISSES && self.now.saturating_sub(row.seen_at) >= GONE_AFTER_SECONDS;
-        if is_missing_long || self.reading.said_gone.contains(&row.digests.row) {
+        if is_missing_long || self.reading.removal_hints.contains(&row.digests.row) {
             (row.is_gone, row.changed_mark) = (true, self.mark);
             self.has_changes = true;
             self.changes.gone.push(*row);
@@ -327,6 +350,8 @@ impl<'r> Merge<'r> {
             let forgotten_mark = self.forgotten_mark;
             self.changes.fingerprints = Some(Fingerprints { rows: self.merged, marks, forgotten_mark });
         }
+        self.changes.removal_hints.sort_unstable();
+        self.changes.removal_hints.dedup();
         self.changes
     }
 }

@@ -35,16 +35,25 @@ struct Reads {
     known: Fingerprints,
     duplicate_ids: DuplicateIds,
     hasher: RowHasher,
-    coverage: Option<Coverage>,
-    said_gone: HashSet<Digest>,
+    coverage: Coverage,
+    removal_hints: HashSet<Digest>,
 }
 
 impl Reads {
     fn new(duplicate_ids: DuplicateIds) -> Self {
-        let coverage =
-            Coverage { first_day: UtcDay(DAYS[0]), last_day: UtcDay(DAYS[1]), accounts: HashSet::from([ACCOUNT]) };
+        let coverage = Coverage {
+            days: UtcDay(DAYS[0])..=UtcDay(DAYS[1]),
+            first_certain_day: UtcDay(DAYS[0]),
+            accounts: HashSet::from([ACCOUNT]),
+            unreadable: HashSet::new(),
+        };
         let (known, hasher) = (Fingerprints::default(), RowHasher::new(&[7; 32]));
-        Self { known, duplicate_ids, hasher, coverage: Some(coverage), said_gone: HashSet::new() }
+        Self { known, duplicate_ids, hasher, coverage, removal_hints: HashSet::new() }
+    }
+
+    /// From now on, each read has a row that cannot be read, which may be any row.
+    fn cover_nothing(&mut self) {
+        self.coverage.unreadable.insert(None);
     }
 
     /// A read of these rows, so many hours after the first.
@@ -58,8 +67,8 @@ impl Reads {
             duplicate_ids: self.duplicate_ids,
             now: hours(at),
             prune_before: hours(at - 72),
-            coverage: self.coverage.as_ref(),
-            said_gone: &self.said_gone,
+            coverage: &self.coverage,
+            removal_hints: &self.removal_hints,
         };
         let found = detect_changes(&self.known, seen, &reading);
         if let Some(after) = &found.fingerprints {
@@ -106,15 +115,17 @@ fn second_of_two_equal_trades_is_new() {
 #[test]
 fn row_read_twice_counts_once() {
     let mut reads = Reads::new(SameRow);
-    assert_eq!(indexes(&reads.read(1, &[(1, 1), (2, 1), (1, 9)]).new), [1, 2]);
+    let rows = [(1, 1), (2, 1), (1, 9)];
+    assert_eq!(indexes(&reads.read(1, &rows).new), [0, 1]);
     let contents: Vec<u8> = reads.known.rows.iter().map(|row| row.digests.content.0[0]).collect();
-    assert_eq!(contents, [9, 1], "the later reading");
+    assert_eq!(contents, [1, 1], "the first reading, as in a page of changes");
+    assert_eq!(reads.read(2, &rows), Changes::default());
 }
 
 #[test]
 fn marks_say_which_read_saw_a_row_first_and_changed() {
     let mut reads = Reads::new(SameRow);
-    reads.coverage = None;
+    reads.cover_nothing();
     for (hour, rows, expected) in [
         (1, [(1, 1), (2, 11)].as_slice(), [(1, 0, 1, 1), (2, 0, 1, 1)].as_slice()),
         (2, &[(1, 1), (2, 12), (3, 21)], &[(1, 0, 1, 1), (2, 0, 1, 2), (3, 0, 2, 2)]),
@@ -139,7 +150,7 @@ fn marks_say_which_read_saw_a_row_first_and_changed() {
 fn unchanged_rows_are_rewritten_once_a_day() {
     for (hour, rows, rewritten) in [(0, 2, false), (23, 2, false), (24, 1, true), (48, 2, true), (48, 0, false)] {
         let mut reads = Reads::new(SameRow);
-        reads.coverage = None;
+        reads.cover_nothing();
         let all = [(1, 1), (2, 2)];
         reads.read(0, &all);
         let before = reads.marks();
@@ -158,14 +169,14 @@ fn unchanged_rows_are_rewritten_once_a_day() {
 fn fingerprints_out_of_range_are_deleted() {
     for (hour, left) in [(72, 2), (73, 0)] {
         let mut reads = Reads::new(SameRow);
-        reads.coverage = None;
+        reads.cover_nothing();
         reads.read(0, &[(1, 1), (2, 2)]);
         reads.read(hour, &[]);
         assert_eq!(reads.known.rows.len(), left, "{hour}");
     }
     let mut reads = Reads::new(SameRow);
     reads.read(0, &[(1, 1), (2, 2)]);
-    reads.coverage = None;
+    reads.cover_nothing();
     reads.read(500, &[(2, 2)]);
     assert_eq!(reads.marks(), [(2, 0, 0, 0)], "a row that is seen stays, however old");
 }
@@ -210,29 +221,69 @@ fn returning_row_has_its_key_and_a_new_mark() {
     assert_eq!((reads.marks()[0], reads.keys()), ((1, 0, 0, 31), keys));
 }
 
+/// Runs that have not read all that row 1 may be.
+const PARTIAL: [(&str, fn(&mut Coverage)); 4] = [
+    ("another account", |coverage| coverage.accounts = HashSet::from([AccountTag(8)])),
+    ("later days", |coverage| (coverage.days, coverage.first_certain_day) = (UtcDay(151)..=UtcDay(200), UtcDay(151))),
+    ("an unreadable row of the day", |coverage| coverage.unreadable = HashSet::from([Some(UtcDay(150))])),
+    ("an unreadable row of any day", |coverage| coverage.unreadable = HashSet::from([None])),
+];
+
 #[test]
 fn only_covered_rows_are_missed() {
-    let elsewhere = |coverage: &mut Coverage| coverage.accounts = HashSet::from([AccountTag(8)]);
-    let later = |coverage: &mut Coverage| coverage.first_day = UtcDay(151);
-    for (name, change) in
-        [("another account", elsewhere as fn(&mut Coverage)), ("later days", later as fn(&mut Coverage))]
-    {
+    for (name, change) in PARTIAL {
         let mut reads = Reads::new(SameRow);
         reads.read(0, &[(1, 1), (2, 2)]);
-        reads.coverage.iter_mut().for_each(change);
+        change(&mut reads.coverage);
         for hour in [1, 2, 3, 30, 60] {
             assert_eq!(reads.read(hour, &[(2, 2)]).gone, [], "{name}");
         }
     }
 }
 
+/// A new row may look like a known one that was not read.
+#[test]
+fn only_covered_rows_are_found_under_another_id() {
+    for (name, change) in &PARTIAL[..3] {
+        let mut reads = Reads::new(SameRow);
+        reads.read(0, &[(1, 1), (2, 2)]);
+        let keys = reads.keys();
+        change(&mut reads.coverage);
+        let found = reads.read(1, &[(2, 2), (11, 1)]);
+        assert_eq!(indexes(&found.new), [1], "{name}");
+        assert_eq!(reads.keys()[..2], keys, "{name}");
+    }
+    let mut reads = Reads::new(SameRow);
+    reads.read(0, &[(1, 1)]);
+    reads.coverage.unreadable = HashSet::from([Some(UtcDay(149)), None]);
+    reads.coverage.first_certain_day = UtcDay(152);
+    assert_eq!(reads.read(1, &[(11, 1)]).new, [], "an unreadable row of another day, or an unknown one");
+}
+
 #[test]
 fn provider_says_that_a_row_is_gone() {
     let mut reads = Reads::new(SameRow);
     reads.read(0, &[(1, 1), (2, 2)]);
-    reads.said_gone = HashSet::from([Digest([1; 16]), Digest([2; 16])]);
+    reads.removal_hints = HashSet::from([Digest([1; 16]), Digest([2; 16])]);
     let found = reads.read(1, &[(2, 2)]);
     assert_eq!(found.gone.iter().map(|gone| gone.digests.row).collect::<Vec<_>>(), [Digest([1; 16])]);
+    assert_eq!(found.removal_hints, [], "both are checked");
+}
+
+#[test]
+fn hint_waits_for_a_run_that_reads_the_row() {
+    for (name, change) in PARTIAL {
+        let mut reads = Reads::new(SameRow);
+        reads.read(0, &[(1, 1), (2, 2)]);
+        reads.removal_hints = HashSet::from([Digest([1; 16]), Digest([2; 16]), Digest([3; 16])]);
+        let usual = reads.coverage.clone();
+        change(&mut reads.coverage);
+        let found = reads.read(1, &[(2, 2)]);
+        assert_eq!((found.gone, found.removal_hints.as_slice()), (vec![], [Digest([1; 16])].as_slice()), "{name}");
+        (reads.coverage, reads.removal_hints) = (usual, found.removal_hints.into_iter().collect());
+        let found = reads.read(2, &[(2, 2)]);
+        assert_eq!((found.gone.len(), found.removal_hints), (1, vec![]), "{name}");
+    }
 }
 
 #[test]

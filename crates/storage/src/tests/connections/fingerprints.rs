@@ -164,22 +164,31 @@ both! {
         }
     }
 
-    async fn sync_checks_what_was_said_to_be_gone(db) {
+    async fn sync_checks_removal_hints(db) {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 20).await;
         let rows = |rows: &[u8]| -> Vec<Digest> { rows.iter().map(|row| Digest([*row; 16])).collect() };
-        db.syncs().say_gone(user, id, &rows(&[1, 2])).await.unwrap();
-        db.syncs().say_gone(user, id, &rows(&[2, 3])).await.unwrap();
-        db.syncs().say_gone(UserId::new(), id, &rows(&[9])).await.unwrap();
-        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().said_gone, rows(&[1, 2, 3]));
+        db.syncs().add_removal_hints(user, id, &rows(&[1, 2])).await.unwrap();
+        db.syncs().add_removal_hints(user, id, &rows(&[2, 3])).await.unwrap();
+        db.syncs().add_removal_hints(UserId::new(), id, &rows(&[9])).await.unwrap();
+        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().removal_hints, rows(&[1, 2, 3]));
         store_fingerprints(db, (user, id), 20, None).await;
-        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().said_gone, []);
+        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().removal_hints, []);
+        // Those that it could not check stay.
+        db.syncs().add_removal_hints(user, id, &rows(&[1, 2])).await.unwrap();
+        let claim = start_sync(db, user, id, 40).await;
+        let before = db.syncs().find(user, id).await.unwrap().unwrap();
+        let after = SyncState { removal_hints: rows(&[2]), ..state_after(40) };
+        let finished = FinishedSync { before: &before, after: &after, ..empty_sync(40) };
+        db.syncs().finish(&claim, &finished).await.unwrap().expect("finished");
+        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().removal_hints, rows(&[2]));
+        store_fingerprints(db, (user, id), 50, None).await;
         // What is said while a sync runs is for the next one.
         let claim = start_sync(db, user, id, 60).await;
         let before = db.syncs().find(user, id).await.unwrap().unwrap();
-        db.syncs().say_gone(user, id, &rows(&[4])).await.unwrap();
+        db.syncs().add_removal_hints(user, id, &rows(&[4])).await.unwrap();
         let finished = FinishedSync { before: &before, ..empty_sync(60) };
         db.syncs().finish(&claim, &finished).await.unwrap().expect("finished");
-        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().said_gone, rows(&[4]));
+        assert_eq!(db.syncs().find(user, id).await.unwrap().unwrap().removal_hints, rows(&[4]));
     }
 }
