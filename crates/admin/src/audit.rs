@@ -3,8 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::parameters::Id;
-use bellbird_api::front::{Operation, Path, Problem, RouteMethod, StrictQuery};
+use bellbird_api::front::{Operation, Path, Problem, Query, RouteMethod};
 use bellbird_domain::{ActorKind, UserId};
 use bellbird_storage::OperatorAuditRow;
 use jiff::Timestamp;
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
+use crate::inputs::UserIdText;
 use crate::list::{Cursor, PageLimit, cut, page_size};
 use crate::state::Admin;
 
@@ -40,7 +40,7 @@ struct AuditQuery {
     cursor: Option<Cursor<Uuid>>,
     /// Only what was done to this user, also by the user.
     #[param(value_type = Option<String>, format = "uuid")]
-    user_id: Option<Id<UserId>>,
+    user_id: Option<UserIdText>,
 }
 
 /// One change.
@@ -92,17 +92,10 @@ struct AuditList {
     next_cursor: Option<String>,
 }
 
-async fn list_audit(
-    State(admin): State<Admin>,
-    StrictQuery(query): StrictQuery<AuditQuery>,
-) -> Result<Response, Problem> {
+async fn list_audit(State(admin): State<Admin>, Query(query): Query<AuditQuery>) -> Result<Response, Problem> {
     let (size, before) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
-    let mut data = match query.user_id {
-        // What is not an id is nobody's.
-        Some(Id(None)) => Vec::new(),
-        Some(Id(user)) => admin.storage().audit().list_before(before, user, size + 1).await?,
-        None => admin.storage().audit().list_before(before, None, size + 1).await?,
-    };
-    let next_cursor = cut(&mut data, size, |row| row.id.to_string());
+    let user = query.user_id.map(|user| user.0);
+    let mut data = admin.storage().audit().list_before(before, user, size + 1).await?;
+    let next_cursor = cut(&mut data, size, |row| row.id);
     Ok(json_bytes(to_json(&AuditList { data, next_cursor })?))
 }

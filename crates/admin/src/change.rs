@@ -8,13 +8,15 @@ use bellbird_api::front::{ForOperators, Operator, Problem};
 use bellbird_storage::{BegunChange, Idempotency, OperatorAction, OperatorChange, StoredResponse};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 
 use crate::state::{Admin, problem};
 
 const HEADER: &str = "idempotency-key";
+/// Marks the response that an earlier request got.
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// SHA-256 of the header `Idempotency-Key`, if it was sent.
 pub(crate) struct IdempotencyKey(Option<[u8; 32]>);
@@ -59,7 +61,11 @@ impl Admin {
         let idempotency = key.0.map(|key_hash| Idempotency { key_hash, request_digest });
         match self.storage().begin_change(operator.key_id, idempotency, operator.now).await? {
             BegunChange::New(change) => Ok(Begun::Change(change)),
-            BegunChange::Repeated(response) => Ok(Begun::Repeated(respond(&response)?)),
+            BegunChange::Repeated(response) => {
+                let mut response = respond(&response)?;
+                response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+                Ok(Begun::Repeated(response))
+            }
             BegunChange::KeyInUse => Err(Problem::IdempotencyConflict),
         }
     }

@@ -3,10 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::parameters::Id;
-use bellbird_api::front::{
-    JsonBody, Operation, Operator, Path, PathId, Problem, ProviderSchema, RouteMethod, StrictQuery,
-};
+use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, ProviderSchema, Query, RouteMethod};
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use bellbird_storage::{OperatorAction, Storage};
 use http::StatusCode;
@@ -15,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::change::{Begun, IdempotencyKey, NoMembers, commit};
+use crate::inputs::UserIdText;
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
 use crate::state::{Admin, problem};
 
@@ -62,7 +60,7 @@ struct ConnectionsQuery {
     cursor: Option<Cursor<ConnectionId>>,
     /// Only those of this user.
     #[param(value_type = Option<String>, format = "uuid")]
-    user_id: Option<Id<UserId>>,
+    user_id: Option<UserIdText>,
 }
 
 /// A link between a user and one institution through one provider.
@@ -177,17 +175,13 @@ impl From<Connection> for ConnectionView {
 
 async fn list_connections(
     State(admin): State<Admin>,
-    StrictQuery(query): StrictQuery<ConnectionsQuery>,
+    Query(query): Query<ConnectionsQuery>,
 ) -> Result<Response, Problem> {
     let (size, after) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
     let connections = admin.storage().connections();
-    let mut found = match query.user_id {
-        // What is not an id is nobody's.
-        Some(Id(None)) => Vec::new(),
-        Some(Id(user)) => connections.list_after(after, user, size + 1).await?,
-        None => connections.list_after(after, None, size + 1).await?,
-    };
-    let next_cursor = cut(&mut found, size, |connection| connection.id.to_string());
+    let user = query.user_id.map(|user| user.0);
+    let mut found = connections.list_after(after, user, size + 1).await?;
+    let next_cursor = cut(&mut found, size, |connection| connection.id);
     let data = found.into_iter().map(ConnectionView::from).collect();
     Ok(json_bytes(to_json(&ConnectionList { data, next_cursor })?))
 }

@@ -3,9 +3,8 @@
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::parameters::Id;
 use bellbird_api::front::{
-    JsonBody, Operation, Operator, Path, PathId, PathIds, Problem, Resource as _, RouteMethod, StrictQuery,
+    JsonBody, Operation, Operator, Path, PathId, PathIds, Problem, Query, Resource as _, RouteMethod,
 };
 use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId};
 use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, OperatorAction};
@@ -18,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::change::{Begun, IdempotencyKey, commit};
 use crate::inputs::{DeliveryStateName, Time, UserIdText};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
-use crate::state::{Admin, invalid_member, problem};
+use crate::state::{Admin, invalid_member, invalid_parameter, problem};
 use crate::users;
 use crate::webhook_endpoints::{TAG, find};
 
@@ -77,7 +76,7 @@ struct DeliveriesQuery {
     cursor: Option<Cursor<DeliveryPosition>>,
     /// Only those of this user's events, at an endpoint for all users.
     #[param(value_type = Option<String>, format = "uuid")]
-    user_id: Option<Id<UserId>>,
+    user_id: Option<UserIdText>,
     /// Only those in this state: `pending`, `waiting`, `delivered` or `failed`.
     #[param(inline, value_type = Option<DeliveryState>)]
     state: Option<DeliveryStateName>,
@@ -89,7 +88,7 @@ struct DeliveriesQuery {
 struct DeliveryQuery {
     /// Whose event it is. Required if the endpoint is for all users.
     #[param(value_type = Option<String>, format = "uuid")]
-    user_id: Option<Id<UserId>>,
+    user_id: Option<UserIdText>,
 }
 
 /// Which event to deliver again.
@@ -263,11 +262,15 @@ struct DeliveryList {
     next_cursor: Option<String>,
 }
 
-/// Whose events a request is about.
-fn event_user(endpoint: &Endpoint, given: Option<UserId>) -> Result<UserId, Problem> {
+/// Whose events a request is about. `invalid` is the error of the place where it is given.
+fn event_user(
+    endpoint: &Endpoint,
+    given: Option<UserId>,
+    invalid: fn(&str, &str) -> Problem,
+) -> Result<UserId, Problem> {
     match (endpoint.user_id, given) {
         (UserId::INSTALLATION, None) => {
-            Err(invalid_member("userId", "Must name the user, because the endpoint is for all users"))
+            Err(invalid("userId", "Must name the user, because the endpoint is for all users"))
         }
         (UserId::INSTALLATION, Some(user)) => Ok(user),
         (owner, Some(user)) if user != owner => Err(Problem::NotFound(EventId::NOUN)),
@@ -278,31 +281,29 @@ fn event_user(endpoint: &Endpoint, given: Option<UserId>) -> Result<UserId, Prob
 async fn list_deliveries(
     State(admin): State<Admin>,
     PathId(id): PathId<EndpointId>,
-    StrictQuery(query): StrictQuery<DeliveriesQuery>,
+    Query(query): Query<DeliveriesQuery>,
 ) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
     let size = page_size(query.limit);
     let before = query.cursor.map(|Cursor(DeliveryPosition(at, event))| (at, event));
     let user = match query.user_id {
-        // What is not an id is nobody's.
-        Some(Id(None)) => return Err(Problem::NotFound("User")),
-        Some(Id(given)) => event_user(&endpoint, given)?,
+        Some(UserIdText(given)) => event_user(&endpoint, Some(given), invalid_parameter)?,
         None => endpoint.user_id,
     };
     let state = query.state.map(|state| state.0);
     let deliveries = admin.storage().deliveries();
     let mut data = deliveries.list_before(before, (user, id), state, size + 1).await?;
-    let next_cursor = cut(&mut data, size, |delivery| delivery.position().to_string());
+    let next_cursor = cut(&mut data, size, DeliveryRecord::position);
     Ok(json_bytes(to_json(&DeliveryList { data, next_cursor })?))
 }
 
 async fn show_delivery(
     State(admin): State<Admin>,
     PathIds(id, event): PathIds<EndpointId, EventId>,
-    StrictQuery(query): StrictQuery<DeliveryQuery>,
+    Query(query): Query<DeliveryQuery>,
 ) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
-    let user = event_user(&endpoint, query.user_id.and_then(|given| given.0))?;
+    let user = event_user(&endpoint, query.user_id.map(|user| user.0), invalid_parameter)?;
     let deliveries = admin.storage().deliveries();
     let delivery = deliveries.find(user, id, event).await?.ok_or(Problem::NotFound(EventId::NOUN))?;
     let attempt_log = deliveries.list_attempts(user, id, event).await?;
@@ -322,7 +323,7 @@ async fn redeliver_event(
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
-    let user_id = event_user(&endpoint?, body.value.user_id.map(|user| user.0))?;
+    let user_id = event_user(&endpoint?, body.value.user_id.map(|user| user.0), invalid_member)?;
     if !change.redeliver((user_id, id), event_id).await.map_err(problem)? {
         drop(change);
         return Err(match why_not_redelivered(admin.storage(), (user_id, id), event_id).await? {
@@ -376,7 +377,7 @@ async fn recover_events(
 async fn find_to_recover(admin: &Admin, id: EndpointId, given: Option<&UserIdText>) -> Result<UserId, Problem> {
     let endpoint = find(admin.storage(), id).await?;
     let user = match given {
-        Some(given) => event_user(&endpoint, Some(given.0))?,
+        Some(given) => event_user(&endpoint, Some(given.0), invalid_member)?,
         None => endpoint.user_id,
     };
     // Events that are not delivered outlive their user.

@@ -31,7 +31,7 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
         .text("List a user's API keys", "Oldest first, with revoked and expired ones.");
     let rotate = Operation::new("rotate_key", TAG, "The new key, which is not shown again.").text(
         "Rotate an API key",
-        "The new key has the name and the lifetime of the old one, which stays valid for `graceSeconds`.",
+        "The new key has the name and the `expiresAt` of the old one, which stays valid for `graceSeconds`.",
     );
     let revoke = Operation::new("revoke_key", TAG, "The key is revoked.")
         .text("Revoke an API key", "It is rejected from the next request on.");

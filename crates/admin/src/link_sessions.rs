@@ -42,8 +42,8 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
                 .error(404, "The user or the user's connection does not exist.")
                 .error(
                     409,
-                    "The service has no provider or no console to link with, or the user's plan does not include what \
-                     is to be linked (`conflict`).",
+                    "The service has no provider or no console to link with, the user's plan does not include what is \
+                     to be linked, or five of the user's visits to the provider are open (`conflict`).",
                 ),
         ),
         Path::for_operators(RouteMethod::Get, "/admin/v1/link-sessions/{id}", show_session)
@@ -176,6 +176,9 @@ async fn create_session(
         (Some(id), None) => LinkTarget::Connection(id.0),
         (Some(_), Some(_)) => return Err(invalid_member("provider", "Must be absent with connectionId")),
     };
+    if state.is_some() && return_url.is_none() {
+        return Err(invalid_member("state", "Must be absent without returnUrl, which returns it"));
+    }
     let session = NewLinkSession { return_url: return_url.as_deref(), state: state.as_deref() };
     // Checked before the change begins, and judged after it, because a repeated request gets its response anyway.
     let prepared = links.prepare_link_session(user_id, to, session).await;
@@ -208,7 +211,8 @@ fn link_problem(error: ConnectionsError) -> Problem {
         ConnectionsError::InvalidState => {
             invalid_member("state", "Must be at most 500 characters, and none of them a control character")
         }
-        ConnectionsError::NoLinkableProvider
+        ConnectionsError::TooManySessions
+        | ConnectionsError::NoLinkableProvider
         | ConnectionsError::NoConsoleUrl
         | ConnectionsError::NotInPlan { .. }
         | ConnectionsError::NotConfigured(_)

@@ -42,6 +42,11 @@ pub(crate) fn invalid_member(member: &str, fault: &str) -> Problem {
     Problem::BadRequest { message: "Invalid members of the body".into(), details: vec![format!("{member}: {fault}")] }
 }
 
+/// As [`invalid_member`], of the query.
+pub(crate) fn invalid_parameter(name: &str, fault: &str) -> Problem {
+    Problem::BadRequest { message: "Invalid query parameters".into(), details: vec![format!("{name}: {fault}")] }
+}
+
 /// The error of a change. What is missing was removed meanwhile, or never existed.
 pub(crate) fn problem(error: StorageError) -> Problem {
     match error {

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod, StrictQuery};
+use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, Query, RouteMethod};
 use bellbird_connections::ConnectionsError;
 use bellbird_domain::{Plan, User, UserId};
 use bellbird_storage::{NewUser, OperatorAction, Storage, StorageError, UserChange};
@@ -95,12 +95,12 @@ struct UserChangeBody {
     email: Option<EmailText>,
     /// Your own name of the user. Null clears it.
     #[schema(value_type = Option<String>, example = "customer-17")]
-    reference: Option<ReferenceText>,
+    reference: Option<Option<ReferenceText>>,
     #[schema(inline, value_type = Option<Plan>, nullable = false, example = "developer")]
     plan: Option<PlanName>,
     /// IANA timezone. Null sets the default.
     #[schema(value_type = Option<String>, example = "Australia/Perth")]
-    timezone: Option<TimezoneText>,
+    timezone: Option<Option<TimezoneText>>,
     /// Whether the user may sign in to the console, and gets e-mails: see the creation of a user. A new `email`
     /// without this makes it false, because nobody has verified the new address.
     #[schema(nullable = false, example = true)]
@@ -178,10 +178,7 @@ struct UserList {
     next_cursor: Option<String>,
 }
 
-async fn list_users(
-    State(admin): State<Admin>,
-    StrictQuery(query): StrictQuery<UsersQuery>,
-) -> Result<Response, Problem> {
+async fn list_users(State(admin): State<Admin>, Query(query): Query<UsersQuery>) -> Result<Response, Problem> {
     let users = admin.storage().users();
     let size = page_size(query.limit);
     let mut found = match (&query.email, &query.reference) {
@@ -200,7 +197,7 @@ async fn list_users(
             Err(_) => Vec::new(),
         },
     };
-    let next_cursor = cut(&mut found, size, |user| user.id.to_string());
+    let next_cursor = cut(&mut found, size, |user| user.id);
     let data = found.into_iter().map(UserView::from).collect();
     Ok(json_bytes(to_json(&UserList { data, next_cursor })?))
 }
@@ -240,13 +237,11 @@ async fn change_user(
     body: JsonBody<UserChangeBody>,
 ) -> Result<Response, Problem> {
     let UserChangeBody { email, reference, plan, timezone, console_sign_in } = &body.value;
-    let timezone = timezone.as_ref().map(|timezone| Some(timezone.0.as_str()));
-    let reference = reference.as_ref().map(|reference| Some(reference.0.as_str()));
     let user_change = UserChange {
         email: email.as_ref().map(|email| email.0.as_str()),
         plan: plan.as_ref().map(|plan| plan.0),
-        timezone: timezone.or_else(|| body.clears("timezone").then_some(None)),
-        reference: reference.or_else(|| body.clears("reference").then_some(None)),
+        timezone: timezone.as_ref().map(|timezone| timezone.as_ref().map(|timezone| timezone.0.as_str())),
+        reference: reference.as_ref().map(|reference| reference.as_ref().map(|reference| reference.0.as_str())),
         // Only a command makes somebody an operator, so that a key cannot.
         is_operator: None,
         console_sign_in: *console_sign_in,
@@ -261,7 +256,7 @@ async fn remove_user(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<UserId>,
-    StrictQuery(query): StrictQuery<RemovalQuery>,
+    Query(query): Query<RemovalQuery>,
 ) -> Result<Response, Problem> {
     const STILL_CONNECTED: &str =
         "The user still has connections: repeat this request with ?connections=remove to remove them too";

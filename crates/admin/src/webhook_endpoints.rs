@@ -3,10 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::parameters::Id;
-use bellbird_api::front::{
-    JsonBody, Operation, Operator, Path, PathId, Problem, Resource as _, RouteMethod, StrictQuery,
-};
+use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, Query, Resource as _, RouteMethod};
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, EventType, UserId};
 use bellbird_storage::{Endpoint, EndpointChange, NewEndpoint, OperatorAction, Storage, StorageError};
 use bellbird_webhooks::delivery::sign::new_secret;
@@ -95,7 +92,7 @@ struct EndpointsQuery {
     cursor: Option<Cursor<EndpointId>>,
     /// Only those of this user.
     #[param(value_type = Option<String>, format = "uuid")]
-    user_id: Option<Id<UserId>>,
+    user_id: Option<UserIdText>,
 }
 
 /// A webhook endpoint to create.
@@ -292,19 +289,12 @@ impl From<PingOutcome> for PingView {
     }
 }
 
-async fn list_endpoints(
-    State(admin): State<Admin>,
-    StrictQuery(query): StrictQuery<EndpointsQuery>,
-) -> Result<Response, Problem> {
+async fn list_endpoints(State(admin): State<Admin>, Query(query): Query<EndpointsQuery>) -> Result<Response, Problem> {
     let (size, after) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
     let endpoints = admin.storage().endpoints();
-    let mut found = match query.user_id {
-        // What is not an id is nobody's.
-        Some(Id(None)) => Vec::new(),
-        Some(Id(user)) => endpoints.list_after(after, user, size + 1).await?,
-        None => endpoints.list_after(after, None, size + 1).await?,
-    };
-    let next_cursor = cut(&mut found, size, |endpoint| endpoint.id.to_string());
+    let user = query.user_id.map(|user| user.0);
+    let mut found = endpoints.list_after(after, user, size + 1).await?;
+    let next_cursor = cut(&mut found, size, |endpoint| endpoint.id);
     let data = found.into_iter().map(EndpointView::from).collect();
     Ok(json_bytes(to_json(&EndpointList { data, next_cursor })?))
 }

@@ -13,6 +13,7 @@ use bellbird_domain::{Clock, ConnectionId, UserId};
 use bellbird_interop::Interop;
 use bellbird_limits::SharedStore;
 use bellbird_providers::Registry;
+use bellbird_providers::http::ClientSettings;
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
 use bellbird_storage::{SealedSecrets, Sealer, Storage, StorageError};
@@ -195,7 +196,9 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
 
 /// As [`providers`], with the calls of all instances that have the same store counted together.
 fn counted_providers(settings: &Settings, store: Option<&SharedStore>) -> anyhow::Result<Registry> {
-    let registry = Registry::new(&settings.providers, settings.provider_timeout, store).map_err(anyhow::Error::msg)?;
+    let user_calls_per_minute = settings.access.provider_calls_per_minute;
+    let client = ClientSettings { call_timeout: settings.provider_timeout, user_calls_per_minute, store };
+    let registry = Registry::new(&settings.providers, client).map_err(anyhow::Error::msg)?;
     for provider in PROVIDERS {
         if let Some(key) = settings.providers.missing_setting(provider) {
             let name = provider.name;

@@ -44,6 +44,9 @@ pub enum ConnectionsError {
     /// No link has this token, it has expired or was used too often, or it is restricted to something else.
     #[error("this link URL has expired, was used up, or is incomplete: ask for a new one")]
     LinkExpired,
+    /// As many consent sessions of the user at the provider are open as can be.
+    #[error("five visits to this provider are open already: finish one, or wait until they expire after half an hour")]
+    TooManySessions,
     #[error("the return URL {0}")]
     ReturnUrl(ReturnUrlError),
     #[error("the state is longer than 500 characters, or has a control character")]
@@ -75,6 +78,13 @@ impl ConnectionsError {
             Self::Busy => "Your registration at the provider is in progress. Try again in half a minute.",
             Self::LinkExpired => "This link has expired, was used up, or is incomplete. Ask for a new one.",
             Self::NotInPlan { .. } => "Your plan does not include this. Ask the operator of this service.",
+            Self::TooManySessions => {
+                "You have gone to this provider five times without coming back. Finish one of these visits, or wait \
+                 half an hour."
+            }
+            Self::Provider(bellbird_providers::Error::BudgetUsedUp { .. }) => {
+                "That was often in a short time. Wait a minute, then try again."
+            }
             Self::AlreadyConnected => "These accounts are connected for another user of this service.",
             Self::InvalidCredentials(_) => "The provider's confirmation has expired or was used already. Start again.",
             Self::Provider(error) if error.is_transient() => {
@@ -108,7 +118,7 @@ impl ConnectionsError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Provider(error) => error.is_transient(),
-            Self::Busy | Self::NoAccounts | Self::Panicked => true,
+            Self::Busy | Self::NoAccounts | Self::Panicked | Self::TooManySessions => true,
             _ => false,
         }
     }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bellbird_domain::{AccountId, Connection, ConnectionId, UserId};
-use bellbird_providers::{CallContext, ConsentStatus, FoundAccount, FoundConnection, Provider};
+use bellbird_providers::{CallContext, Cause, ConsentStatus, FoundAccount, FoundConnection, Provider};
 use bellbird_storage::NewConnection;
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -62,7 +62,7 @@ impl Imports<'_> {
         credentials: &SecretString,
     ) -> Result<Imported, ConnectionsError> {
         let provider = self.0.provider(provider)?;
-        let context = self.0.call_context_within(STEP_DEADLINE);
+        let context = self.0.call_context_within(STEP_DEADLINE, Cause::Schedule);
         let found = provider.discover(&context, credentials).await?;
         let (mut connections, mut skipped) = (Vec::with_capacity(found.len()), Vec::new());
         for consent in found {
@@ -88,7 +88,7 @@ impl Imports<'_> {
             return Err(ConnectionsError::ConsentInactive(status));
         }
         // A deadline of its own: waiting for the accounts of one consent must not use up the time of the others.
-        let context = self.0.call_context_within(STEP_DEADLINE);
+        let context = self.0.call_context_within(STEP_DEADLINE, Cause::Schedule);
         let accounts = wait_for_accounts(provider, &context, &consent.credentials).await?;
         let active_consent = ActiveConsent { consent, accounts: &accounts, known_as: &[], replaces: None };
         let connection = self.store_connection(user_id, provider, &active_consent, None).await?;

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, TimestampExt as _};
 use bellbird_limits::jitter;
+use bellbird_providers::Error;
 use bellbird_storage::{ClaimedJob, StorageError};
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -121,7 +123,13 @@ impl State {
             Some(failure) => {
                 let delay = schedule::backoff(claim.attempts.saturating_add(1), failure, jitter::random());
                 let retry_at = self.clock.now().plus(delay);
-                let failed = self.storage.jobs().fail(claim, &error.last_error(), retry_at).await;
+                let failed = match &error {
+                    // Refused at its first call. It did not fail.
+                    ConnectionsError::Provider(Error::BudgetUsedUp { .. }) => {
+                        self.storage.jobs().defer(claim, retry_at).await
+                    }
+                    _ => self.storage.jobs().fail(claim, &error.last_error(), retry_at).await,
+                };
                 failed.map(|held| held.then_some(retry_at))
             }
         };
@@ -165,9 +173,14 @@ impl State {
         }
     }
 
+    /// The places of a lane, for which jobs and requests wait in the order in which they came.
+    pub(crate) fn places(&self, kind: &JobKind, provider: &str) -> Arc<Semaphore> {
+        self.lanes.places(kind.name, provider, (kind.concurrency_max)(self, provider))
+    }
+
     /// Wakes the lane of this process.
     pub(crate) fn wake(&self, kind: &JobKind, provider: &str) {
-        self.signals.wake(kind.name, provider);
+        self.lanes.wake(kind.name, provider);
     }
 
     /// Finishes a job after a success. Fails with [`ConnectionsError::Busy`] if the lease was lost.

@@ -56,7 +56,7 @@ pub use sync::{DuplicateIds, SyncReport, Syncs, following};
 pub use sync_settings::{ProviderSyncs, SyncSettings, SyncsByProvider};
 pub use user_removal::UserRemovals;
 
-use state::{Signals, State};
+use state::{Lanes, State};
 
 /// Every operation on connections, in parts: `connections.syncs().run(..)`. Cheap to clone; the clones share their
 /// state.
@@ -65,7 +65,7 @@ pub struct Connections(Arc<State>);
 
 impl Connections {
     pub fn new(storage: Storage, providers: Registry, clock: Clock) -> Self {
-        Self(Arc::new(State::new(storage, providers, clock, Signals::new(runner::lanes()))))
+        Self(Arc::new(State::new(storage, providers, clock, Lanes::new(runner::lanes()))))
     }
 
     /// Sets the console's URL as browsers reach it. Without it, nothing can be linked in a browser.

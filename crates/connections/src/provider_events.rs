@@ -72,7 +72,10 @@ impl ProviderEvents<'_> {
             let name = adapter.name().as_str();
             metrics::counter!(PROVIDER_EVENTS_METRIC, "provider" => name, "outcome" => outcome).increment(1);
         };
-        let event = match webhook_verifier.verify(&self.0.call_context_within(DEADLINE), headers, body).await {
+        let event = match webhook_verifier
+            .verify(&self.0.call_context_within(DEADLINE, Cause::Schedule), headers, body)
+            .await
+        {
             Err(rejected) => {
                 count("rejected");
                 return Err(rejected.into());
@@ -122,7 +125,9 @@ impl ProviderEvents<'_> {
     /// Fetches what the provider's events are verified with, until that has succeeded once.
     pub(crate) async fn prepare(self, provider: &dyn Provider) {
         let Some(webhook_verifier) = provider.webhook_verifier() else { return };
-        while let Err(error) = webhook_verifier.prepare(&self.0.call_context_within(PREPARE_DEADLINE)).await {
+        while let Err(error) =
+            webhook_verifier.prepare(&self.0.call_context_within(PREPARE_DEADLINE, Cause::Schedule)).await
+        {
             tracing::warn!(provider = %provider.name(), %error, "could not fetch the keys of provider events");
             tokio::time::sleep(PREPARE_INTERVAL).await;
         }

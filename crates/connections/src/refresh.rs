@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
-use bellbird_providers::{CallContext, Consent, ConsentStatus, Provider};
+use bellbird_providers::{CallContext, Cause, Consent, ConsentStatus, Provider};
 use bellbird_storage::{ClaimedJob, JobKey, job_kinds};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
@@ -39,7 +39,11 @@ pub(crate) static KIND: JobKind = JobKind {
     concurrency_max: |_, _| 8,
     is_enabled: |_| true,
     gives_way: false,
-    run: |state, claim| Box::pin(Refreshes(state).refresh_claimed(claim, Refreshes(state).context())),
+    // Failed reads, provider events and links ask for one.
+    run: |state, claim| {
+        let cause = Cause::RequestedJob(claim.user_id());
+        Box::pin(Refreshes(state).refresh_claimed(claim, Refreshes(state).context(cause)))
+    },
 };
 
 part! {
@@ -53,7 +57,7 @@ impl Refreshes<'_> {
     /// If a refresh is running already, here or in another instance, returns the stored status without waiting.
     pub async fn run(self, user_id: UserId, id: ConnectionId) -> Result<ConnectionStatus, ConnectionsError> {
         let claim = self.claim_refresh(user_id, id).await?;
-        self.run_refresh(user_id, id, claim, self.context()).await
+        self.run_refresh(user_id, id, claim, self.context(Cause::RequestedJob(user_id))).await
     }
 
     /// As [`Self::run`], but if a refresh is running already, waits for it and then refreshes again. The result of the
@@ -62,9 +66,10 @@ impl Refreshes<'_> {
         self,
         user_id: UserId,
         id: ConnectionId,
+        cause: Cause,
     ) -> Result<ConnectionStatus, ConnectionsError> {
         let claim = claim_or_wait(Instant::now() + LEASE, || self.claim_refresh(user_id, id)).await?;
-        self.run_refresh(user_id, id, claim, self.context().for_refresh_of_sync()).await
+        self.run_refresh(user_id, id, claim, self.context(cause).for_refresh_of_sync()).await
     }
 
     /// Refreshes, if there is a claim, and returns the status.
@@ -83,8 +88,8 @@ impl Refreshes<'_> {
         Ok(connection.status)
     }
 
-    fn context(self) -> CallContext {
-        self.0.call_context_within(REFRESH_DEADLINE)
+    fn context(self, cause: Cause) -> CallContext {
+        self.0.call_context_within(REFRESH_DEADLINE, cause)
     }
 
     async fn claim_refresh(self, user: UserId, id: ConnectionId) -> Result<Option<ClaimedJob>, ConnectionsError> {
@@ -133,7 +138,6 @@ impl Refreshes<'_> {
         let credentials =
             self.0.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let provider = self.0.provider(&connection.provider)?;
-        let context = context.charged_to(user);
         let Consent { status: mut consent_status, expires_at } = provider.consent(&context, &credentials).await?;
         // A provider that omits the end once has not taken it back.
         if expires_at.is_some() && expires_at != connection.consent_expires_at {
@@ -207,7 +211,7 @@ impl Refreshes<'_> {
         let Some(webhook_verifier) = provider.webhook_verifier() else { return };
         // Two concurrent calls could both find no subscription, and create it twice.
         let _guard = self.0.subscribe_lock.lock().await;
-        let context = self.0.call_context_within(SUBSCRIBE_DEADLINE);
+        let context = self.0.call_context_within(SUBSCRIBE_DEADLINE, Cause::RequestedJob(user));
         if let Err(error) = webhook_verifier.subscribe(&context, credentials, &user.to_string()).await {
             tracing::warn!(provider = %provider.name(), %error, "could not subscribe to provider events");
         }

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
-use bellbird_providers::Error;
+use bellbird_providers::{Cause, Error};
 use bellbird_storage::{ClaimedJob, JobKey, job_kinds};
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -183,7 +183,7 @@ impl Removals<'_> {
         else {
             return Ok(());
         };
-        let context = self.0.call_context_within(ATTEMPT_DEADLINE);
+        let context = self.0.call_context_within(ATTEMPT_DEADLINE, Cause::RequestedJob(claim.user_id()));
         match self.0.provider(&claim.provider)?.withdraw(&context, &credentials).await {
             Ok(()) | Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),
             Err(error) => Err(error.into()),

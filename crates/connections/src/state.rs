@@ -1,12 +1,13 @@
 //! What the parts of this crate share. A part is a borrow of it, so `connections.syncs()` costs nothing.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bellbird_domain::{Clock, TimestampExt as _};
+use bellbird_domain::{Clock, TimestampExt as _, UserId};
+use bellbird_limits::Expiring;
 use bellbird_providers::linking::Url;
-use bellbird_providers::{CallContext, Provider, Registry};
+use bellbird_providers::{CallContext, Cause, Provider, Registry};
 use bellbird_storage::{Storage, StorageError};
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use jiff::Timestamp;
@@ -22,6 +23,11 @@ use crate::sync_settings::{ProviderSyncs, SyncSettings, SyncsByProvider};
 /// connections to others.
 const UNVERIFIED_READS_MAX: usize = 4;
 
+/// Users whose syncs are limited. Beyond it, the least recently used are forgotten.
+const USERS_MAX: u64 = 100_000;
+/// A user who starts no sync for this long is forgotten. It is longer than a sync takes.
+const USER_TTL: Duration = Duration::from_secs(3_600);
+
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) storage: Storage,
@@ -31,7 +37,9 @@ pub(crate) struct State {
     /// Tasks that outlive their request.
     pub(crate) tasks: TaskTracker,
     pub(crate) subscribe_lock: Arc<tokio::sync::Mutex<()>>,
-    pub(crate) signals: Arc<Signals>,
+    pub(crate) lanes: Arc<Lanes>,
+    /// Places for the syncs that each user's requests start.
+    pub(crate) syncs_of_users: Arc<Expiring<UserId, Arc<Semaphore>>>,
     pub(crate) console_url: Option<Url>,
     pub(crate) return_origins: Vec<ReturnOrigin>,
     pub(crate) sync_settings: SyncSettings,
@@ -39,8 +47,16 @@ pub(crate) struct State {
     pub(crate) event_buffer: WebhookEventBuffer,
 }
 
-/// Wakes the lanes of this process before their next poll. A lane is a kind of job at one provider.
-pub(crate) struct Signals(HashMap<(&'static str, &'static str), Notify>);
+/// The lanes of this process. A lane is a kind of job at one provider.
+pub(crate) struct Lanes(HashMap<(&'static str, &'static str), Lane>);
+
+#[derive(Default)]
+struct Lane {
+    /// Wakes it before its next poll.
+    requested: Notify,
+    /// One for each job that may run at the same time.
+    places: OnceLock<Arc<Semaphore>>,
+}
 
 /// Declares a part: a borrow of the [`State`].
 macro_rules! part {
@@ -53,7 +69,7 @@ macro_rules! part {
 pub(crate) use part;
 
 impl State {
-    pub(crate) fn new(storage: Storage, providers: Registry, clock: Clock, signals: Signals) -> Self {
+    pub(crate) fn new(storage: Storage, providers: Registry, clock: Clock, lanes: Lanes) -> Self {
         let tasks = TaskTracker::new();
         Self {
             storage,
@@ -62,7 +78,8 @@ impl State {
             unverified_reads: Arc::new(Semaphore::new(UNVERIFIED_READS_MAX)),
             tasks,
             subscribe_lock: Arc::default(),
-            signals: Arc::new(signals),
+            lanes: Arc::new(lanes),
+            syncs_of_users: Arc::new(Expiring::new(USER_TTL, USERS_MAX, |_, _| 1)),
             console_url: None,
             return_origins: Vec::new(),
             sync_settings: SyncSettings::default(),
@@ -71,8 +88,8 @@ impl State {
         }
     }
 
-    pub(crate) fn call_context_within(&self, time: Duration) -> CallContext {
-        CallContext::new(Instant::now() + time, self.clock.now())
+    pub(crate) fn call_context_within(&self, time: Duration, cause: Cause) -> CallContext {
+        CallContext::new(Instant::now() + time, self.clock.now(), cause)
     }
 
     /// Runs a database read that anyone can cause: a few at a time, the others wait.
@@ -105,21 +122,28 @@ impl State {
     }
 }
 
-impl Signals {
+impl Lanes {
     pub(crate) fn new(lanes: impl Iterator<Item = (&'static str, &'static str)>) -> Self {
-        Self(lanes.map(|lane| (lane, Notify::new())).collect())
+        Self(lanes.map(|lane| (lane, Lane::default())).collect())
     }
 
     /// Wakes the lane of this process.
     pub(crate) fn wake(&self, kind: &'static str, provider: &str) {
-        if let Some(signal) = self.0.get(&(kind, provider)) {
-            signal.notify_one();
+        if let Some(lane) = self.0.get(&(kind, provider)) {
+            lane.requested.notify_one();
         }
+    }
+
+    /// The places of a lane, or as many of a kind at another provider.
+    pub(crate) fn places(&self, kind: &'static str, provider: &str, max: usize) -> Arc<Semaphore> {
+        let places = || Arc::new(Semaphore::new(max));
+        let lane = self.0.get(&(kind, provider));
+        lane.map_or_else(places, |lane| Arc::clone(lane.places.get_or_init(places)))
     }
 
     pub(crate) async fn requested(&self, kind: &'static str, provider: &str) {
         match self.0.get(&(kind, provider)) {
-            Some(signal) => signal.notified().await,
+            Some(lane) => lane.requested.notified().await,
             None => std::future::pending().await,
         }
     }

@@ -57,6 +57,16 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
         self.outcome(decision, is_first, now)
     }
 
+    /// The time to wait for the first call of a request, if this instance knows that the budget is used up.
+    pub fn known_refusal(&self, user: &K, per_minute: u32, now: Timestamp) -> Option<Duration> {
+        if per_minute == 0 {
+            return None;
+        }
+        let (limit, now_us) = (limit(per_minute), time_us(self.store(), now));
+        let decision = gcra::peek(limit, self.buckets.known(user, limit.full_at_most_us(now_us)), now_us);
+        self.outcome(decision, true, now).err()
+    }
+
     fn outcome(&self, decision: Decision, is_first: bool, now: Timestamp) -> Result<(), Duration> {
         if decision.allowed {
             return Ok(());

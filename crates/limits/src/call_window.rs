@@ -21,13 +21,13 @@ const STORE_AWAY_WAIT: Duration = Duration::from_secs(5);
 /// Who makes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallKind {
-    /// Counted, and never refused: a link, a removal, a refresh.
+    /// Counted, and never refused: the key of a provider event, a check by the operator.
     Job,
     /// As [`Self::Job`], but counts as a call of syncs.
     SyncRefresh,
     /// Reads rows in the background, so it leaves calls to requests.
     Sync,
-    /// A user's request. One that has made no call yet `begins`. Without a `share` it may have all that is left.
+    /// What a user's request causes. One that has made no call yet `begins`. Without a `share` it may have all that is left.
     Request { begins: bool, has_share: bool },
 }
 
@@ -114,6 +114,12 @@ impl CallWindow {
         calls.check(now, kind, user)?;
         calls.count(now, kind, user);
         Ok(())
+    }
+
+    /// How a call would be refused now, by the calls of this instance and the last count of the provider.
+    #[must_use]
+    pub fn known_refusal(&self, kind: CallKind, user: Option<Uuid>) -> Option<Refused> {
+        self.calls.lock().check(Instant::now(), kind, user).err()
     }
 
     /// Follows the provider's count, which includes calls of others.

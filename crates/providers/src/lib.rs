@@ -42,26 +42,46 @@ use tokio::time::Instant;
 pub use error::Error;
 pub use http::health::ProviderHealth;
 use http::recording::{KnownWords, RecordedCall, Recorder};
-use http::shares::Requester;
 pub use linking::Linking;
 pub use registry::Registry;
 pub use unreadable::{UnreadableReason, UnreadableRow};
 pub use webhook_verifier::WebhookVerifier;
 
-/// The deadline, the clock, the call counter and the requester of the provider calls that serve one request or job.
+/// Why provider calls are made. Whoever causes calls pays for them: only the schedule is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// A person's or a program's request for this user. Its calls count against the user's budget at each provider, and
+    /// leave a part of the provider's capacity to the schedule. They wait for both until the deadline.
+    Request(UserId),
+    /// A job that such a request has caused. It pays in the same way. It begins only if a call is left, without a wait,
+    /// because it is repeated. Once it has begun, the budget no longer stops it, so that it does not begin in vain
+    /// again and again.
+    RequestedJob(UserId),
+    /// The schedule, or the operator at a terminal. Its calls are counted, and only those that read rows are refused.
+    Schedule,
+}
+
+impl Cause {
+    /// The user who pays.
+    fn user(self) -> Option<UserId> {
+        match self {
+            Self::Request(user_id) | Self::RequestedJob(user_id) => Some(user_id),
+            Self::Schedule => None,
+        }
+    }
+}
+
+/// The deadline, the clock, the call counter and the cause of the provider calls that serve one request or job.
 #[derive(Debug)]
 pub struct CallContext {
     /// No provider call starts, waits or retries after this instant.
     pub deadline: Instant,
     /// The time at which the request or job began. It does not advance, so all parts of a response see the same time.
     pub now: Timestamp,
+    cause: Cause,
     started: Instant,
     calls: AtomicU32,
-    /// Absent for jobs.
-    requester: Option<Requester>,
     of_sync: Option<SyncPart>,
-    /// Whose share of the provider's calls they count in.
-    charged_to: Option<UserId>,
     unreadable: unreadable::UnreadableRows,
     /// Only for `bellbird record`.
     recorder: Option<Recorder>,
@@ -74,38 +94,14 @@ enum SyncPart {
 }
 
 impl CallContext {
-    /// The context of a job, or of another call that no user's request makes.
-    pub fn new(deadline: Instant, now: Timestamp) -> Self {
+    pub fn new(deadline: Instant, now: Timestamp, cause: Cause) -> Self {
         let (started, calls) = (Instant::now(), AtomicU32::new(0));
-        Self {
-            deadline,
-            now,
-            started,
-            calls,
-            requester: None,
-            of_sync: None,
-            charged_to: None,
-            unreadable: Default::default(),
-            recorder: None,
-        }
+        let unreadable = unreadable::UnreadableRows::default();
+        Self { deadline, now, cause, started, calls, of_sync: None, unreadable, recorder: None }
     }
 
-    /// The context of a user's request. Its calls count against the user's budget at each provider, where 0 is no
-    /// limit, and leave a part of the provider's capacity to jobs. They wait for both until the deadline.
-    #[must_use]
-    pub fn for_request_of(self, user_id: UserId, calls_per_minute: u32) -> Self {
-        Self { requester: Some(Requester { user_id, calls_per_minute }), ..self }.charged_to(user_id)
-    }
-
-    /// Counts the calls of a job in a user's share of what the provider allows in a minute, which refuses none of
-    /// them.
-    #[must_use]
-    pub fn charged_to(self, user_id: UserId) -> Self {
-        Self { charged_to: Some(user_id), ..self }
-    }
-
-    /// The context of a job that reads rows. Where a provider limits the calls of all users together, its calls leave
-    /// some to requests: they wait until the deadline.
+    /// The context of a job that reads rows. Where a provider limits the calls of all users together, those of the
+    /// schedule leave some to requests: they wait until the deadline.
     #[must_use]
     pub fn for_sync(self) -> Self {
         Self { of_sync: Some(SyncPart::Rows), ..self }
@@ -115,11 +111,6 @@ impl CallContext {
     #[must_use]
     pub fn for_refresh_of_sync(self) -> Self {
         Self { of_sync: Some(SyncPart::Refresh), ..self }
-    }
-
-    /// Waits as long as `refused` says, if this is a request and the wait ends before its deadline.
-    async fn wait_out(&self, refused: Error) -> Result<(), Error> {
-        if self.requester.is_some() { self.wait(refused).await } else { Err(refused) }
     }
 
     async fn wait(&self, refused: Error) -> Result<(), Error> {
@@ -316,6 +307,11 @@ pub trait Provider: Send + Sync {
     /// how many the others make.
     fn syncs_wait(&self) -> bool {
         false
+    }
+
+    /// How this instance would refuse the first call of a request of this user now, as far as it knows.
+    fn refusal(&self, _user: UserId, _now: Timestamp) -> Option<Error> {
+        None
     }
 
     /// Linking in the browser. None if the operator's credentials do not allow it.

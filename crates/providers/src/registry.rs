@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bellbird_limits::SharedStore;
-
+use crate::http::ClientSettings;
 use crate::settings::{Declaration, Form, Values};
 use crate::{Provider, akahu, fiskil, snaptrade};
 
@@ -49,18 +47,13 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Opens the adapter of each provider whose required settings are set. Each provider call takes at most
-    /// `call_timeout`. Instances with one `store` count calls together. The error message names the invalid setting.
-    pub fn new(
-        settings: &ProviderSettings,
-        call_timeout: Duration,
-        store: Option<&SharedStore>,
-    ) -> Result<Self, String> {
+    /// Opens the adapter of each provider whose required settings are set. The error message names the invalid setting.
+    pub fn new(settings: &ProviderSettings, client: ClientSettings<'_>) -> Result<Self, String> {
         let mut enabled = Vec::new();
         for provider in PROVIDERS {
             let values = settings.of(provider);
             if provider.needs.iter().all(|needed| values.get(needed).is_some()) {
-                let opened = (provider.open)(&values, call_timeout, store);
+                let opened = (provider.open)(&values, client);
                 enabled.push(opened.map_err(|error| format!("{}: {error}", provider.name))?);
             }
         }
@@ -84,6 +77,8 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -117,7 +112,8 @@ mod tests {
 
     #[test]
     fn provider_without_credentials_is_not_enabled() {
-        let registry = Registry::new(&ProviderSettings::default(), Duration::from_secs(20), None).unwrap();
+        let client = ClientSettings { call_timeout: Duration::from_secs(20), user_calls_per_minute: 0, store: None };
+        let registry = Registry::new(&ProviderSettings::default(), client).unwrap();
         assert_eq!(registry.iter().count(), 0);
     }
 }

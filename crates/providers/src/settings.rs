@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bellbird_domain::ProviderName;
-use bellbird_limits::SharedStore;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use crate::Provider;
+use crate::http::ClientSettings;
 use crate::http::recording::KnownWords;
 
 /// Declares a provider and its section of the settings file. `bellbird.example.toml` documents the section.
@@ -31,7 +30,7 @@ pub struct Declaration {
     pub needs: &'static [&'static str],
     /// Creates the adapter once all required keys are set. The duration is the timeout of one provider call, and the
     /// store is where instances count together what the provider limits.
-    pub open: fn(&Values, Duration, Option<&SharedStore>) -> Opened,
+    pub open: fn(&Values, ClientSettings<'_>) -> Opened,
 }
 
 /// The adapter, or an error message that names the invalid setting.

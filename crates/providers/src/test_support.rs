@@ -10,8 +10,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::http::ClientSettings;
 use crate::linking::NoConsent;
-use crate::{CallContext, Linking};
+use crate::{CallContext, Cause, Linking};
 
 #[derive(Clone)]
 pub(crate) struct RecordedRequest {
@@ -122,8 +123,12 @@ pub(crate) fn account(number: u128, provider_account_id: &str) -> Account {
 }
 
 /// A call context on 21 November 2026.
+pub(crate) fn client_settings(call_seconds: u64) -> ClientSettings<'static> {
+    ClientSettings { call_timeout: Duration::from_secs(call_seconds), user_calls_per_minute: 0, store: None }
+}
+
 pub(crate) fn context() -> CallContext {
-    CallContext::new(Instant::now() + Duration::from_secs(20), "2026-11-21T00:00:00Z".parse().unwrap())
+    CallContext::new(Instant::now() + Duration::from_secs(20), "2026-11-21T00:00:00Z".parse().unwrap(), Cause::Schedule)
 }
 
 /// Asserts what a callback with these parameters means: consent (None), or whether the user declined.

@@ -29,7 +29,7 @@ use bellbird_providers::Registry;
 use bellbird_storage::Storage;
 use tokio::time::Instant;
 
-pub use bellbird_providers::CallContext;
+pub use bellbird_providers::{CallContext, Cause};
 pub use connection_context::ConnectionContext;
 use connection_context::ConnectionContexts;
 use cursor_cache::CursorCache;
@@ -114,11 +114,9 @@ impl Reads {
         self.inner.transaction_cursors.bytes()
     }
 
-    /// The call context of a user's request that starts now. `calls_per_minute` is the user's budget at each provider;
-    /// 0 means no limit.
+    /// The call context of a read that starts now.
     #[must_use]
-    pub fn call_context(&self, user_id: UserId, calls_per_minute: u32) -> CallContext {
-        CallContext::new(Instant::now() + self.inner.limits.deadline, self.inner.clock.now())
-            .for_request_of(user_id, calls_per_minute)
+    pub fn call_context(&self, cause: Cause) -> CallContext {
+        CallContext::new(Instant::now() + self.inner.limits.deadline, self.inner.clock.now(), cause)
     }
 }

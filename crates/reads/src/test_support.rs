@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellbird_domain::{Account, Caller, Clock, Connection, ConnectionId, ConnectionStatus, KeyId, Plan, UserId};
 pub(crate) use bellbird_providers::simulated::{NOW, Row, Simulated, UNAVAILABLE, account, at};
-use bellbird_providers::{CallContext, Provider, Registry};
+use bellbird_providers::{CallContext, Cause, Provider, Registry};
 use bellbird_storage::{Sealer, Storage};
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
@@ -73,6 +73,6 @@ impl World {
     }
 
     pub(crate) fn call(&self) -> CallContext {
-        CallContext::new(Instant::now() + Duration::from_secs(25), at(NOW))
+        CallContext::new(Instant::now() + Duration::from_secs(25), at(NOW), Cause::Schedule)
     }
 }

@@ -346,6 +346,8 @@ CREATE TABLE jobs (
     -- A random number for each claim. A counter could repeat a number: after a lost commit, or in a row that was
     -- deleted and inserted again. NULL: not running.
     fence INTEGER,
+    -- 1: a person or a program asked for the next run, so its provider calls are charged to the user.
+    is_requested INTEGER NOT NULL DEFAULT 0,
     -- Runs since the last success.
     attempts INTEGER NOT NULL DEFAULT 0,
     -- Our message for the operator, never the provider's text. NULL: the last run did not fail.

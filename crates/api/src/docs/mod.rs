@@ -236,7 +236,7 @@ fn operation(described: PathDocs, parts: &Parts) -> Value {
         json!({
             "name": "Idempotency-Key", "in": "header", "required": false, "schema": {"type": "string"},
             "description": "1 to 255 characters of ASCII, new for each change. A repeated request with it gets the \
-                response of the first one.",
+                response of the first one, with the header `Idempotent-Replayed: true`.",
             "example": "3f1c9a52-5a0e-4a53-9d8c-0d5f6c1c2b7e",
         })
     });
@@ -245,6 +245,12 @@ fn operation(described: PathDocs, parts: &Parts) -> Value {
     let mut descriptions = parts.errors.clone();
     if *needs_key {
         descriptions.extend(parts.guarded_errors.clone());
+    }
+    if described.operation.is_for_every_plan {
+        descriptions.remove("403");
+    }
+    if described.operation.body.is_some() {
+        descriptions.insert("413".to_owned(), "The body is larger than 16 KiB.".to_owned());
     }
     if has_id {
         descriptions.insert("404".to_owned(), "What the id names does not exist.".to_owned());

@@ -1,6 +1,5 @@
 //! The state shared by all interfaces: the services they use, and who may call how often.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use bellbird_domain::{Account, Balance, Caller, Clock, ConnectionStatus, KeyId, 
 use bellbird_limits::client_address::Network;
 use bellbird_limits::{Expiring, InFlight, RateLimiter, SharedStore};
 use bellbird_reads::balances::Balances;
-use bellbird_reads::{CallContext, ConnectionContext, ReadError, Reads};
+use bellbird_reads::{CallContext, Cause, ConnectionContext, ReadError, Reads};
 use bellbird_storage::{Storage, StorageError};
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
@@ -23,8 +22,9 @@ use crate::front::readiness::Readiness;
 /// How long a key counts as known after its first request. Whether it still works is read for each request.
 const KNOWN_KEY_TTL: Duration = Duration::from_secs(24 * 3600);
 const KNOWN_KEYS_MAX: u64 = 10_000;
-/// Unknown keys looked up at the same time. Anyone can make one up, so they must leave database connections to others.
-const UNKNOWN_KEY_LOOKUPS_MAX: usize = 4;
+/// Lookups at the same time that anyone can cause with a made-up key or token. They must leave database connections to
+/// others.
+const UNPROVEN_LOOKUPS_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
 pub struct AccessSettings {
@@ -37,10 +37,8 @@ pub struct AccessSettings {
     pub live_per_minute: u32,
     /// Concurrent requests for each key: transactions, holdings and trades together.
     pub live_in_flight: u32,
-    /// Provider calls a minute for the requests of each user, at each provider.
+    /// Provider calls a minute that each user may cause, at each provider. The clients of the providers enforce it.
     pub provider_calls_per_minute: u32,
-    /// Failed authentications a minute for each client address.
-    pub failed_auth_per_minute: u32,
     /// Requests a minute for each operator's key.
     pub operator_per_minute: u32,
     /// What asks for changes syncs the connection if its last sync is older.
@@ -65,11 +63,10 @@ pub(crate) struct Inner {
     pub(crate) settings: AccessSettings,
     shared_store: Option<SharedStore>,
     quotas: Quotas,
-    pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
-    /// SHA-256 of the keys that worked recently. Their requests are not limited by failures of others at their address.
+    /// SHA-256 of the keys that worked recently. They are looked up at once.
     pub(crate) known_keys: Expiring<[u8; 32], ()>,
-    /// Permits to look up any other key.
-    pub(crate) unknown_key_lookups: Semaphore,
+    /// Places for lookups of other keys, and of setup tokens.
+    pub(crate) unproven_lookups: Semaphore,
     pub(crate) live_in_flight: InFlight<KeyId>,
     /// Keys of users and operators whose last-used time is being written. One permit for each key.
     pub(crate) last_used_writes: InFlight<Uuid>,
@@ -92,7 +89,6 @@ impl Access {
         let store = shared_store.as_ref();
         let live = QuotaClass::per_minute("live", settings.live_per_minute, store).with_permit();
         let metadata = QuotaClass::per_minute("metadata", settings.metadata_per_minute, store);
-        let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
         let operator_limit = RateLimiter::per_minute(settings.operator_per_minute);
         let inner = Inner {
             quotas: Quotas {
@@ -103,9 +99,8 @@ impl Access {
                 brokerage: live.clone().for_professionals(),
                 live,
             },
-            failed_auth_limit: failed_auth_limit.map(|limit| limit.shared(store, "failed_auth")),
             known_keys: Expiring::new(KNOWN_KEY_TTL, KNOWN_KEYS_MAX, |_, ()| 1),
-            unknown_key_lookups: Semaphore::new(UNKNOWN_KEY_LOOKUPS_MAX),
+            unproven_lookups: Semaphore::new(UNPROVEN_LOOKUPS_MAX),
             live_in_flight: InFlight::new(settings.live_in_flight).shared(store),
             last_used_writes: InFlight::new(1),
             operator_limit: operator_limit.map(|limit| limit.shared(store, "operator")),
@@ -175,7 +170,7 @@ impl Access {
     /// The call context of a request of this caller that reads from providers now.
     #[must_use]
     pub fn call_context(&self, caller: &Caller) -> CallContext {
-        self.inner.reads.call_context(caller.user_id, self.inner.settings.provider_calls_per_minute)
+        self.inner.reads.call_context(Cause::Request(caller.user_id))
     }
 
     /// The quota classes of `/v1`.

@@ -1,18 +1,19 @@
-//! Authenticates requests by API key, limits failed attempts for each client address, and records when a key was used.
+//! Authenticates requests by API key, and records when a key was used.
+//!
+//! A key with a wrong checksum costs nothing. Any other may be made up too, so a key that this instance has not seen
+//! work lately waits for one of a few places to be looked up. No number of wrong keys makes a valid one fail, whatever
+//! addresses they come from.
 
-use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use axum::extract::ConnectInfo;
 use bellbird_domain::{ApiKey, Caller, OperatorKey, OperatorKeyId};
-use bellbird_limits::client_address::{client_address, rate_limit_key};
-use bellbird_limits::gcra;
 use bellbird_storage::{Storage, StorageError};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::SemaphorePermit;
+use tokio::time::timeout;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
@@ -24,6 +25,9 @@ const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 /// A use of a known key restarts its time to live once this much of it has passed, since restarting costs more than a
 /// use.
 const KNOWN_KEY_RENEW_AFTER: SignedDuration = SignedDuration::from_secs(60);
+/// A lookup takes about a millisecond, and no more of them wait than the listener has connections. So nobody waits this
+/// long unless the database is slow.
+const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The caller of a request that a page of the console makes in this process, for the user who is signed in there. It is
 /// an extension of the request, so a request from outside never has one.
@@ -31,8 +35,6 @@ const KNOWN_KEY_RENEW_AFTER: SignedDuration = SignedDuration::from_secs(60);
 pub struct SignedInCaller(pub Caller);
 
 impl Access {
-    /// Fails with [`Problem::Unauthorized`], or with [`Problem::TooManyRequests`] once the client's address has failed
-    /// too often. Then only a key that worked recently is looked up.
     pub(crate) async fn authenticate(
         &self,
         request: &Parts,
@@ -42,9 +44,9 @@ impl Access {
         if let Some(SignedInCaller(caller)) = request.extensions.get() {
             return Ok(caller.clone());
         }
-        let Some(key) = read_key(&request.headers) else { return Err(self.reject(request, now).await) };
+        let key = read_key(&request.headers).ok_or(Problem::Unauthorized)?;
         let lookup = self.inner.storage.keys().find_caller(&key, now);
-        let found = self.look_up(request, digest_of(key.expose()), lookup, now).await?;
+        let found = self.look_up(digest_of(key.expose()), lookup, now).await?;
         if is_write_due(found.last_used_at, now) {
             let (user_id, key_id) = (found.caller.user_id, found.caller.key_id);
             let touch = move |storage: Storage| async move { storage.keys().touch(user_id, key_id, now).await };
@@ -60,9 +62,9 @@ impl Access {
         now: Timestamp,
     ) -> Result<OperatorKeyId, Problem> {
         let key = authorization(&request.headers, "bearer").and_then(|text| OperatorKey::parse(text).ok());
-        let Some(key) = key else { return Err(self.reject(request, now).await) };
+        let key = key.ok_or(Problem::Unauthorized)?;
         let lookup = self.inner.storage.operator_keys().find_valid(&key, now);
-        let found = self.look_up(request, digest_of(key.expose()), lookup, now).await?;
+        let found = self.look_up(digest_of(key.expose()), lookup, now).await?;
         if is_write_due(found.last_used_at, now) {
             let touch = move |storage: Storage| async move { storage.operator_keys().touch(found.id, now).await };
             self.record_last_used(found.id.uuid(), touch);
@@ -70,67 +72,40 @@ impl Access {
         Ok(found.id)
     }
 
-    /// Awaits the lookup of a key, unless the client's address has failed too often.
+    /// Awaits the lookup of a key, at once if the key has worked here lately.
     async fn look_up<T>(
         &self,
-        request: &Parts,
         key_digest: [u8; 32],
         lookup: impl Future<Output = Result<Option<T>, StorageError>>,
         now: Timestamp,
     ) -> Result<T, Problem> {
         let known = self.inner.known_keys.get(&key_digest, now);
-        if known.is_some_and(|((), age)| age >= KNOWN_KEY_RENEW_AFTER) {
+        let Some(((), age)) = known else {
+            let found = self.look_up_unproven(lookup).await?.ok_or(Problem::Unauthorized)?;
+            self.inner.known_keys.insert(key_digest, (), now);
+            return Ok(found);
+        };
+        if age >= KNOWN_KEY_RENEW_AFTER {
             self.inner.known_keys.renew(&key_digest, now);
         }
-        let is_known = known.is_some();
-        let permit = if is_known { None } else { Some(self.admit_unknown_key(request, now).await?) };
         let found = lookup.await?;
-        drop(permit);
-        let Some(found) = found else {
+        if found.is_none() {
             self.inner.known_keys.remove(&key_digest);
-            return Err(self.reject(request, now).await);
-        };
-        if !is_known {
-            self.inner.known_keys.insert(key_digest, (), now);
         }
-        Ok(found)
+        found.ok_or(Problem::Unauthorized)
     }
 
-    /// Waits for a permit to look up a key that has not worked recently.
-    async fn admit_unknown_key(&self, request: &Parts, now: Timestamp) -> Result<SemaphorePermit<'_>, Problem> {
-        self.check_failures(request, now).await?;
-        let permit = self.inner.unknown_key_lookups.acquire().await.map_err(|_| Problem::Internal)?;
-        // Other requests from this address may have failed meanwhile.
-        self.check_failures(request, now).await?;
-        Ok(permit)
-    }
-
-    /// Fails with [`Problem::TooManyRequests`] if the client's address has failed too often.
-    pub async fn check_failures(&self, request: &Parts, now: Timestamp) -> Result<(), Problem> {
-        let (Some(limit), Some(address)) = (&self.inner.failed_auth_limit, self.limited_address(request)) else {
-            return Ok(());
-        };
-        let decision = limit.peek(&address, now).await;
-        if decision.allowed { Ok(()) } else { Err(Problem::TooManyRequests(gcra::whole_seconds(decision.wait_us))) }
-    }
-
-    /// Counts a failed attempt of the client's address. Returns its error.
-    pub async fn reject(&self, request: &Parts, now: Timestamp) -> Problem {
-        let (Some(limit), Some(address)) = (&self.inner.failed_auth_limit, self.limited_address(request)) else {
-            return Problem::Unauthorized;
-        };
-        let decision = limit.take(address, now).await;
-        if decision.allowed {
-            Problem::Unauthorized
-        } else {
-            Problem::TooManyRequests(gcra::whole_seconds(decision.wait_us))
-        }
-    }
-
-    fn limited_address(&self, request: &Parts) -> Option<IpAddr> {
-        let peer = request.extensions.get::<ConnectInfo<SocketAddr>>()?.0;
-        let address = client_address(peer, &request.headers, &self.inner.settings.trusted_proxies);
-        Some(rate_limit_key(address))
+    /// Awaits a lookup that anyone can cause with a made-up key or token, once a place is free.
+    ///
+    /// # Errors
+    /// [`Problem::ServiceUnavailable`] if none becomes free, because the database is slow.
+    pub async fn look_up_unproven<T>(
+        &self,
+        lookup: impl Future<Output = Result<T, StorageError>>,
+    ) -> Result<T, Problem> {
+        let place = timeout(LOOKUP_WAIT_MAX, self.inner.unproven_lookups.acquire()).await;
+        let _place = place.map_err(|_| Problem::ServiceUnavailable)?.map_err(|_| Problem::Internal)?;
+        Ok(lookup.await?)
     }
 
     fn record_last_used<W>(&self, key_id: Uuid, touch: impl FnOnce(Storage) -> W)

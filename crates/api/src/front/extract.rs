@@ -10,6 +10,7 @@ use bellbird_domain::{AccountId, Caller, ConnectionCategory};
 use bellbird_reads::{ConnectionContext, ReadError};
 use http::request::Parts;
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::front::access::Access;
@@ -58,6 +59,10 @@ impl<S: Send + Sync> FromRequestParts<Guarded<S>> for Authorized {
 
 /// The query parameters of an endpoint.
 pub struct Query<T>(pub T);
+
+/// An endpoint without query parameters.
+#[derive(Deserialize)]
+pub struct NoParams {}
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;

@@ -29,11 +29,11 @@ mod trace;
 
 pub use access::{Access, AccessSettings};
 pub use auth::{SignedInCaller, authorization};
-pub use extract::{Authorized, BankingConnection, BrokerageConnection, Guarded, Query};
+pub use extract::{Authorized, BankingConnection, BrokerageConnection, Guarded, NoParams, Query};
 pub use layers::{ResponseTimeout, router};
 pub use mount::{Mount, Path};
 pub use operation::{Operation, ProviderSchema};
-pub use operator::{ForOperators, JsonBody, Operator, PathId, PathIds, Resource, StrictQuery};
+pub use operator::{ForOperators, JsonBody, Operator, PathId, PathIds, Resource};
 pub use problem::Problem;
 pub use quota::{LivePermit, QuotaClass};
 pub use readiness::Readiness;

@@ -26,6 +26,7 @@ pub struct Operation {
     pub(crate) errors: Vec<(u16, &'static str)>,
     /// Another success: its status, description and schema.
     pub(crate) also: Option<(u16, &'static str, Value)>,
+    pub(crate) is_for_every_plan: bool,
     pub(crate) schemas: Vec<(String, RefOr<Schema>)>,
 }
 
@@ -67,6 +68,7 @@ impl Operation {
             headers: &[],
             errors: Vec::new(),
             also: None,
+            is_for_every_plan: false,
             schemas: Vec::new(),
         }
     }
@@ -145,6 +147,12 @@ impl Operation {
     pub fn error(mut self, status: u16, description: &'static str) -> Self {
         self.errors.push((status, description));
         self
+    }
+
+    /// Leaves out the error of a plan without API access.
+    #[must_use]
+    pub fn for_every_plan(self) -> Self {
+        Self { is_for_every_plan: true, ..self }
     }
 
     /// The errors of paths that read a connection from its provider.

@@ -14,10 +14,9 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 
 use crate::front::body::{self, BodyError};
-use crate::front::parameters::{self, Faults, RawParams};
+use crate::front::parameters::{self, Members, RawParams};
 use crate::front::problem::Problem;
 use crate::front::route::Route;
 
@@ -113,34 +112,12 @@ fn next_id<'p, T: Resource>(ids: &mut impl Iterator<Item = &'p str>) -> Result<T
     ids.next().and_then(|id| id.parse().ok()).ok_or(Problem::NotFound(T::NOUN))
 }
 
-/// The query parameters. Unknown ones are rejected, because a misspelled filter would select everybody.
-pub struct StrictQuery<T>(pub T);
-
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<ForOperators<S>> for StrictQuery<T> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &ForOperators<S>) -> Result<Self, Problem> {
-        let query = RawParams::Query(parts.uri.query().unwrap_or_default());
-        parameters::read_strict(query).map(Self).map_err(|faults| {
-            let names = faults.names.join(", ");
-            rejected(faults, "Invalid query parameters", &format!("Unknown parameter, known are {names}"))
-        })
-    }
-}
-
-/// A body of JSON. No body is an object without members. Unknown members are rejected.
+/// A body of JSON. No body is an object without members. Unknown and repeated members are rejected, and null where it
+/// says nothing.
 pub struct JsonBody<T> {
     pub value: T,
     /// SHA-256 of method, path and body.
     pub digest: [u8; 32],
-    members: Map<String, Value>,
-}
-
-impl<T> JsonBody<T> {
-    /// Whether this member is null, which otherwise counts as absent.
-    pub fn clears(&self, member: &str) -> bool {
-        self.members.get(member).is_some_and(Value::is_null)
-    }
 }
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<ForOperators<S>> for JsonBody<T> {
@@ -148,12 +125,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<ForOperators<S>> for JsonB
 
     async fn from_request(request: Request, _: &ForOperators<S>) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
-        let body = body::read(&head.headers, body, BODY_BYTES_MAX).await.map_err(|error| {
-            bad_request(match error {
-                BodyError::TooLarge => "The body is too large: the limit is 16 KiB",
-                BodyError::Incomplete => "The body is incomplete",
-                BodyError::TooSlow => "The body was not complete within 10 seconds",
-            })
+        let body = body::read(&head.headers, body, BODY_BYTES_MAX).await.map_err(|error| match error {
+            BodyError::TooLarge => Problem::BodyTooLarge,
+            BodyError::Incomplete => bad_request("The body is incomplete"),
+            BodyError::TooSlow => bad_request("The body was not complete within 10 seconds"),
         })?;
         let mut digest = Context::new(&SHA256);
         for part in [head.method.as_str().as_bytes(), b" ", head.uri.path().as_bytes(), b"\n", &body[..]] {
@@ -162,26 +137,26 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<ForOperators<S>> for JsonB
         let mut request_digest = [0; 32];
         request_digest.copy_from_slice(digest.finish().as_ref());
         if body.is_empty() {
-            return Self::read(Map::new(), request_digest);
+            return Self::read(&Members::default(), request_digest);
         }
         if !is_json(&head.headers) {
             return Err(bad_request("Send the body as JSON, with the header Content-Type: application/json"));
         }
-        let members = serde_json::from_slice(&body).map_err(|error| Problem::BadRequest {
+        let members: Members = serde_json::from_slice(&body).map_err(|error| Problem::BadRequest {
             message: "The body must be a JSON object".into(),
             details: vec![format!("line {}, column {}", error.line(), error.column())],
         })?;
-        Self::read(members, request_digest)
+        Self::read(&members, request_digest)
     }
 }
 
 impl<T: DeserializeOwned> JsonBody<T> {
-    fn read(members: Map<String, Value>, digest: [u8; 32]) -> Result<Self, Problem> {
-        let value = parameters::read_strict(RawParams::Json(&members)).map_err(|faults| {
-            let names = faults.names.join(", ");
-            rejected(faults, "Invalid members of the body", &format!("Unknown member, known are {names}"))
+    fn read(members: &Members, digest: [u8; 32]) -> Result<Self, Problem> {
+        let value = parameters::read(RawParams::Body(members)).map_err(|faults| Problem::BadRequest {
+            message: "Invalid members of the body".into(),
+            details: faults.details(),
         })?;
-        Ok(Self { value, digest, members })
+        Ok(Self { value, digest })
     }
 }
 
@@ -192,13 +167,4 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 fn bad_request(message: &'static str) -> Problem {
     Problem::BadRequest { message: message.into(), details: Vec::new() }
-}
-
-/// One detail for each fault. Names that the client made up are cut.
-fn rejected(faults: Faults, message: &'static str, unknown: &str) -> Problem {
-    const SHOWN_CHARACTERS: usize = 60;
-    let known = faults.known.iter().map(|(name, fault)| format!("{name}: {fault}"));
-    let cut = |name: &String| name.chars().take(SHOWN_CHARACTERS).collect::<String>();
-    let unknown = faults.unknown.iter().take(20).map(|name| format!("{}: {unknown}", cut(name)));
-    Problem::BadRequest { message: message.into(), details: known.chain(unknown).collect() }
 }

@@ -84,6 +84,7 @@ pub enum Problem {
     IdempotencyConflict,
     UriTooLong,
     HeadersTooLarge,
+    BodyTooLarge,
     /// The user must reconnect. The status appears in the message and in the details.
     Reconnect {
         status: ConnectionStatus,
@@ -116,6 +117,7 @@ impl Problem {
             Self::Conflict(_) | Self::IdempotencyConflict => StatusCode::CONFLICT,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Reconnect { .. } | Self::ProviderUnavailable { .. } | Self::ServiceUnavailable => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -143,6 +145,7 @@ impl Problem {
             Self::IdempotencyConflict => "idempotency_conflict",
             Self::UriTooLong => "uri_too_long",
             Self::HeadersTooLarge => "headers_too_large",
+            Self::BodyTooLarge => "body_too_large",
             Self::Reconnect { .. } => "reconnect_required",
             Self::ProviderUnavailable { .. } => "provider_unavailable",
             Self::ServiceUnavailable => "service_unavailable",
@@ -173,7 +176,7 @@ impl Problem {
     ];
 
     /// Every code of the operator's API.
-    pub const OPERATOR_CODES: [&str; 13] = [
+    pub const OPERATOR_CODES: [&str; 14] = [
         "invalid_key",
         "rate_limited",
         "invalid_parameters",
@@ -184,6 +187,7 @@ impl Problem {
         "idempotency_conflict",
         "uri_too_long",
         "headers_too_large",
+        "body_too_large",
         "provider_unavailable",
         "service_unavailable",
         "internal",
@@ -235,6 +239,7 @@ impl Problem {
             }
             Self::UriTooLong => "The URL is too long: the limit is 16 KiB",
             Self::HeadersTooLarge => "The request headers are too large: the limit is 64 KiB",
+            Self::BodyTooLarge => "The body is too large: the limit is 16 KiB",
             Self::Reconnect { status, .. } => {
                 return format!("The connection is {status}: the user must reconnect it before it can be read again");
             }

@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, page};
+use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, Page, UserId, page};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::front::json::{json_bytes, to_json};
-use crate::front::parameters::{self, Limit, Offset};
+use crate::front::parameters::{self, ConnectionParam, Id, Limit, Offset};
 use crate::front::{Authorized, Operation, Path, Problem, Query};
 use crate::v1::metadata_cache::MetadataList;
 use crate::v1::pagination::Pagination;
@@ -20,12 +20,12 @@ pub(super) fn path() -> Path<V1State> {
         Operation::new("list_accounts", "Connections and accounts", "A window of the accounts.")
             .text(
                 "List accounts",
-                "The accounts of all connections, sorted by name (by code point), then by id. `pagination.total` is \
+                "The accounts of all connections, or of one, sorted by name (by code point), then by id. `pagination.total` is \
                  exact.",
             )
             .query::<AccountsQuery>()
             .json::<AccountList<'static>>()
-            .error(400, "`limit` or `offset` is invalid."),
+            .error(404, "The connection does not exist."),
     )
 }
 
@@ -35,6 +35,9 @@ async fn list_accounts(
     Query(query): Query<AccountsQuery>,
 ) -> Result<Response, Problem> {
     let page = parameters::page(query.limit, query.offset);
+    if let Some(Id(connection_id)) = query.connection_id {
+        return list_of_connection(&state, caller.user_id, connection_id, page).await;
+    }
     let (cache, list) = (&state.inner.metadata_cache, MetadataList::Accounts(page));
     if let Some(body) = cache.get(&caller, list, now) {
         return Ok(json_bytes(body));
@@ -46,9 +49,29 @@ async fn list_accounts(
     Ok(json_bytes(body))
 }
 
+async fn list_of_connection(
+    state: &V1State,
+    user_id: UserId,
+    connection_id: Option<ConnectionId>,
+    page: Page,
+) -> Result<Response, Problem> {
+    const UNKNOWN: Problem = Problem::NotFound("Connection");
+    let (storage, id) = (state.access.storage(), connection_id.ok_or(UNKNOWN)?);
+    storage.connections().find(user_id, id).await?.ok_or(UNKNOWN)?;
+    let accounts = storage.accounts().list_of_connection(user_id, id).await?;
+    let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
+    let data = accounts.iter().skip(offset).take(page.limit as usize).map(AccountView::from).collect();
+    let pagination = Pagination::exact(page, accounts.len() as u64);
+    Ok(json_bytes(to_json(&AccountList { data, pagination })?))
+}
+
 #[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query, rename_all = "camelCase")]
 pub(super) struct AccountsQuery {
+    /// Only the accounts of this connection.
+    #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    connection_id: Option<ConnectionParam>,
     /// Maximum number of items, 1 to 200. Larger values are clamped; `pagination.limit` shows the value applied.
     #[param(inline, example = 50)]
     limit: Option<AccountsLimit>,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::front::json::json_bytes;
-use crate::front::{Operation, Path};
+use crate::front::{NoParams, Operation, Path, Query};
 use crate::v1::state::V1State;
 
 static BODY: LazyLock<Bytes> = LazyLock::new(|| {
@@ -28,7 +28,7 @@ pub(super) fn path() -> Path<V1State> {
     )
 }
 
-async fn list_categories() -> Response {
+async fn list_categories(Query(NoParams {}): Query<NoParams>) -> Response {
     json_bytes(BODY.clone())
 }
 

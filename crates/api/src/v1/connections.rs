@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::front::json::{json_bytes, to_json};
-use crate::front::{Authorized, Operation, Path, Problem, ProviderSchema};
+use crate::front::{Authorized, NoParams, Operation, Path, Problem, ProviderSchema, Query};
 use crate::v1::metadata_cache::MetadataList;
 use crate::v1::state::V1State;
 
@@ -26,6 +26,7 @@ pub(super) fn path() -> Path<V1State> {
 async fn list_connections(
     State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
+    Query(NoParams {}): Query<NoParams>,
 ) -> Result<Response, Problem> {
     let (cache, list) = (&state.inner.metadata_cache, MetadataList::Connections);
     if let Some(body) = cache.get(&caller, list, now) {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::front::json::{json_bytes, to_json};
-use crate::front::{Access, Authorized, Operation, Path, Problem};
+use crate::front::{Access, Authorized, NoParams, Operation, Path, Problem, Query};
 use crate::v1::state::V1State;
 
 pub(super) fn path() -> Path<V1State> {
@@ -20,12 +20,17 @@ pub(super) fn path() -> Path<V1State> {
                     "Show the key's user and limits",
                     "Works with every plan, also with one that has no API access. Counts as a request for metadata.",
                 )
-                .json::<Me>(),
+                .json::<Me>()
+                .for_every_plan(),
         )
         .with_codes()
 }
 
-async fn show_me(State(state): State<V1State>, Authorized { caller, .. }: Authorized) -> Result<Response, Problem> {
+async fn show_me(
+    State(state): State<V1State>,
+    Authorized { caller, .. }: Authorized,
+    Query(NoParams {}): Query<NoParams>,
+) -> Result<Response, Problem> {
     let key = state.access.storage().keys().find(caller.key_id).await?.ok_or(Problem::Unauthorized)?;
     let me = MeView {
         user_id: caller.user_id,

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use bellbird_domain::{AccountId, Bound, Caller, ConnectionId, DateFilter, KeyId, User};
 use bellbird_interop::export::formats::{Format, FormatError, Layout, LeftOut, Options};
 use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Resource, Retries};
-use bellbird_reads::{ReadError, Reads};
+use bellbird_reads::{Cause, ReadError, Reads};
 use bellbird_storage::Storage;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -161,7 +161,9 @@ async fn export(
     let caller = Caller { key_id: KeyId::new(), user_id: user.id, plan: user.plan, timezone, revision: -1 };
     let opened = Export::open(reads.clone(), storage, caller, request, Timestamp::now()).await;
     let mut export = opened.map_err(|error| describe_open(&error, &user, request.resource))?;
-    let broken = export.leave_out_broken(Retries::On, &|| reads.call_context(user.id, 0)).await.map_err(describe)?;
+    // The operator reads, so nobody's budget is charged. Where all users share a limit, it leaves some to requests.
+    let new_call = || reads.call_context(Cause::Schedule).for_sync();
+    let broken = export.leave_out_broken(Retries::On, &new_call).await.map_err(describe)?;
     for error in broken {
         output::note(&format!("left out: {:#}", describe(error)));
     }
@@ -169,13 +171,13 @@ async fn export(
     let mut progress = Progress::new("rows", 0);
     let (mut page, mut bytes, mut has_more) = (Vec::new(), 0, true);
     while has_more {
-        let (before, mut new_call) = (export.rows(), || reads.call_context(user.id, 0));
+        let before = export.rows();
         if let Some(id) = export.next_connection()
             && storage.connections().find(user.id, id).await?.is_none()
         {
             bail!("the connection {id} was removed meanwhile");
         }
-        has_more = export.next_page(Retries::On, &mut new_call, &mut page).await.map_err(describe)?;
+        has_more = export.next_page(Retries::On, &mut || new_call(), &mut page).await.map_err(describe)?;
         if !target.write(&page)? {
             return Ok(None);
         }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use bellbird_domain::{Bound, ConnectionId, DateFilter, DateRange};
 use bellbird_providers::http::recording::RecordedCall;
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_providers::{BalancesQuery, CallContext, Error, Kind, PageRequest, TradeQuery, TransactionQuery};
+use bellbird_providers::{BalancesQuery, CallContext, Cause, Error, Kind, PageRequest, TradeQuery, TransactionQuery};
 use bellbird_storage::Storage;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
@@ -100,7 +100,8 @@ async fn record(settings: &Settings, storage: &Storage, id: ConnectionId) -> any
     let providers = wiring::providers(settings)?;
     let provider = providers.find(&connection.provider).context("the settings have no credentials of its provider")?;
     let words = PROVIDERS.iter().find(|declared| declared.name == provider.name()).map_or(&[][..], |found| found.words);
-    let context = CallContext::new(Instant::now() + DEADLINE, Timestamp::now()).past_unreadable_rows().recorded(words);
+    let context = CallContext::new(Instant::now() + DEADLINE, Timestamp::now(), Cause::Schedule);
+    let context = context.past_unreadable_rows().recorded(words);
 
     let consent = provider.consent(&context, &credentials).await;
     let found = provider.accounts(&context, &credentials).await;

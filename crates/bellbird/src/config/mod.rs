@@ -203,7 +203,6 @@ impl Settings {
             live_per_minute: from.number("limits.live_per_minute", 30, 0..=1_000_000),
             live_in_flight: from.number("limits.live_in_flight", 4, 0..=10_000),
             provider_calls_per_minute: from.number("limits.provider_calls_per_minute", 300, 0..=1_000_000),
-            failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),
             operator_per_minute: from.number("limits.operator_per_minute", 600, 0..=1_000_000),
             changes_max_age: from.seconds("sync.changes_max_age_seconds", Duration::from_secs(60), 1..=86_400),
             trusted_proxies,
@@ -216,7 +215,7 @@ impl Settings {
         let pages = ConsoleSettings {
             operator_name,
             trusted_proxies: access.trusted_proxies.clone(),
-            failed_auth_per_minute: access.failed_auth_per_minute,
+            failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),
             oidc,
             email,
         };

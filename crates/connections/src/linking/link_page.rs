@@ -13,6 +13,9 @@ use crate::return_url::AppReturn;
 /// Consent sessions that one link URL can start.
 pub(crate) const SESSIONS_PER_LINK_MAX: u32 = 20;
 
+/// Consent sessions of a user and provider that are open at a time, whatever the links.
+pub(crate) const OPEN_SESSIONS_MAX: u64 = 5;
+
 /// A configured provider that has a consent page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkableProvider {

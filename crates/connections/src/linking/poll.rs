@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bellbird_domain::{Confirmation, Connection, LinkPhase};
 use bellbird_providers::linking::{CallbackParams, Purpose};
-use bellbird_providers::{CallContext, Error, FoundConnection, Linking, Provider};
+use bellbird_providers::{CallContext, Cause, Error, FoundConnection, Linking, Provider};
 use bellbird_storage::{ClaimedConsentSession, ClaimedJob, ConsentSession, JobKey, StorageError, job_kinds};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -167,20 +167,22 @@ impl Links<'_> {
         let Some(credentials) = self.session_credentials(run, linking, repair_target.as_ref()).await? else {
             return Ok(None);
         };
+        let repairs = repair_target.is_some();
+        let repair_targets = self.repair_targets(run, repair_target).await?;
+        // Before the provider is asked, because it can be hours until the other session ends.
+        if run.facts.confirmation == Confirmation::Open && run.has_open_rival {
+            return Ok(Some(Poll::Failed));
+        }
         let (elapsed, is_expired) = (run.elapsed(now), now >= run.facts.expires_at);
-        let context = self.0.call_context_within(ATTEMPT_DEADLINE);
+        let context = self.0.call_context_within(ATTEMPT_DEADLINE, Cause::RequestedJob(user_id));
         let mut found = self.discover(provider, &context, &credentials).await?;
         // If the provider user of the connection is gone, the consent was given with the user's present provider user.
-        if repair_target.is_some()
+        if repairs
             && linking.registers_users()
             && let Some(provider_user) =
                 self.0.storage.provider_users().find_credentials(user_id, provider.name().as_str()).await?
         {
             found.extend(self.discover(provider, &context, &provider_user).await?);
-        }
-        let repair_targets = self.repair_targets(run, repair_target).await?;
-        if run.facts.confirmation == Confirmation::Open && run.has_open_rival {
-            return Ok(Some(Poll::Failed));
         }
         let is_declined = run.facts.callback_result.is_err();
         // What was found may be the consent of the other session. This one has none.
@@ -267,7 +269,9 @@ impl Links<'_> {
         };
         let redirect_uri = self.console_page_url("link/callback")?;
         let callback = CallbackParams { purpose, redirect_uri: &redirect_uri, params: &run.params };
-        let exchanged = linking.finish(&self.0.call_context_within(EXCHANGE_DEADLINE), &callback).await?;
+        let exchanged = linking
+            .finish(&self.0.call_context_within(EXCHANGE_DEADLINE, Cause::RequestedJob(session.user_id)), &callback)
+            .await?;
         if linking.registers_users() {
             return Ok(Some(exchanged));
         }

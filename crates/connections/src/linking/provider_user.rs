@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bellbird_domain::{User, UserId};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_providers::{Error, Linking};
+use bellbird_providers::{Cause, Error, Linking};
 use bellbird_storage::{ClaimedJob, ClaimedProviderUser, ProviderUserState, job_kinds};
 use secrecy::SecretString;
 use tokio::time::Instant;
@@ -75,7 +75,7 @@ impl Links<'_> {
     async fn undo_registration(self, job: &ClaimedJob) -> Result<(), ConnectionsError> {
         let user = self.0.storage.users().find(job.user_id()).await?.ok_or(ConnectionsError::NotFound)?;
         if let Some(reference) = self.0.storage.provider_users().find_abandoned_reference(job).await? {
-            let context = self.0.call_context_within(REGISTER_DEADLINE);
+            let context = self.0.call_context_within(REGISTER_DEADLINE, Cause::RequestedJob(user.id));
             let linking = self.linking_for(&job.provider)?;
             linking.abandon_registration(&context, &reference, &user.email).await?;
         }
@@ -89,7 +89,7 @@ impl Links<'_> {
         claim: &ClaimedProviderUser,
         linking: &dyn Linking,
     ) -> Result<SecretString, ConnectionsError> {
-        let context = self.0.call_context_within(REGISTER_DEADLINE);
+        let context = self.0.call_context_within(REGISTER_DEADLINE, Cause::Request(user.id));
         if let Some(abandoned) = &claim.abandoned_reference {
             linking.abandon_registration(&context, abandoned, &user.email).await?;
         }
@@ -125,7 +125,7 @@ impl Links<'_> {
         for record in self.0.storage.provider_users().list(id).await? {
             let provider = self.0.provider(&record.provider)?;
             let linking = provider.linking().ok_or_else(|| ConnectionsError::NoConsentPage(record.provider.clone()))?;
-            let context = self.0.call_context_within(REGISTER_DEADLINE);
+            let context = self.0.call_context_within(REGISTER_DEADLINE, Cause::Request(user.id));
             let removed = match (&record.credentials, &record.reference) {
                 (Some(provider_user), _) => linking.unregister(&context, provider_user).await,
                 (None, Some(reference)) => linking.abandon_registration(&context, reference, &user.email).await,

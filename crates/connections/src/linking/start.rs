@@ -11,13 +11,13 @@ use std::time::Duration;
 use bellbird_domain::{Connection, ConnectionId, TimestampExt as _, User, UserId};
 use bellbird_providers::linking::{AuthorizationRequest, CallbackParams, Purpose, Url};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_providers::{ConsentStatus, Linking};
+use bellbird_providers::{Cause, ConsentStatus, Linking};
 use bellbird_storage::{NewConsentSession, NewLink, NewLinkSession};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
-use super::link_page::{LinkableProvider, SESSIONS_PER_LINK_MAX};
+use super::link_page::{LinkableProvider, OPEN_SESSIONS_MAX, SESSIONS_PER_LINK_MAX};
 use crate::ConnectionsError;
 use crate::linking::Links;
 
@@ -130,6 +130,7 @@ impl<'c> Links<'c> {
             if let Some(user) = self.0.storage.users().find(user_id).await? {
                 self.check_plan(&user, name)?;
             }
+            self.check_open_sessions(user_id, name).await?;
         }
         let token = self.0.storage.new_token();
         let expires_at = self.0.clock.now().plus(LINK_TTL);
@@ -145,7 +146,8 @@ impl<'c> Links<'c> {
     /// Starts a consent session for the browser with this cookie, and returns the provider's consent page.
     ///
     /// Fails with [`ConnectionsError::LinkExpired`] if the link is unknown, has expired, was used too often, or is
-    /// restricted to something other than `to`.
+    /// restricted to something other than `to`, and with [`ConnectionsError::TooManySessions`] if the user has as many
+    /// open sessions at the provider as can be.
     pub async fn start_consent_session(
         self,
         token: &str,
@@ -177,6 +179,7 @@ impl<'c> Links<'c> {
         let provider = provider.ok_or(ConnectionsError::LinkExpired)?;
         let linking = self.linking_for(provider)?;
         self.check_plan(&user, provider)?;
+        self.check_open_sessions(user.id, provider).await?;
         if !self.0.storage.links().open(token, SESSIONS_PER_LINK_MAX, self.0.clock.now()).await? {
             return Err(ConnectionsError::LinkExpired);
         }
@@ -214,11 +217,17 @@ impl<'c> Links<'c> {
         self.create_session(&request, Purpose::Link { provider_user: Some(&provider_user) }).await
     }
 
+    /// Before the provider is called. `create_session` checks it again, in its transaction.
+    async fn check_open_sessions(self, user: UserId, provider: &str) -> Result<(), ConnectionsError> {
+        let open = self.0.storage.consent_sessions().count_open(user, provider, self.0.clock.now()).await?;
+        if open < OPEN_SESSIONS_MAX { Ok(()) } else { Err(ConnectionsError::TooManySessions) }
+    }
+
     /// Stores the consent session, then requests the provider's page. So every consent given there has a session here.
     async fn create_session(self, request: &StartRequest<'_>, purpose: Purpose<'_>) -> Result<Url, ConnectionsError> {
         let StartRequest { user, link_id, provider, linking, repair_target, browser } = request;
         let redirect_uri = self.console_page_url("link/callback")?;
-        let context = self.0.call_context_within(START_DEADLINE);
+        let context = self.0.call_context_within(START_DEADLINE, Cause::Request(user.id));
         // Consents that exist already do not result from this session, whether or not they are connected here.
         let mut known: Vec<String> = Vec::new();
         if linking.registers_users() {
@@ -245,9 +254,12 @@ impl<'c> Links<'c> {
             state: state.expose_secret(),
             known_consents: &known,
             expires_at: now.plus(CONSENT_SESSION_TTL),
+            open_max: OPEN_SESSIONS_MAX,
             next_attempt_at: now.plus(if linking.can_finish(&[]) { FIRST_POLL_AFTER } else { CONSENT_SESSION_TTL }),
         };
-        self.0.storage.consent_sessions().insert(&session, now).await?;
+        if !self.0.storage.consent_sessions().insert(&session, now).await? {
+            return Err(ConnectionsError::TooManySessions);
+        }
         let authorization_request =
             AuthorizationRequest { purpose, email: &user.email, redirect_uri: &redirect_uri, state: session.state };
         Ok(linking.authorize(&context, &authorization_request).await?)

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bellbird_limits::jitter::{self, jittered};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_storage::{JobKey, StorageError};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -75,21 +76,31 @@ impl Jobs<'_> {
     pub(crate) async fn run_lane(self, kind: &'static JobKind, provider: &'static str, stop: CancellationToken) {
         let mut is_added = !kind.is_periodic;
         let mut running = JoinSet::new();
+        let places = self.0.places(kind, provider);
         while !stop.is_cancelled() {
             if !is_added {
                 let added = self.0.storage.jobs().insert(&JobKey::of_service(kind.name), "", self.0.clock.now()).await;
                 is_added = added.is_ok();
             }
-            if let Err(error) = self.start_due(kind, provider, &mut running).await {
-                tracing::warn!(kind = kind.name, provider, %error, "could not claim job");
+            while running.try_join_next().is_some() {}
+            // Before the claim, so that a request that waits for a place gets its turn too.
+            let place = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                place = Arc::clone(&places).acquire_owned() => place,
+            };
+            let Ok(place) = place else { break };
+            match self.start_due(kind, provider, place, &mut running).await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(kind = kind.name, provider, %error, "could not claim job"),
             }
-            let has_room = running.len() < (kind.concurrency_max)(self.0, provider);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
                 Some(_) = running.join_next() => {}
-                () = self.0.signals.requested(kind.name, provider), if has_room => {}
-                () = tokio::time::sleep(poll_interval()), if has_room => {}
+                () = self.0.lanes.requested(kind.name, provider) => {}
+                () = tokio::time::sleep(poll_interval()) => {}
             }
         }
         while running.join_next().await.is_some() {}
@@ -102,8 +113,12 @@ impl Jobs<'_> {
         for kind in KINDS.iter().copied().filter(|known| known.name == kind) {
             for provider in lanes_of(kind) {
                 loop {
-                    let mut running = JoinSet::new();
-                    self.start_due(kind, provider, &mut running).await?;
+                    let (mut running, places) = (JoinSet::new(), self.0.places(kind, provider));
+                    while let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+                        if !self.start_due(kind, provider, place, &mut running).await? {
+                            break;
+                        }
+                    }
                     if running.is_empty() {
                         break;
                     }
@@ -118,27 +133,31 @@ impl Jobs<'_> {
         Ok(())
     }
 
-    /// Claims due jobs until the limit is reached or none is due, and starts each in a task.
+    /// Claims a job that is due, and starts it in a task, which keeps the place. Returns false if none is due.
     async fn start_due(
         self,
         kind: &'static JobKind,
         provider: &str,
+        place: OwnedSemaphorePermit,
         running: &mut JoinSet<Result<(), ConnectionsError>>,
-    ) -> Result<(), StorageError> {
-        let waits = || kind.gives_way && self.0.provider(provider).is_ok_and(|provider| provider.syncs_wait());
-        while running.len() < (kind.concurrency_max)(self.0, provider) && !waits() {
-            let (now, lease) = self.0.lease(kind.lease);
-            let Some(claim) = self.0.storage.jobs().claim_due(kind.name, provider, now, lease).await? else { break };
-            if self.0.defers_interrupted(kind, &claim).await? {
-                continue;
-            }
-            let state = Arc::clone(self.0);
-            running.spawn(async move {
-                let work = (kind.run)(&state, &claim);
-                state.run_claimed(kind, &claim, work).await.map_err(|failed| failed.error)
-            });
+    ) -> Result<bool, StorageError> {
+        if kind.gives_way && self.0.provider(provider).is_ok_and(|provider| provider.syncs_wait()) {
+            return Ok(false);
         }
-        Ok(())
+        let (now, lease) = self.0.lease(kind.lease);
+        let Some(claim) = self.0.storage.jobs().claim_due(kind.name, provider, now, lease).await? else {
+            return Ok(false);
+        };
+        if self.0.defers_interrupted(kind, &claim).await? {
+            return Ok(true);
+        }
+        let state = Arc::clone(self.0);
+        running.spawn(async move {
+            let _place = place;
+            let work = (kind.run)(&state, &claim);
+            state.run_claimed(kind, &claim, work).await.map_err(|failed| failed.error)
+        });
+        Ok(true)
     }
 }
 

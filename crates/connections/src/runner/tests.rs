@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::jobs::Work;
-use crate::state::{Signals, State};
+use crate::state::{Lanes, State};
 use crate::sync_settings::ProviderSyncs;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ impl World {
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
         storage.migrate().await.unwrap();
         let clock = Clock::manual("2026-11-20T00:00:00Z".parse().unwrap());
-        let state = Arc::new(State::new(storage, providers, clock.clone(), Signals::new(lanes())));
+        let state = Arc::new(State::new(storage, providers, clock.clone(), Lanes::new(lanes())));
         Self { state, clock, stop: CancellationToken::new(), _directory: directory }
     }
 

@@ -5,23 +5,29 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{
     AccountTag, ConnectionId, ConnectionStatus, Digest, Fingerprint, Fingerprints, RowDigests, RowKey,
     TimestampExt as _, UserId, UtcDay,
 };
+use bellbird_providers::Cause;
 use bellbird_storage::SyncState;
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::changes::DuplicateIds;
-use super::{SyncReport, Syncs};
+use super::{KIND, SyncReport, Syncs};
 use crate::ConnectionsError;
 
 /// Rows with one id that are compared with each row that is read. More of them mean that the provider is faulty.
 pub(super) const EQUAL_IDS_MAX: usize = 100;
+
+/// Syncs at the same time that requests of one user start. Others of theirs wait.
+const SYNCS_OF_USER_MAX: usize = 2;
 
 /// How often it is stored that clients follow a connection.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(86_400);
@@ -282,17 +288,32 @@ impl Syncs<'_> {
     ///
     /// Fails with [`ConnectionsError::ConsentInactive`] if the consent is gone.
     pub async fn freshen(self, user: UserId, id: ConnectionId, age_max: Duration) -> Result<(), ConnectionsError> {
+        let provider = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?.provider;
+        let _places = self.places(user, &provider).await;
         let (state, now) = (self.state(user, id).await?, self.0.clock.now());
         // Another instance may have synced it meanwhile.
         if self.is_fresh(&state, age_max) {
             return Ok(());
         }
+        // Before the job is claimed, because a run that is refused would plan the next one anew.
+        if let Some(refused) = self.0.provider(&provider)?.refusal(user, now) {
+            return Err(refused.into());
+        }
         if state.followed_at.is_none_or(|at| at <= now.minus(FOLLOWED_EVERY)) {
             self.0.storage.syncs().set_followed(user, id, now).await?;
         }
         // A sync is many calls deep.
-        let SyncReport { status, .. } = Box::pin(self.run_once(user, id)).await?;
+        let SyncReport { status, .. } = Box::pin(self.run_once_because(Cause::RequestedJob(user), user, id)).await?;
         if status == ConnectionStatus::Active { Ok(()) } else { Err(ConnectionsError::ConsentInactive(status)) }
+    }
+
+    /// Waits for a place of the user, and then for one of the lane.
+    async fn places(self, user: UserId, provider: &str) -> Option<[OwnedSemaphorePermit; 2]> {
+        let fresh = || Arc::new(Semaphore::new(SYNCS_OF_USER_MAX));
+        let of_user = self.0.syncs_of_users.renew_or_insert_with(&user, self.0.clock.now(), fresh);
+        // The user's own first: who waits for it must not hold one of all.
+        let of_user = of_user.acquire_owned().await.ok()?;
+        Some([of_user, self.0.places(&KIND, provider).acquire_owned().await.ok()?])
     }
 
     /// Whether the last sync is complete, and began within `age_max`.

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId, TimestampExt as _, UserId};
 use bellbird_limits::jitter;
+use bellbird_providers::Cause;
 use bellbird_storage::{ClaimedJob, FinishedSync, JobKey, SyncState, UnreadableRows, job_kinds};
 use bellbird_webhooks::event::buffer::{self, SyncRun};
 use bellbird_webhooks::event::digest::RowHasher;
@@ -97,7 +98,7 @@ part! {
 }
 
 impl Syncs<'_> {
-    /// Syncs one connection now. If another process is syncing it, waits for that sync, then syncs again. A sync that
+    /// Syncs one connection now, for the operator. If another process is syncing it, waits for that sync, then syncs again. A sync that
     /// is too large for one run takes several. If the provider's rate limit ends a run, the rest is left to the job.
     ///
     /// Fails with [`ConnectionsError::Busy`] if the other process takes too long, or if this one loses its lease. A
@@ -116,6 +117,15 @@ impl Syncs<'_> {
 
     /// As [`Self::run`], but does not continue a sync that is too large for one run.
     pub async fn run_once(self, user: UserId, id: ConnectionId) -> Result<SyncReport, ConnectionsError> {
+        self.run_once_because(Cause::Schedule, user, id).await
+    }
+
+    async fn run_once_because(
+        self,
+        cause: Cause,
+        user: UserId,
+        id: ConnectionId,
+    ) -> Result<SyncReport, ConnectionsError> {
         let key = JobKey::new(KIND.name, user, id);
         let claim = claim_or_wait(Instant::now() + WAIT_MAX, async || {
             let (now, lease) = self.0.lease(LEASE);
@@ -126,7 +136,7 @@ impl Syncs<'_> {
             Ok(claim)
         });
         let claim = claim.await?.ok_or(ConnectionsError::Busy)?;
-        self.0.run_claimed(&KIND, &claim, self.sync_once(&claim)).await.map_err(|failed| failed.error)
+        self.0.run_claimed(&KIND, &claim, self.sync_once(&claim, cause)).await.map_err(|failed| failed.error)
     }
 
     /// Whether a running service syncs by itself.
@@ -139,16 +149,16 @@ impl Syncs<'_> {
         self.0.wake(&KIND, provider);
     }
 
-    async fn sync_once(self, claim: &ClaimedJob) -> Result<SyncReport, ConnectionsError> {
-        let report = self.sync_claimed(claim).await?;
+    async fn sync_once(self, claim: &ClaimedJob, cause: Cause) -> Result<SyncReport, ConnectionsError> {
+        let report = self.sync_claimed(claim, cause).await?;
         let SyncReport { new_count, updated_count, events, status, .. } = report;
         tracing::info!(new_count, updated_count, events, %status, "connection synced");
         Ok(report)
     }
 
-    async fn sync_claimed(self, claim: &ClaimedJob) -> Result<SyncReport, ConnectionsError> {
+    async fn sync_claimed(self, claim: &ClaimedJob, cause: Cause) -> Result<SyncReport, ConnectionsError> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let status = Refreshes(self.0).run_after_current(user, id).await?;
+        let status = Refreshes(self.0).run_after_current(user, id, cause).await?;
         let run = SyncRunId::new();
         let settings = self.0.sync_settings_of(&claim.provider);
         let next = settings.next_sync_at(self.0.clock.now(), plan::phase_of(id));
@@ -161,9 +171,9 @@ impl Syncs<'_> {
         let before = self.0.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
         let now = self.0.clock.now();
         let plan = settings.plan(now, &before, plan::phase_of(id));
-        let (mut pulled, hasher) = match self.pull(&before, &connection, &plan, now).await {
+        let (mut pulled, hasher) = match self.pull(&before, &connection, &plan, (now, cause)).await {
             Err(ConnectionsError::ConsentInactive(_)) => {
-                report.status = Refreshes(self.0).run_after_current(user, id).await?;
+                report.status = Refreshes(self.0).run_after_current(user, id, cause).await?;
                 self.0.finish_job(claim, Some(plan.next_sync_at)).await?;
                 return Ok(report);
             }
@@ -229,7 +239,7 @@ impl Syncs<'_> {
         state: &SyncState,
         connection: &Connection,
         plan: &SyncPlan,
-        now: Timestamp,
+        (now, cause): (Timestamp, Cause),
     ) -> Result<(Pulled, RowHasher), ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
         let key = self.0.storage.syncs().fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
@@ -241,7 +251,7 @@ impl Syncs<'_> {
         hasher.mask_days(&mut known.rows);
         let pull = Pull {
             provider: self.0.provider(&connection.provider)?.as_ref(),
-            context: &self.0.call_context_within(SYNC_DEADLINE).for_sync().past_unreadable_rows(),
+            context: &self.0.call_context_within(SYNC_DEADLINE, cause).for_sync().past_unreadable_rows(),
             credentials: &credentials,
             accounts: &self.0.storage.accounts().list_visible(user, id).await?,
             zone: &zone,

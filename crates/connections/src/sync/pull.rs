@@ -217,10 +217,12 @@ impl Pull<'_> {
             let list = TradeList { provider: brokerage, credentials: self.credentials, query, until: None };
             let mut rows = |row: &Trade<'_>| collector.trade(row);
             match TradePages::default().read_to_end(&list, self.context, &mut rows).await {
-                Err(error @ (Error::Deadline | Error::RateLimited { .. })) if index > 0 => {
+                Err(error @ (Error::Deadline | Error::RateLimited { .. } | Error::BudgetUsedUp { .. }))
+                    if index > 0 =>
+                {
                     collector.rows.truncate(rows_before);
                     unread = Some(left_after(accounts[index - 1]));
-                    let is_limited = matches!(error, Error::RateLimited { .. });
+                    let is_limited = !matches!(error, Error::Deadline);
                     wait = is_limited.then(|| error.retry_after().unwrap_or_default());
                     break;
                 }

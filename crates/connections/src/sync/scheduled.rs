@@ -5,6 +5,7 @@
 //! is to learn of its status and of the end of its consent. All other runs make no provider call.
 
 use bellbird_domain::TimestampExt as _;
+use bellbird_providers::Cause;
 use bellbird_storage::{ClaimedJob, Followers};
 use jiff::{SignedDuration, Timestamp};
 
@@ -47,12 +48,13 @@ impl Syncs<'_> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let found = self.0.storage.syncs().find_followers(user, id).await?;
         let found = found.ok_or(ConnectionsError::NotFound)?;
+        let cause = if claim.is_requested { Cause::RequestedJob(user) } else { Cause::Schedule };
         let scope = scope(self.0.clock.now(), &found, claim.attempts > 0);
         if scope == Scope::Rows {
-            return self.sync_once(claim).await.map(|_| ());
+            return self.sync_once(claim, cause).await.map(|_| ());
         }
         if scope == Scope::Refresh {
-            Refreshes(self.0).run_after_current(user, id).await?;
+            Refreshes(self.0).run_after_current(user, id, cause).await?;
         }
         let settings = self.0.sync_settings_of(&claim.provider);
         let next = settings.next_sync_at(self.0.clock.now(), plan::phase_of(id));

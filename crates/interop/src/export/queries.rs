@@ -1,19 +1,14 @@
 //! The parameters of a file. The OpenAPI document describes them from the same structs.
 
 use bellbird_api::front::Problem;
-use bellbird_api::front::parameters::{self, AccountParam, ConnectionParam, DateBound, RawParams};
+use bellbird_api::front::parameters::{AccountParam, ConnectionParam, DateBound};
 use bellbird_domain::DateFilter;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use utoipa::IntoParams;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 
 use super::formats::{Format, Layout, Options};
-
-/// Unknown parameters that an error names, and the characters of each.
-const NAMED_MAX: usize = 5;
-const NAME_CHARS_MAX: usize = 40;
 
 /// The parameters of a file of transactions. Other files have some of them.
 #[derive(Deserialize, IntoParams)]
@@ -122,21 +117,6 @@ impl FileQuery {
             quote_formulas: self.quote_formulas.is_some_and(|Flag(is_set)| is_set),
         })
     }
-}
-
-/// Reads the parameters of a file. Unlike `/v1`, an unknown one is an error: with a misspelt `accountId`, the file
-/// would silently have all accounts.
-pub(super) fn read<Q: DeserializeOwned>(query: &str) -> Result<Q, Problem> {
-    parameters::read_strict(RawParams::Query(query)).map_err(|faults| {
-        if faults.unknown.is_empty() {
-            return faults.into();
-        }
-        let details = faults.unknown.iter().take(NAMED_MAX).map(|name| {
-            let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-            format!("{name}: Unknown parameter of this file")
-        });
-        Problem::BadRequest { message: "Invalid query parameters".into(), details: details.collect() }
-    })
 }
 
 impl From<TradesFileQuery> for FileQuery {

@@ -9,18 +9,18 @@ use bellbird_api::front::log::add_provider_calls;
 use bellbird_api::front::operation::PathDocs;
 use bellbird_api::front::parameters::Id;
 use bellbird_api::front::problem::problem_for_category;
-use bellbird_api::front::{Authorized, Operation, Path, Problem, QuotaClass, ResponseTimeout};
+use bellbird_api::front::{Authorized, Operation, Path, Problem, Query, QuotaClass, ResponseTimeout};
 use bellbird_reads::ReadError;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, TRAILER, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderName, HeaderValue, Method, Uri, Version};
+use http::{HeaderName, HeaderValue, Method, Version};
 use serde::de::DeserializeOwned;
 
 use super::body::{CutOff, FileBody, ROWS_TRAILER, problem_of_format};
 use super::file::{Export, OpenError};
 use super::formats::{Format, LeftOut};
-use super::queries::{FileQuery, HoldingsFileQuery, TradesFileQuery, read};
+use super::queries::{FileQuery, HoldingsFileQuery, TradesFileQuery};
 use super::request::{FileRequest, Resource};
 use crate::Interop;
 
@@ -130,13 +130,12 @@ fn path<Q: Into<FileQuery> + DeserializeOwned + Send + 'static>(
                               authorized: Authorized,
                               version: Version,
                               method: Method,
-                              uri: Uri| {
+                              Query(query): Query<Q>| {
         if version < Version::HTTP_11 {
             // Such a response ends where the connection ends, so a file that was cut off would seem whole.
             let message = "Files need HTTP/1.1: with an older version, a file that breaks off looks whole";
             return Err(Problem::BadRequest { message: message.into(), details: Vec::new() });
         }
-        let query: Q = read(uri.query().unwrap_or_default())?;
         export(interop, authorized, method, resource, query.into()).await
     };
     let formats = resource.formats().map(Format::as_str).collect();

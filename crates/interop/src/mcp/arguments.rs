@@ -24,7 +24,7 @@ const UNKNOWN_MAX: usize = 5;
 
 /// Reads the arguments of a call. Fails with a text for the model that names every mistake.
 pub(super) fn read<T: DeserializeOwned>(arguments: &Map<String, Value>) -> Result<T, String> {
-    parameters::read_strict(RawParams::Json(arguments)).map_err(|faults| {
+    parameters::read(RawParams::Arguments(arguments)).map_err(|faults| {
         let known = faults.known.iter().map(|(name, fault)| match fault {
             Fault::Invalid(expected) | Fault::TooMany(expected) => format!("{name}: must be {expected}"),
             Fault::Missing | Fault::Repeated => format!("{name}: must be given once"),

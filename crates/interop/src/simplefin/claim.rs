@@ -18,25 +18,19 @@ pub(super) async fn claim(State(server): State<SimpleFin>, request: Request) -> 
     let (head, _) = request.into_parts();
     let access = &server.interop.access;
     let now = access.clock().now();
-    access.check_failures(&head, now).await?;
     let token = head.uri.path().rsplit('/').next().unwrap_or_default();
-    let Ok(token) = SetupToken::parse(token) else { return Err(access.reject(&head, now).await) };
-    // Anyone can make up a token with a right checksum.
-    let permit = server.inner.claims.acquire().await.map_err(|_| Problem::Internal)?;
-    access.check_failures(&head, now).await?;
+    let token = SetupToken::parse(token).map_err(|_| Problem::Unauthorized)?;
     let key = access.storage().new_key();
-    let claim = access.storage().setup_tokens().claim(&token, &key, now).await?;
-    drop(permit);
-    match claim {
+    match access.look_up_unproven(access.storage().setup_tokens().claim(&token, &key, now)).await? {
         SetupTokenClaim::Created(record) => {
             tracing::info!(user_id = %record.user_id, key_id = %record.id, "setup token claimed");
             Ok(text(StatusCode::OK, with_credentials(&server.inner.root_url, &key)))
         }
         SetupTokenClaim::Repeated { user_id, key_id } => {
             tracing::warn!(%user_id, %key_id, "second claim of a setup token rejected");
-            Err(access.reject(&head, now).await)
+            Err(Problem::Unauthorized)
         }
-        SetupTokenClaim::Unknown => Err(access.reject(&head, now).await),
+        SetupTokenClaim::Unknown => Err(Problem::Unauthorized),
     }
 }
 

@@ -33,8 +33,6 @@ use crate::Interop;
 
 /// Some clients require this in the URL.
 const ROOT_PATH: &str = "/simplefin";
-/// Claims that query their token at the same time. They must leave database connections to others.
-const CLAIMS_MAX: usize = 4;
 /// JSON of accounts, of all requests, that is read or waits for its client.
 const JSON_BYTES_MAX: usize = 128 * 1024 * 1024;
 
@@ -50,7 +48,6 @@ struct Inner {
     root_url: String,
     /// Accounts with rows, read from providers.
     quota: QuotaClass,
-    claims: Semaphore,
     /// Bytes.
     json_room: Arc<Semaphore>,
 }
@@ -61,7 +58,6 @@ pub(crate) fn mount(interop: Interop) -> Mount {
     let inner = Inner {
         root_url: format!("{}{ROOT_PATH}", interop.public_url),
         quota: quota.with_permit(),
-        claims: Semaphore::new(CLAIMS_MAX),
         json_room: Arc::new(Semaphore::new(JSON_BYTES_MAX)),
     };
     let paths = vec![

@@ -45,7 +45,7 @@ pub(super) struct Accounts {
 impl SetParams {
     /// Fails with [`Problem::BadRequest`], which names each wrong parameter.
     pub(super) fn read(query: Option<&str>) -> Result<Self, Problem> {
-        Ok(parameters::read(RawParams::Query(query.unwrap_or_default()))?)
+        Ok(parameters::read_known(RawParams::Query(query.unwrap_or_default()))?)
     }
 
     pub(super) fn window(&self) -> Days {

@@ -9,11 +9,9 @@ mod webhook;
 mod wire;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Transaction};
-use bellbird_limits::SharedStore;
+use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Transaction, UserId};
 use hyper::header::HeaderValue;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
@@ -22,7 +20,7 @@ use url::Url;
 
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
-use crate::http::Client;
+use crate::http::{Client, ClientSettings};
 use crate::rows::{assert_page_invariants, keep, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
@@ -60,10 +58,10 @@ pub const DECLARATION: Declaration = Declaration {
     open,
 };
 
-fn open(values: &Values, call_timeout: Duration, store: Option<&SharedStore>) -> Opened {
+fn open(values: &Values, settings: ClientSettings<'_>) -> Opened {
     let app_token = HeaderValue::from_str(values.required("app_token")?);
     let app_token = app_token.map_err(|_| "app_token must be plain text".to_owned())?;
-    let client = Client::new(NAME, call_timeout, store)?;
+    let client = Client::new(NAME, settings)?;
     let api = Api::new(client, values.url("base_url")?, app_token, values.secret("app_secret"));
     let oauth_url = values.url("oauth_url")?;
     let (keys, consent_statuses) = (Keys::default(), ConsentStatusCache::default());
@@ -229,6 +227,10 @@ impl Provider for Akahu {
     }
 
     /// A personal app has no consent page (docs/providers/akahu.md#apps).
+    fn refusal(&self, user: UserId, now: jiff::Timestamp) -> Option<Error> {
+        self.api.client.refusal(user, now)
+    }
+
     fn health(&self) -> ProviderHealth {
         self.api.client.health()
     }

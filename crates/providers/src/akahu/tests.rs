@@ -101,7 +101,8 @@ fn malformed_page_is_rejected() {
 /// A page has the rows of all authorisations of a user token.
 #[test]
 fn malformed_rows_of_other_accounts_are_left_out() {
-    let context = CallContext::new(Instant::now(), Timestamp::UNIX_EPOCH).past_unreadable_rows();
+    let context =
+        CallContext::new(Instant::now(), Timestamp::UNIX_EPOCH, crate::Cause::Schedule).past_unreadable_rows();
     let date = "2026-11-19T03:00:00Z";
     let row =
         |account: &str| format!(r#"{{"_id": "t", "_account": {account}, "date": "{date}", "description": {{}}}}"#);
@@ -238,11 +239,15 @@ pub(super) fn akahu(base_url: &str, app_secret: Option<&str>) -> Arc<dyn Provide
     if let Some(secret) = app_secret {
         values.set("app_secret", secret.into());
     }
-    open(&values, Duration::from_secs(20), None).unwrap()
+    open(&values, crate::test_support::client_settings(20)).unwrap()
 }
 
 fn context() -> CallContext {
-    CallContext::new(Instant::now() + Duration::from_secs(20), "2026-03-01T00:00:00Z".parse().unwrap())
+    CallContext::new(
+        Instant::now() + Duration::from_secs(20),
+        "2026-03-01T00:00:00Z".parse().unwrap(),
+        crate::Cause::Schedule,
+    )
 }
 
 /// Reads a page of the ASB login's transactions. Returns the number of rows and the cursor of the next page.
@@ -423,8 +428,8 @@ async fn check_uses_the_credentials_of_the_app() {
 
 #[test]
 fn app_token_is_required_and_checked() {
-    assert!(open(&Values::default(), Duration::from_secs(20), None).is_err());
+    assert!(open(&Values::default(), crate::test_support::client_settings(20)).is_err());
     let mut values = Values::default();
     values.set("app_token", "two\nlines".into());
-    assert!(open(&values, Duration::from_secs(20), None).is_err_and(|why| why.contains("app_token")));
+    assert!(open(&values, crate::test_support::client_settings(20)).is_err_and(|why| why.contains("app_token")));
 }

@@ -380,7 +380,7 @@ mod tests {
 
     fn api() -> Api {
         let name = bellbird_domain::ProviderName::new("fiskil");
-        let client = Client::new(name, Duration::from_secs(20), None).unwrap();
+        let client = Client::new(name, crate::test_support::client_settings(20)).unwrap();
         Api::new(client, "https://api.fiskil.com".parse().unwrap(), "id".into(), SecretString::from("secret"))
     }
 

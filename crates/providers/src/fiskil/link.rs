@@ -138,7 +138,7 @@ mod tests {
         values.set("base_url", peer.base_url.clone().into());
         values.set("client_id", "id".into());
         values.set("client_secret", "secret".into());
-        let fiskil = open(&values, Duration::from_secs(20), None).unwrap();
+        let fiskil = open(&values, crate::test_support::client_settings(20)).unwrap();
         (peer, fiskil)
     }
 

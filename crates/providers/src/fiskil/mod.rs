@@ -8,18 +8,16 @@ mod webhook;
 mod wire;
 
 use std::sync::{Arc, Once};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use bellbird_domain::{Account, Balance, ConnectionStatus, Currency, ProviderName, Transaction};
-use bellbird_limits::SharedStore;
+use bellbird_domain::{Account, Balance, ConnectionStatus, Currency, ProviderName, Transaction, UserId};
 use futures_util::future::join_all;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
-use crate::http::{Client, parse_json};
+use crate::http::{Client, ClientSettings, parse_json};
 use crate::rows::{Skipped, assert_page_invariants, keep, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
@@ -57,9 +55,9 @@ pub const DECLARATION: Declaration = Declaration {
     open,
 };
 
-fn open(values: &Values, call_timeout: Duration, store: Option<&SharedStore>) -> Opened {
+fn open(values: &Values, settings: ClientSettings<'_>) -> Opened {
     let client_secret = SecretString::from(values.required("client_secret")?);
-    let client = Client::new(NAME, call_timeout, store)?;
+    let client = Client::new(NAME, settings)?;
     let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), client_secret);
     let webhooks = values.get("webhook_secret").map(Webhooks::new).transpose()?;
     Ok(Arc::new(Fiskil { api, consent_statuses: ConsentStatusCache::default(), webhooks }))
@@ -287,6 +285,10 @@ impl Provider for Fiskil {
         let arrangement = Credentials::arrangement(credentials)?;
         self.consent_statuses.evict(&arrangement.id);
         self.api.delete_consent(context, &arrangement.id).await
+    }
+
+    fn refusal(&self, user: UserId, now: jiff::Timestamp) -> Option<Error> {
+        self.api.client.refusal(user, now)
     }
 
     fn health(&self) -> ProviderHealth {

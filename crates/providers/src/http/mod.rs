@@ -28,12 +28,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::{CallContext, Error, SyncPart, json};
+use crate::{CallContext, Cause, Error, SyncPart, json};
 use breaker::{Breaker, Outcome};
 use health::ProviderHealth;
 use pool::{GaiResolver, Limits, Pool, ReadError};
 use request::RequestBuilder;
-use shares::{CallPermit, CallPermits, Requester};
+use shares::{CallPermit, CallPermits};
 
 /// The largest response body, before and after decompression.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -68,6 +68,16 @@ pub enum Attempts {
     One,
 }
 
+/// What all clients have in common.
+#[derive(Clone, Copy)]
+pub struct ClientSettings<'s> {
+    pub call_timeout: Duration,
+    /// Calls a minute that one user may cause at each provider. 0 is no limit.
+    pub user_calls_per_minute: u32,
+    /// Where instances count calls together.
+    pub store: Option<&'s SharedStore>,
+}
+
 /// A client for one provider.
 pub struct Client {
     provider: ProviderName,
@@ -76,6 +86,8 @@ pub struct Client {
     /// None if the provider has no known limit of all users' calls together.
     window: Option<CallWindow>,
     budgets: CallBudgets<UserId>,
+    /// The budget of each user. 0 is no limit.
+    user_calls_per_minute: u32,
     call_permits: CallPermits,
     body_permits: Semaphore,
     breaker: Mutex<Breaker>,
@@ -122,12 +134,21 @@ impl Response {
     }
 }
 
+fn budget_used_up(retry_after: Duration) -> Error {
+    Error::BudgetUsedUp { retry_after }
+}
+
+fn window_refused(Refused { wait, by_all }: Refused) -> Error {
+    if by_all { Error::RateLimited { retry_after: Some(wait) } } else { budget_used_up(wait) }
+}
+
 impl Client {
     /// A client with its own connection pool. It shares the budgets of users with the instances that have the same
     /// store.
     ///
     /// Fails with an error message if TLS cannot be set up.
-    pub fn new(provider: ProviderName, call_timeout: Duration, store: Option<&SharedStore>) -> Result<Self, String> {
+    pub fn new(provider: ProviderName, settings: ClientSettings<'_>) -> Result<Self, String> {
+        let ClientSettings { call_timeout, user_calls_per_minute, store } = settings;
         let pool = Pool::new(pool::tls_config(provider)?, GaiResolver::new(), LIMITS);
         Ok(Self {
             provider,
@@ -135,6 +156,7 @@ impl Client {
             call_timeout,
             window: None,
             budgets: CallBudgets::new(provider.as_str(), store),
+            user_calls_per_minute,
             call_permits: CallPermits::default(),
             body_permits: Semaphore::new(BODIES_AT_ONCE_MAX),
             breaker: Mutex::new(Breaker::default()),
@@ -230,43 +252,55 @@ impl Client {
             let Err(refused) = self.charge(context, &mut is_charged).await else { return Ok(permit) };
             drop(permit);
             let reason = if matches!(refused, Error::BudgetUsedUp { .. }) { "user_budget" } else { "provider_budget" };
-            let waits = context.of_sync == Some(SyncPart::Rows) && !self.syncs_wait();
-            let waited = if waits { context.wait(refused).await } else { context.wait_out(refused).await };
+            let waits = match context.cause {
+                Cause::Request(_) => true,
+                Cause::RequestedJob(_) => false,
+                Cause::Schedule => context.of_sync == Some(SyncPart::Rows) && !self.syncs_wait(),
+            };
+            let waited = if waits { context.wait(refused).await } else { Err(refused) };
             waited.inspect_err(|_| count_rejected(self.provider, reason))?;
         }
     }
 
-    /// Takes the call out of the budget of the user whose request this is, once, and counts it where the provider
-    /// limits the calls of all users.
+    /// Takes the call out of the budget of the user who pays for it, once, and counts it where the provider limits the
+    /// calls of all users.
     async fn charge(&self, context: &CallContext, is_charged: &mut bool) -> Result<(), Error> {
         let (now, is_first) = (context.wall_clock(), context.calls() == 0);
-        let budget_used_up = |retry_after| Error::BudgetUsedUp { retry_after };
-        if let Some(Requester { user_id, calls_per_minute }) = context.requester.filter(|_| !*is_charged) {
-            self.budgets.take(&user_id, calls_per_minute, is_first, now).await.map_err(budget_used_up)?;
+        let user_id = context.cause.user();
+        if let Some(user_id) = user_id.filter(|_| !*is_charged) {
+            let taken = self.budgets.take(&user_id, self.user_calls_per_minute, is_first, now).await;
+            let is_stopped = is_first || matches!(context.cause, Cause::Request(_));
+            taken.or_else(|wait| if is_stopped { Err(budget_used_up(wait)) } else { Ok(()) })?;
             *is_charged = true;
         }
         if let Some(window) = &self.window {
-            let kind = match context.requester {
-                Some(requester) => CallKind::Request { begins: is_first, has_share: requester.calls_per_minute > 0 },
-                None => match context.of_sync {
-                    Some(SyncPart::Rows) => CallKind::Sync,
-                    Some(SyncPart::Refresh) => CallKind::SyncRefresh,
-                    None => CallKind::Job,
-                },
+            let kind = match (user_id, context.of_sync) {
+                (Some(_), _) => self.request_kind(is_first),
+                (None, Some(SyncPart::Rows)) => CallKind::Sync,
+                (None, Some(SyncPart::Refresh)) => CallKind::SyncRefresh,
+                (None, None) => CallKind::Job,
             };
-            let user = context.charged_to.map(UserId::uuid);
-            window.take(kind, user).await.map_err(|Refused { wait, by_all }| match by_all {
-                true => Error::RateLimited { retry_after: Some(wait) },
-                false => budget_used_up(wait),
-            })?;
+            window.take(kind, user_id.map(UserId::uuid)).await.map_err(window_refused)?;
         }
         Ok(())
     }
 
+    fn request_kind(&self, begins: bool) -> CallKind {
+        CallKind::Request { begins, has_share: self.user_calls_per_minute > 0 }
+    }
+
+    /// See [`crate::Provider::refusal`].
+    pub(crate) fn refusal(&self, user: UserId, now: jiff::Timestamp) -> Option<Error> {
+        let of_budget = self.budgets.known_refusal(&user, self.user_calls_per_minute, now).map(budget_used_up);
+        of_budget.or_else(|| {
+            let refused = self.window.as_ref()?.known_refusal(self.request_kind(true), Some(user.uuid()))?;
+            Some(window_refused(refused))
+        })
+    }
+
     /// Waits for a permit until the deadline. Waiting is not the provider's time.
     async fn call_permit(&self, context: &CallContext) -> Result<CallPermit<'_>, Error> {
-        let requester = context.requester.map(|requester| requester.user_id);
-        let acquiring = self.call_permits.acquire(requester, context.wall_clock());
+        let acquiring = self.call_permits.acquire(context.cause.user(), context.wall_clock());
         match tokio::time::timeout_at(context.deadline, acquiring).await {
             Ok(permit) => permit.map_err(|_| CLOSED),
             Err(_) => {
@@ -432,56 +466,72 @@ mod tests {
 
     const USED_UP: Error = Error::BudgetUsedUp { retry_after: Duration::from_secs(60) };
 
-    fn client() -> Client {
-        Client::new(ProviderName::new("test"), Duration::from_secs(20), None).unwrap().with_calls_per_minute(250)
+    fn client(user_calls_per_minute: u32) -> Client {
+        let settings = ClientSettings { call_timeout: Duration::from_secs(20), user_calls_per_minute, store: None };
+        Client::new(ProviderName::new("test"), settings).unwrap().with_calls_per_minute(250)
     }
 
-    fn context() -> CallContext {
-        CallContext::new(Instant::now() + Duration::from_secs(25), jiff::Timestamp::UNIX_EPOCH)
+    fn context(cause: Cause) -> CallContext {
+        CallContext::new(Instant::now() + Duration::from_secs(25), jiff::Timestamp::UNIX_EPOCH, cause)
     }
 
     #[tokio::test(start_paused = true)]
     async fn request_waits_for_its_share_until_its_deadline() {
-        let (client, user_id) = (client(), UserId::new());
-        let request = |calls_per_minute| context().for_request_of(user_id, calls_per_minute);
+        let (all, user_id) = (client(300), UserId::new());
         for _ in 0..75 {
-            client.admitted(&request(300)).await.unwrap();
+            all.admitted(&context(Cause::Request(user_id))).await.unwrap();
         }
-        let admitted = async |context: CallContext| {
+        let admitted = async |client: &Client, cause: Cause| {
             let started = Instant::now();
-            (client.admitted(&context).await.map(drop), started.elapsed().as_secs())
+            (client.admitted(&context(cause)).await.map(drop), started.elapsed().as_secs())
         };
-        assert_eq!(admitted(request(300)).await, (Err(USED_UP), 0), "it would wait beyond its deadline");
-        assert_eq!(admitted(context()).await, (Ok(()), 0), "a job");
+        let request = Cause::Request(user_id);
+        assert_eq!(admitted(&all, request).await, (Err(USED_UP), 0), "it would wait beyond its deadline");
+        assert_eq!(admitted(&all, Cause::Schedule).await, (Ok(()), 0));
         tokio::time::advance(Duration::from_secs(40)).await;
-        assert_eq!(admitted(request(300)).await, (Ok(()), 20));
+        assert_eq!(admitted(&all, request).await, (Ok(()), 20));
 
-        let user_id = UserId::new();
-        let request = || context().for_request_of(user_id, 6);
+        let few = client(6);
         for _ in 0..6 {
-            assert_eq!(admitted(request()).await, (Ok(()), 0));
+            assert_eq!(admitted(&few, request).await, (Ok(()), 0));
         }
-        assert_eq!(admitted(request()).await, (Ok(()), 10), "until the budget has a call");
+        let used_up = Err(Error::BudgetUsedUp { retry_after: Duration::from_secs(10) });
+        assert_eq!(few.refusal(user_id, jiff::Timestamp::UNIX_EPOCH), used_up.clone().err());
+        assert_eq!(admitted(&few, Cause::RequestedJob(user_id)).await, (used_up, 0), "a job is repeated instead");
+        assert_eq!(admitted(&few, request).await, (Ok(()), 10), "until the budget has a call");
+        assert_eq!(few.refusal(UserId::new(), jiff::Timestamp::UNIX_EPOCH), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requested_job_that_has_begun_is_charged_and_not_stopped() {
+        let (client, user_id) = (client(6), UserId::new());
+        let job = context(Cause::RequestedJob(user_id));
+        for _ in 0..20 {
+            client.admitted(&job).await.unwrap();
+            job.count();
+        }
+        let refused = client.admitted(&context(Cause::RequestedJob(user_id))).await.map(drop);
+        assert_eq!(refused, Err(Error::BudgetUsedUp { retry_after: Duration::from_secs(70) }), "all credit is used");
     }
 
     #[tokio::test(start_paused = true)]
     async fn request_that_waits_is_charged_once() {
-        let (client, user_id) = (client(), UserId::new());
+        let (client, user_id) = (client(2), UserId::new());
         for _ in 0..250 {
-            client.admitted(&context()).await.unwrap();
+            client.admitted(&context(Cause::Schedule)).await.unwrap();
         }
         tokio::time::advance(Duration::from_secs(40)).await;
         for waited in [20, 0] {
             let started = Instant::now();
-            client.admitted(&context().for_request_of(user_id, 2)).await.unwrap();
+            client.admitted(&context(Cause::Request(user_id))).await.unwrap();
             assert_eq!(started.elapsed().as_secs(), waited);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn waiting_requests_hold_no_permits() {
-        let (client, greedy) = (client(), UserId::new());
-        let request = || context().for_request_of(greedy, 300);
+        let (client, greedy) = (client(300), UserId::new());
+        let request = || context(Cause::Request(greedy));
         for _ in 0..75 {
             client.admitted(&request()).await.unwrap();
         }
@@ -497,15 +547,24 @@ mod tests {
         assert!(permit.now_or_never().is_some());
     }
 
+    /// Links, refreshes and syncs that a user asks for, as fast as they can.
     #[tokio::test(start_paused = true)]
-    async fn charged_job_counts_in_the_share_of_its_user() {
-        let (client, user_id) = (client(), UserId::new());
-        for _ in 0..110 {
-            client.admitted(&context().charged_to(user_id)).await.unwrap();
+    async fn jobs_of_one_user_leave_calls_to_others_and_to_the_schedule() {
+        let (client, greedy) = (client(300), UserId::new());
+        let mut made = 0;
+        for second in 0..120 {
+            for at in 0..6 {
+                let cause = if at % 2 == 0 { Cause::RequestedJob(greedy) } else { Cause::Request(greedy) };
+                let begins = CallContext::new(Instant::now(), jiff::Timestamp::UNIX_EPOCH, cause);
+                made += usize::from(client.admitted(&begins).await.is_ok());
+            }
+            let other = client.admitted(&context(Cause::Request(UserId::new()))).await.map(drop);
+            assert_eq!(other, Ok(()), "second {second}");
+            let sync = client.admitted(&context(Cause::Schedule).for_sync()).await.map(drop);
+            assert_eq!(sync, Ok(()), "second {second}");
+            tokio::time::advance(Duration::from_secs(1)).await;
         }
-        let request = |user_id| context().for_request_of(user_id, 300);
-        assert_eq!(client.admitted(&request(user_id)).await.map(drop), Err(USED_UP));
-        assert_eq!(client.admitted(&request(UserId::new())).await.map(drop), Ok(()));
+        assert!((75..=180).contains(&made), "{made}");
     }
 
     #[tokio::test(start_paused = true)]

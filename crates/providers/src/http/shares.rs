@@ -1,9 +1,9 @@
-//! How users and jobs share the calls to one provider, so that one user cannot use up what all need.
+//! How users and the schedule share the calls to one provider, so that one user cannot use up what all need.
 //!
-//! A user's requests have a budget of calls a minute ([`bellbird_limits::CallBudgets`]) and a limit of concurrent
-//! calls. All requests together leave some concurrent calls to jobs. Where the provider limits the calls of all users
-//! together, requests and syncs also share what it allows in a minute ([`bellbird_limits::CallWindow`]). Other jobs
-//! have no budget: the runner limits how many run at once.
+//! What a user's requests cause has a budget of calls a minute ([`bellbird_limits::CallBudgets`]) and a limit of
+//! concurrent calls ([`crate::Cause`]). All of it together leaves some concurrent calls to the schedule. Where the
+//! provider limits the calls of all users together, requests and syncs also share what it allows in a minute
+//! ([`bellbird_limits::CallWindow`]). The schedule has no budget: the runner limits how many jobs run at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,6 @@ const USER_CALLS_AT_ONCE_MAX: usize = 32;
 const USERS_MAX: u64 = 100_000;
 /// A user without a new call for this long is forgotten. It is longer than a call takes.
 const USER_TTL: Duration = Duration::from_secs(600);
-
-/// The user whose request makes calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Requester {
-    pub(crate) user_id: UserId,
-    /// The budget at each provider. 0 is no limit.
-    pub(crate) calls_per_minute: u32,
-}
 
 /// The concurrent calls to one provider.
 pub(super) struct CallPermits {
@@ -56,13 +48,9 @@ pub(super) struct CallPermit<'p> {
 }
 
 impl CallPermits {
-    /// Waits for a permit. `requester` is absent for jobs.
-    pub(super) async fn acquire(
-        &self,
-        requester: Option<UserId>,
-        now: Timestamp,
-    ) -> Result<CallPermit<'_>, AcquireError> {
-        let of_request = match requester {
+    /// Waits for a permit. `payer` is absent for the schedule.
+    pub(super) async fn acquire(&self, payer: Option<UserId>, now: Timestamp) -> Result<CallPermit<'_>, AcquireError> {
+        let of_request = match payer {
             Some(user_id) => {
                 let fresh = || Arc::new(Semaphore::new(USER_CALLS_AT_ONCE_MAX));
                 // The user's own permit first: who waits for it must not hold one of all.

@@ -24,7 +24,7 @@ fn at(row: u64) -> Timestamp {
 }
 
 fn context() -> CallContext {
-    CallContext::new(Instant::now() + Duration::from_secs(20), simulated::at(NOW))
+    CallContext::new(Instant::now() + Duration::from_secs(20), simulated::at(NOW), crate::Cause::Schedule)
 }
 
 /// Maps the number of a page to its rows and the number of the next page.

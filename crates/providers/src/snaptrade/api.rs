@@ -334,7 +334,7 @@ mod tests {
     const AT: i64 = 1_715_123_456;
 
     fn api(base_url: &str) -> Api {
-        let client = Client::new(NAME, Duration::from_secs(20), None).unwrap();
+        let client = Client::new(NAME, crate::test_support::client_settings(20)).unwrap();
         let key = SecretString::from("test-consumer-key-1");
         Api::new(client, base_url.parse().unwrap(), "TESTCLIENT".to_owned(), &key)
     }

@@ -10,18 +10,16 @@ mod webhook;
 mod wire;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Trade};
-use bellbird_limits::SharedStore;
+use bellbird_domain::{Account, Balance, ConnectionStatus, ProviderName, Trade, UserId};
 use futures_util::future::{join, join_all};
 use jiff::civil::Date;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use crate::consent_status_cache::ConsentStatusCache;
-use crate::http::{Client, Response, parse_json};
+use crate::http::{Client, ClientSettings, Response, parse_json};
 use crate::rows::{MalformedRow, count_dropped, count_unreadable, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::{
@@ -62,9 +60,9 @@ pub const DECLARATION: Declaration = Declaration {
     open,
 };
 
-fn open(values: &Values, call_timeout: Duration, store: Option<&SharedStore>) -> Opened {
+fn open(values: &Values, settings: ClientSettings<'_>) -> Opened {
     let consumer_key = SecretString::from(values.required("consumer_key")?);
-    let client = Client::new(NAME, call_timeout, store)?.with_calls_per_minute(CALLS_PER_MINUTE);
+    let client = Client::new(NAME, settings)?.with_calls_per_minute(CALLS_PER_MINUTE);
     let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), &consumer_key);
     Ok(Arc::new(SnapTrade { api, consent_statuses: ConsentStatusCache::default() }))
 }
@@ -295,6 +293,10 @@ impl Provider for SnapTrade {
             Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),
             outcome => outcome,
         }
+    }
+
+    fn refusal(&self, user: UserId, now: jiff::Timestamp) -> Option<Error> {
+        self.api.client.refusal(user, now)
     }
 
     fn health(&self) -> ProviderHealth {

@@ -13,7 +13,8 @@ use tokio::sync::Barrier;
 use tokio::time::Instant;
 
 use super::*;
-use crate::test_support;
+use crate::Cause;
+use crate::test_support::{self, client_settings};
 use crate::unreadable::UnreadableRows;
 
 const CONNECTION: &str = "87b24961-b51e-4db8-9226-f198f6518a89";
@@ -35,7 +36,7 @@ pub(super) fn snaptrade(base_url: &str, consumer_key: &str) -> Arc<dyn Provider>
     values.set("base_url", base_url.into());
     values.set("client_id", "TESTCLIENT".into());
     values.set("consumer_key", consumer_key.into());
-    open(&values, Duration::from_secs(20), None).unwrap()
+    open(&values, client_settings(20)).unwrap()
 }
 
 fn credentials() -> SecretString {
@@ -43,7 +44,12 @@ fn credentials() -> SecretString {
 }
 
 fn context() -> CallContext {
-    CallContext::new(Instant::now() + Duration::from_secs(10), "2026-11-21T00:00:00Z".parse().unwrap())
+    CallContext::new(Instant::now() + Duration::from_secs(10), "2026-11-21T00:00:00Z".parse().unwrap(), Cause::Schedule)
+}
+
+fn request() -> CallContext {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    CallContext::new(deadline, "2026-11-21T00:00:00Z".parse().unwrap(), Cause::Request(UserId::new()))
 }
 
 /// Status, header lines, body.
@@ -67,7 +73,9 @@ impl Peer {
         let mut values = Values::default();
         values.set("base_url", format!("http://{}", listener.local_addr().unwrap()).into());
         let key = SecretString::from("test-consumer-key-1");
-        let client = Client::new(NAME, Duration::from_secs(5), None).unwrap().with_calls_per_minute(CALLS_PER_MINUTE);
+        let client = Client::new(NAME, ClientSettings { user_calls_per_minute: 300, ..client_settings(5) })
+            .unwrap()
+            .with_calls_per_minute(CALLS_PER_MINUTE);
         let api = Api::new(client, values.url("base_url").unwrap(), "TESTCLIENT".to_owned(), &key);
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
@@ -434,7 +442,7 @@ async fn used_up_budget_prevents_calls() {
 async fn read_waits_for_a_budget_and_a_job_does_not() {
     const USED_UP: &str = "x-ratelimit-remaining: 0\r\nx-ratelimit-reset: 1\r\n";
     let peer = Peer::new(|number, _| (200, if number == 0 { USED_UP } else { "" }, r#"{"results": []}"#)).await;
-    let request = context().for_request_of(UserId::new(), 300);
+    let request = request();
     assert_eq!(peer.holdings_in(&request).await, Ok(vec![]));
     assert!(matches!(peer.holdings().await, Err(Error::RateLimited { .. })), "a job");
     assert_eq!(peer.holdings_in(&request).await, Ok(vec![]));
@@ -452,7 +460,6 @@ async fn greedy_users_leave_calls_to_ten_others() {
         (200, headers.leak(), r#"{"results": []}"#)
     })
     .await;
-    let request = || context().for_request_of(UserId::new(), 300);
     let mut held = Vec::new();
     for _ in 0..2 {
         let (greedy, before) = (request(), peer.recorded().len());

@@ -101,7 +101,11 @@ mod tests {
     const KEY: &str = "test-consumer-key-1";
 
     fn context(now: &str) -> CallContext {
-        CallContext::new(tokio::time::Instant::now() + Duration::from_secs(20), now.parse().unwrap())
+        CallContext::new(
+            tokio::time::Instant::now() + Duration::from_secs(20),
+            now.parse().unwrap(),
+            crate::Cause::Schedule,
+        )
     }
 
     async fn read(now: &str, key: &str, signatures: &[&str], body: &[u8]) -> Result<ProviderEvent, Rejection> {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::*;
+use crate::Cause;
 use crate::test_support::{Row, Simulated, UNAVAILABLE, account};
 
 /// How the query treats a row of the provider.
@@ -78,7 +79,7 @@ impl Broker {
         page: Page,
         row_cap: u64,
     ) -> (Vec<String>, Extent) {
-        let call = CallContext::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH);
+        let call = CallContext::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH, Cause::Schedule);
         let credentials = SecretString::from("credentials");
         let write: WriteTrade = |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
         let (credentials, zone) = (&credentials, &TimeZone::UTC);

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use secrecy::SecretString;
 
 use super::*;
+use crate::Cause;
 use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, account, at};
 
 /// A bank whose only list has one row for each minute back in time.
@@ -59,7 +60,7 @@ impl<'p> Client<'p> {
         let before = self.bank.simulated.calls.lock().len();
         let credentials = SecretString::from("");
         let deadline = Instant::now() + Duration::from_secs(25);
-        let call = CallContext::new(deadline, at(NOW));
+        let call = CallContext::new(deadline, at(NOW), Cause::Schedule);
         let accounts = std::slice::from_ref(&self.bank.account);
         let query = TransactionQuery { accounts, one_account: true, interval: &self.interval, zone: &TimeZone::UTC };
         let mut read = WindowRead {

@@ -50,7 +50,7 @@ macro_rules! claim_due {
                 last_error = CASE WHEN due.lease_until IS NULL THEN NULLIF(last_error, 'interrupted')
                     ELSE 'interrupted' END
             FROM due WHERE jobs.user_id = due.user_id AND jobs.kind = due.kind AND jobs.subject = due.subject
-            RETURNING jobs.user_id, jobs.subject, attempts, last_error"
+            RETURNING jobs.user_id, jobs.subject, attempts, last_error, is_requested"
         )
     };
 }
@@ -61,6 +61,21 @@ macro_rules! release {
         "run_at = CASE WHEN run_at >= started_at AND (run_at < $5 OR $5 IS NULL) THEN run_at ELSE $5 END,
             lease_until = NULL, fence = NULL
         WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4"
+    };
+}
+
+/// See `REQUEST`.
+macro_rules! request {
+    ($set:literal) => {
+        concat!(
+            "UPDATE jobs SET ",
+            $set,
+            "run_at = CASE
+                WHEN run_at < CASE WHEN started_at > $5 THEN started_at - $5 + $4 ELSE $4 END
+                    AND (lease_until IS NULL OR run_at >= started_at) THEN run_at
+                WHEN started_at > $5 THEN started_at - $5 + $4 ELSE $4 END
+            WHERE user_id = $1 AND kind = $2 AND subject = $3"
+        )
     };
 }
 
@@ -100,7 +115,11 @@ statements! {
 
     RENEW = "UPDATE jobs SET lease_until = $5 WHERE user_id = $1 AND kind = $2 AND subject = $3 AND fence = $4";
 
-    FINISH = concat!("UPDATE jobs SET attempts = 0, last_error = NULL, ", release!());
+    FINISH = concat!(
+        "UPDATE jobs SET attempts = 0, last_error = NULL,
+            is_requested = CASE WHEN run_at >= started_at THEN is_requested ELSE 0 END, ",
+        release!()
+    );
 
     FAIL = concat!("UPDATE jobs SET attempts = attempts + 1, last_error = $6, ", release!());
 
@@ -118,11 +137,9 @@ statements! {
 
     /// Requests a run at `$4`, or `$4 - $5` after the last start if that one is after `$5`. An earlier time stays,
     /// unless it belongs to the current run.
-    REQUEST = "UPDATE jobs SET run_at = CASE
-            WHEN run_at < CASE WHEN started_at > $5 THEN started_at - $5 + $4 ELSE $4 END
-                AND (lease_until IS NULL OR run_at >= started_at) THEN run_at
-            WHEN started_at > $5 THEN started_at - $5 + $4 ELSE $4 END
-        WHERE user_id = $1 AND kind = $2 AND subject = $3";
+    REQUEST = request!("");
+
+    REQUEST_FOR_USER = request!("is_requested = 1, ");
 
     /// The holder loses its lease. An earlier time stays, also that of the run that was interrupted.
     RESTART = "UPDATE jobs SET run_at = CASE WHEN run_at <= $4 OR $4 IS NULL THEN run_at ELSE $4 END, attempts = 0,
@@ -161,6 +178,8 @@ pub struct ClaimedJob {
     pub attempts: u32,
     /// Whether the lease of the run before had expired: its process was killed. `attempts` counts that run.
     pub was_interrupted: bool,
+    /// Whether a person or a program asked for this run. Known of due jobs only.
+    pub is_requested: bool,
     pub(crate) fence: i64,
 }
 
@@ -213,11 +232,12 @@ impl Jobs<'_> {
         let fence = new_fence();
         let values = params![kind, provider, now, lease_until, fence, self.0.holder];
         let found = self.0.db.write_one(CLAIM_DUE, values, due).await?;
-        Ok(found.map(|(user_id, subject, attempts, was_interrupted)| ClaimedJob {
+        Ok(found.map(|(user_id, subject, attempts, was_interrupted, is_requested)| ClaimedJob {
             key: JobKey { kind, user_id, subject },
             provider: provider.to_owned(),
             attempts,
             was_interrupted,
+            is_requested,
             fence,
         }))
     }
@@ -261,10 +281,10 @@ impl Jobs<'_> {
     }
 }
 
-/// As `storage.jobs().request`, in a transaction.
+/// As `storage.jobs().request`, in a transaction, and for a person or a program, whose user the run is charged to.
 pub(crate) async fn request(tx: &mut Tx, key: &JobKey, now: Timestamp, at_most_every: SignedDuration) -> Result<bool> {
     let since = now.saturating_sub(at_most_every).map_err(StorageError::unavailable)?;
-    Ok(tx.run(REQUEST, job_params![key, now, since]).await? > 0)
+    Ok(tx.run(REQUEST_FOR_USER, job_params![key, now, since]).await? > 0)
 }
 
 /// As `storage.jobs().insert`. None: due on request only.
@@ -339,7 +359,7 @@ pub(crate) async fn restart(tx: &mut Tx, key: &JobKey, run_at: Option<Timestamp>
 
 /// A claim whose caller runs the job at once, however often it was interrupted.
 fn by_key(key: &JobKey, provider: String, attempts: u32, fence: i64) -> ClaimedJob {
-    ClaimedJob { key: key.clone(), provider, attempts, was_interrupted: false, fence }
+    ClaimedJob { key: key.clone(), provider, attempts, was_interrupted: false, is_requested: false, fence }
 }
 
 fn new_fence() -> i64 {
@@ -350,6 +370,7 @@ fn claimed(row: &Row<'_>) -> Result<(String, u32)> {
     Ok((row.text(0)?.to_owned(), row.attempts(1)?))
 }
 
-fn due(row: &Row<'_>) -> Result<(UserId, String, u32, bool)> {
-    Ok((row.id(0)?, row.text(1)?.to_owned(), row.attempts(2)?, row.opt_text(3)? == Some("interrupted")))
+fn due(row: &Row<'_>) -> Result<(UserId, String, u32, bool, bool)> {
+    let was_interrupted = row.opt_text(3)? == Some("interrupted");
+    Ok((row.id(0)?, row.text(1)?.to_owned(), row.attempts(2)?, was_interrupted, row.int(4)? == 1))
 }

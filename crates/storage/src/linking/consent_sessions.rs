@@ -64,6 +64,9 @@ statements! {
     LIST_OTHERS = "SELECT connection_id, phase, expires_at FROM consent_sessions
         WHERE user_id = $1 AND provider = $2 AND id <> $3 AND created_at >= $4";
 
+    COUNT_OPEN = "SELECT COUNT(*) FROM consent_sessions
+        WHERE user_id = $1 AND provider = $2 AND phase <> 'ended' AND expires_at > $3";
+
     CLEAR_CONNECTION = "UPDATE consent_sessions SET connection_id = NULL WHERE user_id = $1 AND connection_id = $2";
 
     CLEAR_RESULT = "UPDATE consent_sessions SET connections = REPLACE(connections, $2, '')
@@ -92,6 +95,8 @@ pub struct NewConsentSession<'a> {
     pub expires_at: Timestamp,
     /// When to ask the provider for the outcome if no callback is received.
     pub next_attempt_at: Timestamp,
+    /// How many open sessions the user may have at the provider, with this one.
+    pub open_max: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,14 +144,19 @@ impl ConsentSessions<'_> {
         self.0.db.all(LIST_OTHERS, values, other_session).await
     }
 
-    /// Stores a session in the phase [`LinkPhase::Started`].
+    /// Stores a session in the phase [`LinkPhase::Started`]. Returns false, and stores nothing, if too many are open.
     ///
     /// # Errors
     /// [`StorageError::NotFound`](crate::StorageError::NotFound) if the user or the connection to repair does not
     /// exist, [`StorageError::Conflict`](crate::StorageError::Conflict) if the state does.
-    pub async fn insert(self, new: &NewConsentSession<'_>, now: Timestamp) -> Result<()> {
+    pub async fn insert(self, new: &NewConsentSession<'_>, now: Timestamp) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
+        let open = tx.one(COUNT_OPEN, params![new.user_id, new.provider, now], count).await?;
+        if open.is_some_and(|open| open >= new.open_max) {
+            tx.rollback().await;
+            return Ok(false);
+        }
         require_connection(&mut tx, new.user_id, new.connection_id).await?;
         let (id, state, browser) = (Uuid::now_v7(), hash(new.state), hash(new.browser));
         let known_consents: Vec<String> =
@@ -167,7 +177,13 @@ impl ConsentSessions<'_> {
         tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this state"))?;
         let job = JobKey::new(job_kinds::CONSENT_SESSION, new.user_id, id);
         jobs::insert(&mut tx, &job, new.provider, Some(new.next_attempt_at)).await?;
-        tx.commit().await
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// How many sessions of a user and provider have neither ended nor expired.
+    pub async fn count_open(self, user: UserId, provider: &str, now: Timestamp) -> Result<u64> {
+        Ok(self.0.db.one(COUNT_OPEN, params![user, provider, now], count).await?.unwrap_or(0))
     }
 
     /// Finds the session with this state, also an ended or expired one until cleanup deletes it.
@@ -263,6 +279,10 @@ pub(crate) async fn delete_secrets(tx: &mut Tx, mut sessions: Vec<(UserId, Uuid)
         delete_secret(tx, &SecretSlot::consent_session(user, session)).await?;
     }
     Ok(())
+}
+
+fn count(row: &Row<'_>) -> Result<u64> {
+    row.number(0, "a count of consent sessions")
 }
 
 fn other_session(row: &Row<'_>) -> Result<OtherConsentSession> {

@@ -37,6 +37,7 @@ pub(crate) fn new_session(user_id: UserId, state: &str) -> NewConsentSession<'_>
         state,
         expires_at: at(60),
         next_attempt_at: at(120),
+        open_max: u64::MAX,
     }
 }
 

@@ -109,7 +109,8 @@ impl Keys<'_> {
         self.0.db.one(FIND, params![id], record).await
     }
 
-    /// Stores a new key with the name and the lifetime of an old one, which expires at `ends_at` or at its own expiry.
+    /// Stores a new key with the name and the expiry of an old one, which from now on expires at `ends_at` or at its
+    /// own expiry.
     pub async fn rotate(self, old: &KeyRecord, new: &ApiKey, ends_at: Timestamp, now: Timestamp) -> Result<KeyRecord> {
         let mut tx = self.0.db.begin().await?;
         let record = rotate(&mut tx, old, new, ends_at, now).await?;
@@ -164,15 +165,12 @@ pub(crate) async fn rotate(
     ends_at: Timestamp,
     now: Timestamp,
 ) -> Result<KeyRecord> {
-    let lifetime = old.expires_at.map(|at| at.duration_since(old.created_at));
-    let expires_at = lifetime.map(|lifetime| now.saturating_add(lifetime)).transpose();
-    let expires_at = expires_at.map_err(StorageError::unavailable)?;
     // Before the key, as the removal of a user locks them.
     lock_user_if_exists(tx, old.user_id).await?;
     let expired = tx.one(EXPIRE, params![old.id, ends_at], record).await?;
     // It may have been revoked since it was read.
     expired.filter(|old| old.revoked_at.is_none()).ok_or(StorageError::NotFound("key"))?;
-    insert(tx, old.user_id, new, &old.name, expires_at, now).await
+    insert(tx, old.user_id, new, &old.name, old.expires_at, now).await
 }
 
 /// As `storage.keys().revoke`, in a transaction.

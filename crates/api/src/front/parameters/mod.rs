@@ -1,4 +1,4 @@
-//! Reads the parameters of a request into a struct, and collects every missing, repeated and invalid one. All
+//! Reads the parameters of a request into a struct, and collects every missing, repeated, invalid and unknown one. All
 //! interfaces use it: for a query string, or for the members of a JSON object. The fuzz targets `query` and
 //! `interop` include this file by path.
 //!
@@ -6,7 +6,7 @@
 //! completes the sentence "Must be".
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -25,14 +25,52 @@ use crate::front::problem::Problem;
 /// Maximum number of account ids in one request.
 pub const ACCOUNT_IDS_MAX: usize = 100;
 const DATE_PARAMETERS: [&str; 2] = ["from", "to"];
+/// Unknown parameters that an error names, and the characters of each that it shows.
+const UNKNOWN_MAX: usize = 20;
+const UNKNOWN_CHARS_MAX: usize = 60;
 
 /// The parameters as a request sends them.
 #[derive(Clone, Copy)]
 pub enum RawParams<'r> {
     /// The query string of a URL.
     Query(&'r str),
-    /// The members of a JSON object. Null counts as absent.
-    Json(&'r Map<String, Json>),
+    /// The arguments of a tool. Null counts as absent, because models send it for what they leave out.
+    Arguments(&'r Map<String, Json>),
+    /// The body of a request. Null is a value, which only an `Option` within an `Option` takes.
+    Body(&'r Members),
+}
+
+/// A JSON object that remembers which members it has twice.
+#[derive(Debug, Default)]
+pub struct Members {
+    values: Map<String, Json>,
+    repeated: Vec<String>,
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Members, A::Error> {
+                let mut members = Members::default();
+                while let Some((name, value)) = access.next_entry::<String, Json>()? {
+                    if members.values.insert(name.clone(), value).is_some() {
+                        members.repeated.push(name);
+                    }
+                }
+                Ok(members)
+            }
+        }
+
+        input.deserialize_map(Object)
+    }
 }
 
 /// Everything that is wrong with the parameters of a request.
@@ -40,7 +78,7 @@ pub enum RawParams<'r> {
 pub struct Faults {
     /// Those of known parameters, in the order of the fields.
     pub known: Vec<(&'static str, Fault)>,
-    /// The names of unknown parameters, if they are not ignored.
+    /// The names of unknown parameters, unless they are ignored.
     pub unknown: Vec<String>,
     /// The names of all known parameters.
     pub names: &'static [&'static str],
@@ -57,68 +95,87 @@ pub enum Fault {
     Invalid(String),
 }
 
-/// Reads the parameters and ignores unknown ones.
+/// Reads the parameters. Unknown ones are faults, because a misspelled filter would select every row.
 pub fn read<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults> {
-    read_fields(input).map_err(|(known, names)| Faults { known, unknown: Vec::new(), names })
+    let (params, faults) = read_fields(input);
+    params.filter(|_| faults.unknown.is_empty()).ok_or(faults)
 }
 
-/// As [`read`], but unknown parameters are faults.
-pub fn read_strict<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults> {
-    let (params, known, names) = match read_fields(input) {
-        Ok(params) => (Some(params), Vec::new(), field_names::<T>()),
-        Err((known, names)) => (None, known, names),
-    };
-    let is_unknown = |name: &str| !names.contains(&name);
-    let unknown: Vec<String> = match input {
-        RawParams::Query(query) => {
-            pairs(query).map(|(name, _)| name).filter(|name| is_unknown(name)).map(Cow::into_owned).collect()
-        }
-        RawParams::Json(members) => members.keys().filter(|name| is_unknown(name)).cloned().collect(),
-    };
-    params.filter(|_| unknown.is_empty()).ok_or(Faults { known, unknown, names })
+/// As [`read`], but ignores unknown parameters, for programs that send some of their own.
+pub fn read_known<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults> {
+    let (params, faults) = read_fields(input);
+    params.ok_or(Faults { unknown: Vec::new(), ..faults })
 }
 
-type FieldFaults = (Vec<(&'static str, Fault)>, &'static [&'static str]);
-
-fn read_fields<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, FieldFaults> {
-    let (names, mut faults, mut start) = (Cell::default(), Vec::new(), 0);
+/// The parameters are absent if one of the known ones is at fault.
+fn read_fields<T: DeserializeOwned>(input: RawParams<'_>) -> (Option<T>, Faults) {
+    let seen = Seen::default();
+    let (mut known, mut start) = (Vec::new(), 0);
     // A struct stops at its first wrong field. The next attempt starts behind it, so each attempt finds one more.
-    loop {
-        match T::deserialize(Fields { input, start, names: &names }) {
-            Ok(params) if faults.is_empty() => return Ok(params),
+    let params = loop {
+        match T::deserialize(Fields { input, start, seen: &seen }) {
+            Ok(params) if known.is_empty() => break Some(params),
             Err(Error { field: Some((at, name)), fault }) => {
-                faults.push((name, fault));
+                known.push((name, fault));
                 start = at + 1;
             }
-            Ok(_) | Err(_) => return Err((faults, names.get())),
+            Ok(_) | Err(_) => break None,
         }
+    };
+    (params, Faults { known, unknown: seen.unknown.into_inner(), names: seen.names.get() })
+}
+
+impl Faults {
+    /// One text for each fault.
+    pub fn details(&self) -> Vec<String> {
+        let known = self.known.iter().map(|(name, fault)| format!("{name}: {fault}"));
+        let unknown = self.unknown.iter().take(UNKNOWN_MAX).map(|name| {
+            let shown: String = name.chars().take(UNKNOWN_CHARS_MAX).collect();
+            match nearest(&shown, self.names) {
+                Some(meant) => format!("{shown}: unknown; did you mean {meant}?"),
+                None if self.names.is_empty() => format!("{shown}: unknown; none is known here"),
+                None => format!("{shown}: unknown; known are {}", self.names.join(", ")),
+            }
+        });
+        known.chain(unknown).collect()
     }
 }
 
-/// The names of the fields of a struct.
-fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
-    let names = Cell::default();
-    // Fails at the first required field. The names are known before.
-    let _ = T::deserialize(Fields { input: RawParams::Query(""), start: 0, names: &names });
-    names.get()
+/// The known name that a misspelled one is most like: at most half of its characters differ.
+fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    let distances = known.iter().map(|known| (edits(name, known), *known));
+    let (edits, nearest) = distances.min_by_key(|(edits, _)| *edits)?;
+    (edits * 2 <= name.chars().count().max(nearest.len())).then_some(nearest)
 }
 
-/// The error of `/v1`: one detail for each parameter.
+/// How many characters to insert, delete or replace, without regard to case, to turn one text into the other.
+fn edits(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut above: Vec<usize> = (0..=other.len()).collect();
+    for (row, char) in one.chars().enumerate() {
+        let mut current = vec![row + 1];
+        for (at, known) in other.iter().enumerate() {
+            let replaced = above[at] + usize::from(!char.eq_ignore_ascii_case(known));
+            current.push(replaced.min(above[at + 1] + 1).min(current[at] + 1));
+        }
+        above = current;
+    }
+    above[other.len()]
+}
+
+/// The error of a query string: one detail for each parameter.
 impl From<Faults> for Problem {
     fn from(faults: Faults) -> Self {
-        let Faults { known, unknown, .. } = faults;
-        let message = match &*known {
-            known if known.iter().any(|(name, _)| DATE_PARAMETERS.contains(name)) => {
-                "Invalid date parameters".to_owned()
-            }
-            known => known
-                .iter()
-                .find_map(|(name, fault)| fault.message(name))
-                .unwrap_or("Invalid query parameters".to_owned()),
+        let is_date = |(name, _): &(&str, Fault)| DATE_PARAMETERS.contains(name);
+        let message = if !faults.known.iter().any(is_date) {
+            let of_fault = faults.known.iter().find_map(|(name, fault)| fault.message(name));
+            of_fault.map_or("Invalid query parameters".into(), Cow::from)
+        } else if faults.unknown.is_empty() && faults.known.iter().all(is_date) {
+            "Invalid date parameters".into()
+        } else {
+            "Invalid date parameters, and others".into()
         };
-        let details = known.iter().map(|(name, fault)| format!("{name}: {fault}"));
-        let unknown = unknown.iter().map(|name| format!("{name}: Unknown parameter"));
-        Self::BadRequest { message: message.into(), details: details.chain(unknown).collect() }
+        Self::BadRequest { message, details: faults.details() }
     }
 }
 
@@ -188,11 +245,26 @@ impl de::Error for Error {
 }
 
 /// The parameters of a request, from the known one with the index `start` on.
-struct Fields<'r, 'n> {
+struct Fields<'r, 's> {
     input: RawParams<'r>,
     start: usize,
-    /// Set to the names of the struct's fields.
-    names: &'n Cell<&'static [&'static str]>,
+    seen: &'s Seen,
+}
+
+/// What the first attempt learns.
+#[derive(Default)]
+struct Seen {
+    /// The names of the struct's fields.
+    names: Cell<&'static [&'static str]>,
+    unknown: RefCell<Vec<String>>,
+}
+
+impl Seen {
+    fn unknown(&self, start: usize, name: &str) {
+        if start == 0 {
+            self.unknown.borrow_mut().push(name.to_owned());
+        }
+    }
 }
 
 impl<'de> Deserializer<'de> for Fields<'_, '_> {
@@ -204,27 +276,41 @@ impl<'de> Deserializer<'de> for Fields<'_, '_> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.names.set(names);
+        self.seen.names.set(names);
         let mut values: Vec<Value<'_>> = names.iter().map(|_| Value::Absent).collect();
+        let position = |name: &str| names.iter().position(|known| *known == name);
         match self.input {
             RawParams::Query(query) => {
                 for (name, text) in pairs(query) {
-                    if let Some(at) = names.iter().position(|known| *known == name) {
-                        values[at] = match std::mem::replace(&mut values[at], Value::Absent) {
-                            Value::Once(first) => Value::Repeated(vec![first, text]),
-                            Value::Repeated(mut texts) => {
-                                texts.push(text);
-                                Value::Repeated(texts)
-                            }
-                            Value::Absent | Value::Json(_) => Value::Once(text),
-                        };
+                    let Some(at) = position(&name) else {
+                        self.seen.unknown(self.start, &name);
+                        continue;
+                    };
+                    values[at] = match std::mem::replace(&mut values[at], Value::Absent) {
+                        Value::Once(first) => Value::Repeated(vec![first, text]),
+                        Value::Repeated(mut texts) => {
+                            texts.push(text);
+                            Value::Repeated(texts)
+                        }
+                        _ => Value::Once(text),
+                    };
+                }
+            }
+            RawParams::Arguments(members) => {
+                for (name, value) in members {
+                    match position(name) {
+                        Some(at) if !value.is_null() => values[at] = Value::Json(value),
+                        Some(_) => {}
+                        None => self.seen.unknown(self.start, name),
                     }
                 }
             }
-            RawParams::Json(members) => {
-                for (name, value) in names.iter().zip(&mut values) {
-                    if let Some(member) = members.get(*name).filter(|member| !member.is_null()) {
-                        *value = Value::Json(member);
+            RawParams::Body(Members { values: members, repeated }) => {
+                for (name, value) in members {
+                    match position(name) {
+                        Some(at) if repeated.contains(name) => values[at] = Value::Twice,
+                        Some(at) => values[at] = Value::Json(value),
+                        None => self.seen.unknown(self.start, name),
                     }
                 }
             }
@@ -274,6 +360,8 @@ enum Value<'r> {
     Once(Cow<'r, str>),
     Repeated(Vec<Cow<'r, str>>),
     Json(&'r Json),
+    /// A member that its object has twice.
+    Twice,
 }
 
 impl<'de> Deserializer<'de> for Value<'_> {
@@ -284,7 +372,7 @@ impl<'de> Deserializer<'de> for Value<'_> {
         match self {
             Self::Once(text) if !text.is_empty() => visitor.visit_str(&text),
             Self::Once(_) | Self::Absent => Err(Fault::Missing.into()),
-            Self::Repeated(_) => Err(Fault::Repeated.into()),
+            Self::Repeated(_) | Self::Twice => Err(Fault::Repeated.into()),
             Self::Json(value) => JsonValue(value).deserialize_any(visitor),
         }
     }
@@ -293,7 +381,7 @@ impl<'de> Deserializer<'de> for Value<'_> {
         match self {
             Self::Absent => visitor.visit_none(),
             Self::Once(text) => visitor.visit_some::<CowStrDeserializer<'_, Error>>(text.into_deserializer()),
-            Self::Repeated(_) => Err(Fault::Repeated.into()),
+            Self::Repeated(_) | Self::Twice => Err(Fault::Repeated.into()),
             Self::Json(value) => visitor.visit_some(JsonValue(value)),
         }
     }
@@ -305,6 +393,7 @@ impl<'de> Deserializer<'de> for Value<'_> {
             Self::Once(text) => vec![text],
             Self::Repeated(texts) => texts,
             Self::Json(value) => return JsonValue(value).deserialize_any(visitor),
+            Self::Twice => return Err(Fault::Repeated.into()),
         };
         visitor.visit_seq(SeqDeserializer::<_, Error>::new(texts.into_iter()))
     }
@@ -343,9 +432,13 @@ impl<'de> Deserializer<'de> for JsonValue<'_> {
         }
     }
 
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq
+        tuple tuple_struct map struct enum identifier ignored_any
     }
 }
 

@@ -29,11 +29,9 @@ const DATE: &str = "Must be a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-
 
 #[test]
 fn valid_queries_are_accepted() {
-    for query in [
-        "connectionId=a",
-        "connectionId=a&unknown=1&unknown=2",
-        "connectionId=a&from=2026-01-01&to=2026-01-31T00%3A00%3A00%2B11%3A00&limit=9999&offset=-0",
-    ] {
+    for query in
+        ["connectionId=a", "connectionId=a&from=2026-01-01&to=2026-01-31T00%3A00%3A00%2B11%3A00&limit=9999&offset=-0"]
+    {
         assert_eq!(rejection(query), None, "{query}");
     }
 }
@@ -41,7 +39,7 @@ fn valid_queries_are_accepted() {
 #[test]
 fn one_rejection_lists_all_details_in_order() {
     let (message, details) = rejection("offset=x&limit=0&to=now&from=2026-02-30").unwrap();
-    assert_eq!(message, "Invalid date parameters");
+    assert_eq!(message, "Invalid date parameters, and others");
     assert_eq!(
         details,
         [
@@ -137,33 +135,85 @@ struct Mixed {
 
 #[test]
 fn repeated_parameter_is_read_into_a_list() {
-    let read = |query| read::<Mixed>(RawParams::Query(query)).unwrap().account;
+    let read = |query| read_known::<Mixed>(RawParams::Query(query)).unwrap().account;
     assert_eq!(read("account=a&x=1&account=b&account="), ["a", "b", ""]);
     assert_eq!(read("account=a"), ["a"]);
     assert_eq!(read("").len(), 0);
 }
 
 #[test]
-fn unknown_parameters_are_faults_on_request() {
-    let faults = read_strict::<Mixed>(RawParams::Query("b=1&account=a&a%41=2")).unwrap_err();
-    assert_eq!((&*faults.known, &*faults.unknown), (&[][..], &["b".to_owned(), "aA".to_owned()][..]));
-    assert_eq!(faults.names, ["account", "pending", "limit", "from"]);
-    assert!(read_strict::<Mixed>(RawParams::Query("account=a")).is_ok());
+fn unknown_parameter_names_the_one_that_is_meant() {
+    let details = |query: &str| rejection(query).unwrap().1;
+    for (query, expected) in [
+        ("accountID=b", "accountID: unknown; did you mean accountId?"),
+        ("account_id=b", "account_id: unknown; did you mean accountId?"),
+        ("form=2026-01-01", "form: unknown; did you mean from?"),
+        ("a%41=2", "aA: unknown; known are connectionId, accountId, from, to, limit, offset"),
+    ] {
+        let (message, details) = rejection(&format!("connectionId=a&{query}")).unwrap();
+        assert_eq!((&*message, &*details), ("Invalid query parameters", &[expected.to_owned()][..]));
+    }
+    assert_eq!(
+        details("limit=0&cursr=1&from=x"),
+        [
+            "connectionId: Must be given".to_owned(),
+            format!("from: {DATE}"),
+            "limit: Must be an integer between 1 and 500".to_owned(),
+            "cursr: unknown; known are connectionId, accountId, from, to, limit, offset".to_owned(),
+        ]
+    );
+    assert_eq!(rejection_of::<None>("a=1").unwrap().1, ["a: unknown; none is known here"]);
+    let long = format!("{}=1", "é".repeat(1_000));
+    assert!(rejection_of::<None>(&long).unwrap().1[0].len() < 200);
+    assert_eq!(rejection_of::<None>(&"x=1&".repeat(1_000)).unwrap().1.len(), UNKNOWN_MAX);
+    assert!(read_known::<Mixed>(RawParams::Query("b=1&account=a")).is_ok());
 }
+
+#[derive(Debug, serde::Deserialize)]
+struct None {}
 
 #[test]
 fn json_members_are_read_by_type() {
     let members = |json: &str| serde_json::from_str::<Map<String, Json>>(json).unwrap();
     let good = members(r#"{"account": ["a", "b"], "pending": false, "limit": 50.0, "from": null}"#);
-    let expected =
-        Mixed { account: vec!["a".to_owned(), "b".to_owned()], pending: Some(false), limit: Some(50), from: None };
-    assert_eq!(read_strict::<Mixed>(RawParams::Json(&good)).unwrap(), expected);
+    let expected = Mixed {
+        account: vec!["a".to_owned(), "b".to_owned()],
+        pending: Some(false),
+        limit: Some(50),
+        from: Option::None,
+    };
+    assert_eq!(read::<Mixed>(RawParams::Arguments(&good)).unwrap(), expected);
     let bad = members(r#"{"account": ["a", 1], "pending": "yes", "limit": 1.5, "from": {}, "other": 1}"#);
-    let faults = read_strict::<Mixed>(RawParams::Json(&bad)).unwrap_err();
+    let faults = read::<Mixed>(RawParams::Arguments(&bad)).unwrap_err();
     let names: Vec<&str> = faults.known.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["account", "pending", "limit", "from"]);
     assert_eq!(faults.known[1].1, Fault::Invalid("a boolean".to_owned()));
     assert_eq!(faults.unknown, ["other"]);
+}
+
+#[derive(Debug, PartialEq, Eq, serde::Deserialize)]
+struct Change {
+    email: Option<String>,
+    reference: Option<Option<String>>,
+    events: Vec<String>,
+}
+
+#[test]
+fn null_and_repeated_members_of_a_body_are_faults() {
+    let read = |json: &str| {
+        let members: Members = serde_json::from_str(json).unwrap();
+        read::<Change>(RawParams::Body(&members)).map_err(|faults| faults.details())
+    };
+    let change = |reference| Change { email: Option::None, reference, events: vec!["a".to_owned()] };
+    assert_eq!(read(r#"{"events": ["a"]}"#), Ok(change(Option::None)));
+    assert_eq!(read(r#"{"events": ["a"], "reference": null}"#), Ok(change(Some(Option::None))));
+    assert_eq!(read(r#"{"events": ["a"], "reference": "b"}"#), Ok(change(Some(Some("b".to_owned())))));
+    let wrong =
+        r#"{"email": null, "reference": "a", "events": [], "reference": null, "events": ["a"], "x": 1, "x": 2}"#;
+    let expected = ["email: Must be a string", "reference: Must be given once", "events: Must be given once"];
+    let unknown = "x: unknown; known are email, reference, events";
+    assert_eq!(read(wrong).unwrap_err(), [&expected[..], &[unknown]].concat());
+    assert!(serde_json::from_str::<Members>("[]").is_err());
 }
 
 proptest! {

@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use bellbird_limits::SharedStore;
-use bellbird_providers::{CallContext, Provider, Registry};
+use bellbird_providers::{CallContext, Cause, Provider, Registry};
 use bellbird_storage::{Instance, Storage, StorageError};
 use clap::Args;
 use jiff::Timestamp;
@@ -240,7 +240,7 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
         return checks.add("providers", Verdict::Note, wiring::no_provider_hint());
     }
     for provider in providers.iter() {
-        let call = CallContext::new(Instant::now() + settings.provider_timeout, Timestamp::now());
+        let call = CallContext::new(Instant::now() + settings.provider_timeout, Timestamp::now(), Cause::Schedule);
         let name = provider.name();
         if checks.value(name.as_str(), provider.check(&call).await).is_some() {
             checks.add(name.as_str(), Verdict::Ok, "reachable, and does not reject the credentials");

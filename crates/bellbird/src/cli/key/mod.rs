@@ -68,7 +68,7 @@ pub(super) struct ShowArgs {
 
 /// Replace a key; the old one stays valid for a grace period.
 ///
-/// The new key has the name and the lifetime of the old one.
+/// The new key has the name and the expiry of the old one.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird key rotate laptop --grace 1h

@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{Admin, data, error, id, operator_key};
-use crate::support::harness::{Database, on_both_databases};
+use crate::support::harness::{Answer, Database, on_both_databases};
 
 const USERS: &str = "/admin/v1/users";
 
@@ -18,6 +18,8 @@ on_both_databases! {
         let user = data(&first, 201);
         let again = post(USERS, &json!({"email": "anna@example.com"})).await;
         assert_eq!((again.status, &again.text), (first.status, &first.text));
+        let is_replayed = |answer: &Answer| answer.header("idempotent-replayed") == Some("true");
+        assert_eq!((is_replayed(&first), is_replayed(&again)), (false, true));
         // Another body, another path.
         error(&post(USERS, &json!({"email": "ben2@example.com"})).await, 409, "idempotency_conflict");
         let keys = format!("/admin/v1/users/{}/keys", id(&user));

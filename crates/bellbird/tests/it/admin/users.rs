@@ -49,10 +49,14 @@ on_both_databases! {
         assert_eq!((&changed["plan"], &changed["timezone"]), (&json!("saver"), &Value::Null));
         assert_eq!(changed["reference"], "customer-17", "what is absent stays");
         let rejected = error(&admin.patch(&path, &json!({"isOperator": true})).await, 400, "invalid_parameters");
-        assert!(rejected.contains("isOperator: Unknown member"), "{rejected}");
+        assert!(rejected.contains("isOperator: unknown; known are"), "{rejected}");
         let cleared = data(&admin.patch(&path, &json!({"reference": null})).await, 200);
         assert_eq!(cleared["reference"], Value::Null);
         assert_eq!(data(&admin.patch(&path, &json!({})).await, 200), cleared);
+        for null in ["email", "plan"] {
+            let rejected = error(&admin.patch(&path, &json!({null: null})).await, 400, "invalid_parameters");
+            assert!(rejected.contains(&format!("{null}: Must be text")), "{rejected}");
+        }
 
         assert_eq!(admin.delete(&path).await.status, 204);
         for method in [Method::GET, Method::DELETE] {
@@ -181,7 +185,7 @@ async fn wrong_values_are_named() {
         "plan: Must be saver, developer or professional",
         "timezone: Must be an IANA timezone",
         "reference: Must be 1 to 200 characters on one line",
-        "name: Unknown member, known are email, reference, plan, timezone, consoleSignIn",
+        "name: unknown; known are email, reference, plan, timezone, consoleSignIn",
     ] {
         assert!(message.contains(part), "{part} in {message}");
     }
@@ -197,18 +201,41 @@ async fn wrong_values_are_named() {
 }
 
 #[tokio::test]
+async fn query_says_what_it_selects() {
+    let admin = Admin::start(Database::Sqlite).await;
+    let ids = ["/admin/v1/connections", "/admin/v1/audit", "/admin/v1/webhook-endpoints"];
+    for (list, value) in ids.iter().flat_map(|list| [(list, "nonsense"), (list, "")]) {
+        let message = error(&admin.get(&format!("{list}?userId={value}")).await, 400, "invalid_parameters");
+        assert!(message.contains("userId: Must be an id such as"), "{message}");
+    }
+    for list in ids {
+        assert_eq!(admin.get(&format!("{list}?userId={}", Uuid::now_v7())).await.data(), [] as [Value; 0]);
+    }
+    let first = admin.get(&format!("{USERS}?limit=1")).await.json();
+    let cursor = first["nextCursor"].as_str().unwrap();
+    assert_eq!(admin.get(&format!("{USERS}?limit=1&cursor={cursor}")).await.status, 200);
+    for list in ids {
+        let message = error(&admin.get(&format!("{list}?cursor={cursor}")).await, 400, "invalid_parameters");
+        assert!(message.contains("cursor: Must be the nextCursor of the page before in this list"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn body_is_json_of_bounded_size() {
     let admin = Admin::start(Database::Sqlite).await;
     let send = async |content_type: &str, body: Vec<u8>| {
         let request = admin.app.http.post(format!("{}{USERS}", admin.app.url)).bearer_auth(&admin.key);
         let answer = admin.app.send(request.header("content-type", content_type).body(body)).await;
-        error(&answer, 400, "invalid_parameters")
+        let (status, code) = if answer.status == 413 { (413, "body_too_large") } else { (400, "invalid_parameters") };
+        error(&answer, status, code)
     };
     let json = b"{\"email\": \"a@example.com\"}".to_vec();
     assert!(send("text/plain", json.clone()).await.contains("Content-Type: application/json"));
     assert!(send("application/x-www-form-urlencoded", b"email=a".to_vec()).await.contains("Content-Type"));
     let json_type = "application/json; charset=utf-8";
-    assert!(send(json_type, vec![b' '; 16 * 1024 + 1]).await.contains("16 KiB"));
+    assert!(send(json_type, vec![b' '; 16 * 1024 + 1]).await.contains("The body is too large: the limit is 16 KiB"));
+    let twice = b"{\"email\": \"a@example.com\", \"email\": \"b@example.com\"}".to_vec();
+    assert!(send(json_type, twice).await.contains("email: Must be given once"));
     assert!(send(json_type, b"{".to_vec()).await.contains("The body must be a JSON object line 1, column"));
     assert!(send(json_type, b"[]".to_vec()).await.contains("The body must be a JSON object"));
     assert!(send(json_type, vec![b'['; 10_000]).await.contains("The body must be a JSON object"));

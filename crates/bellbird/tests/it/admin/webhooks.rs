@@ -209,7 +209,7 @@ async fn wrong_endpoints_are_named() {
         (json!({"userId": user, "url": url, "events": ["endpoint.ping"]}), "events: Must be a list of"),
         (json!({"userId": user, "url": url, "events": "trades.synced"}), "events: Must be a list of"),
         (json!({"userId": user, "url": url, "apiVersion": "1"}), "apiVersion: Must be 2026-11-01 or 2026-12-01"),
-        (json!({"userId": user, "url": url, "enabled": true}), "enabled: Unknown member"),
+        (json!({"userId": user, "url": url, "enabled": true}), "enabled: unknown; known are userId"),
     ] {
         let message = error(&admin.post(ENDPOINTS, &body).await, 400, "invalid_parameters");
         assert!(message.replace("given url", "given, url").contains(expected), "{message}");

@@ -1,6 +1,6 @@
 //! `/health`, `/v1/connections`, `/v1/accounts` and `/v1/categories`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::harness::{App, Setup, on_both_databases};
 
@@ -55,6 +55,40 @@ on_both_databases! {
                 assert!(number.len() == 8 && number.starts_with("xxxx"), "{number}");
             }
         }
+    }
+}
+
+on_both_databases! {
+    async fn accounts_of_one_connection_are_filtered(app: App) {
+        let all = app.get("/v1/accounts").await.data();
+        let id = app.olivia.connections[0].id.to_string();
+        let of_connection: Vec<_> = all.iter().filter(|account| account["connectionId"] == id).cloned().collect();
+        let path = format!("/v1/accounts?connectionId={id}");
+        let found = app.get(&path).await;
+        assert_eq!(found.data(), of_connection);
+        assert_eq!(found.json()["pagination"]["total"], of_connection.len());
+        let second = app.get(&format!("{path}&limit=1&offset=1")).await;
+        assert_eq!(second.data(), of_connection[1..2]);
+        let foreign = app.ben.connections.first().map_or_else(|| "x".to_owned(), |other| other.id.to_string());
+        for id in [&*foreign, "x", "", "00000000-0000-4000-8000-000000000000"] {
+            assert_eq!(app.get(&format!("/v1/accounts?connectionId={id}")).await.error(404), "Connection not found");
+        }
+    }
+}
+
+#[tokio::test]
+async fn unknown_parameters_are_400_on_every_path_with_a_key() {
+    let app = App::start(Setup::default()).await;
+    let document: Value = serde_json::from_str(include_str!("../../../../../docs/openapi.json")).unwrap();
+    let paths = document["paths"].as_object().unwrap().iter();
+    let mut guarded = paths.filter(|(_, path)| path["get"]["security"].is_null()).peekable();
+    assert!(guarded.peek().is_some());
+    for (path, _) in guarded {
+        let path = path.replace("{format}", "csv");
+        let answer = app.get(&format!("{path}?accountID=x")).await;
+        answer.error(400);
+        let details = answer.json()["error"]["details"].to_string();
+        assert!(details.contains("accountID: unknown; "), "{path}: {details}");
     }
 }
 

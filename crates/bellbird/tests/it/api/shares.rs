@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
-use bellbird_connections::LinkTarget;
+use bellbird_connections::{ConnectionsError, LinkTarget};
 use bellbird_domain::{Connection, Plan};
+use bellbird_providers::Error;
 use jiff::SignedDuration;
 use reqwest::Method;
+use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use crate::support::harness::{Answer, App, Person, Setup, eventually};
@@ -85,11 +87,14 @@ async fn one_greedy_request_leaves_calls_to_ten_users() {
 }
 
 #[tokio::test]
-async fn refreshes_count_in_the_share_of_their_user() {
+async fn refreshes_are_refused_when_the_share_of_their_user_is_used_up() {
     let (app, greedy, other) = limited(300).await;
-    for _ in 0..60 {
-        app.connections.refreshes().run(greedy.user.id, greedy.connections[0].id).await.unwrap();
+    let refresh = async || app.connections.refreshes().run(greedy.user.id, greedy.connections[0].id).await;
+    let mut made = 0;
+    while refresh().await.is_ok() {
+        made += 1;
     }
+    assert!((20..60).contains(&made), "{made}");
     holdings(&app, &greedy).await.error(429);
     assert_eq!(holdings(&app, &other).await.status, 200, "another user");
 }
@@ -119,7 +124,71 @@ async fn requests_leave_the_last_calls_to_jobs() {
     // Some more may be on their way when the last response comes.
     assert!(app.total_calls(PROVIDER).await <= CALLS_PER_MINUTE * 8 / 10);
     app.sync(&greedy.connections[0]).await;
-    app.connections.refreshes().run(other.user.id, other.connections[0].id).await.unwrap();
+}
+
+/// Presses the button of a link page. Each time with a new link, as the page of connections does.
+async fn link(app: &App, person: &Person) -> Result<(), ConnectionsError> {
+    let (links, target) = (app.connections.links(), LinkTarget::Provider(PROVIDER));
+    let created = links.create_link(person.user.id, target).await?;
+    let token = created.url.expose_secret().rsplit('/').next().unwrap_or_default();
+    links.start_consent_session(token, target, "browser").await.map(drop)
+}
+
+#[tokio::test]
+async fn links_of_one_user_leave_calls_to_others() {
+    let (app, greedy, other) = limited(300).await;
+    let mut refused = 0;
+    for _ in 0..125 {
+        refused += usize::from(matches!(link(&app, &greedy).await, Err(ConnectionsError::TooManySessions)));
+    }
+    assert_eq!(refused, 120, "five sessions are open at most");
+    // They expire, again and again.
+    let mut is_used_up = false;
+    for _ in 0..40 {
+        app.clock.set(app.clock.now() + SignedDuration::from_mins(31));
+        for _ in 0..5 {
+            let linked = link(&app, &greedy).await;
+            is_used_up |= matches!(&linked, Err(ConnectionsError::Provider(Error::BudgetUsedUp { .. })));
+        }
+    }
+    assert!(is_used_up && app.total_calls(PROVIDER).await <= 100, "{}", app.total_calls(PROVIDER).await);
+    assert_eq!(holdings(&app, &other).await.status, 200);
+    app.sync(&other.connections[0]).await;
+}
+
+#[tokio::test]
+async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
+    let (app, greedy, other) = limited(300).await;
+    let path = format!("/v1/trades/changes?connectionId={}", greedy.connections[0].id);
+    let mut last = None;
+    for _ in 0..REQUESTS {
+        app.clock.set(app.clock.now() + SignedDuration::from_secs(61));
+        let answer = app.get_as(&greedy.key, &path).await;
+        if answer.status != 200 {
+            last = Some(answer);
+            break;
+        }
+    }
+    let refused = last.expect("the share was never used up");
+    assert_eq!((refused.status.as_u16(), refused.header("bellbird-error")), (429, Some("budget_used_up")));
+    assert!(app.total_calls(PROVIDER).await <= 100);
+    app.sync(&other.connections[0]).await;
+    assert_eq!(holdings(&app, &other).await.status, 200);
+}
+
+#[tokio::test]
+async fn sync_that_the_user_asks_for_is_charged() {
+    let (app, greedy, other) = limited(300).await;
+    app.connections.syncs().run(greedy.user.id, greedy.connections[0].id).await.unwrap();
+    read_until_rejected(&app, &greedy).await.expect("the budget was never used up");
+    let (user, id) = (greedy.user.id, greedy.connections[0].id);
+    let before = app.total_calls(PROVIDER).await;
+    app.storage.syncs().request(user, id, app.clock.now(), SignedDuration::ZERO).await.unwrap();
+    app.connections.jobs().run_due("sync").await.unwrap();
+    assert_eq!(app.total_calls(PROVIDER).await, before, "it waits for the budget");
+    let state = app.storage.syncs().find(user, id).await.unwrap().unwrap();
+    assert!(state.last_error.is_none() && state.next_at > Some(app.clock.now()), "{state:?}");
+    app.sync(&other.connections[0]).await;
 }
 
 #[tokio::test]

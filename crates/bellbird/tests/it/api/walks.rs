@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{Bound, Caller, DateFilter, KeyId};
-use bellbird_reads::MergedRows;
 use bellbird_reads::merged::Position;
+use bellbird_reads::{Cause, MergedRows};
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
 
@@ -73,7 +73,7 @@ async fn merged(app: &App, person: &Person, rows_max: usize, is_banking: bool) -
                 Some((row.time.instant(), format!("{} {}", row.account.id, row.id())))
             })
         };
-        let (call, before, mut last) = (app.reads.call_context(caller.user_id, 0), seen.len(), None);
+        let (call, before, mut last) = (app.reads.call_context(Cause::Schedule), seen.len(), None);
         while seen.len() < before + rows_max {
             let Some((instant, row)) = walk.next(&call).await.unwrap() else {
                 assert!(!walk.is_stopped());

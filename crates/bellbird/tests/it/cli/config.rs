@@ -55,8 +55,8 @@ fn nothing_set_gives_the_documented_defaults() {
     assert_eq!((settings.caches.holdings_cache, settings.caches.trades_cache), (seconds(600), seconds(600)));
     let limits = &settings.access;
     assert_eq!((limits.metadata_per_minute, limits.balances_per_minute, limits.live_per_minute), (60, 30, 30));
-    assert_eq!((limits.live_in_flight, limits.failed_auth_per_minute), (4, 60));
-    assert_eq!(limits.provider_calls_per_minute, 300);
+    assert_eq!((limits.live_in_flight, limits.provider_calls_per_minute), (4, 300));
+    assert_eq!(settings.pages.failed_auth_per_minute, 60);
     let sync = &settings.sync;
     assert_eq!((sync.enabled, sync.interval, sync.notify_initial), (true, seconds(21_600), true));
     assert_eq!((sync.overlap, sync.first), (seconds(7 * 86_400), seconds(30 * 86_400)));

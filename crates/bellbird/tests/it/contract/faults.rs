@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellbird_providers::{CallContext, Error};
+use bellbird_providers::{CallContext, Cause, Error};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -140,7 +140,7 @@ promise! {
         let provider = fixture.adapter(TIMEOUT).await;
         // Far longer than a test may take.
         fixture.fault(json!({"kind": "delay", "delayMs": 3_600_000})).await;
-        let short = || CallContext::new(Instant::now() + Duration::from_millis(200), now());
+        let short = || CallContext::new(Instant::now() + Duration::from_millis(200), now(), Cause::Schedule);
         let provider = &*provider;
         let reads = join_all(
             fixture.operations().into_iter().map(async |operation| read(provider, &short(), &request, operation).await),

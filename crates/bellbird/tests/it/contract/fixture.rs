@@ -8,9 +8,10 @@ use bellbird_domain::date::day_of;
 use bellbird_domain::{
     Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateFilter, DateRange, TradeTime, UserId,
 };
+use bellbird_providers::http::ClientSettings;
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_providers::{
-    BalancesQuery, CallContext, ConsentStatus, Cursor, Error, Kind, PageRequest, Provider, Registry, TradeQuery,
+    BalancesQuery, CallContext, Cause, ConsentStatus, Cursor, Error, Kind, PageRequest, Provider, Registry, TradeQuery,
     TransactionQuery,
 };
 use bellbird_sandbox::Sandbox;
@@ -125,7 +126,7 @@ pub(super) fn now() -> Timestamp {
 
 /// A call context with the deadline of an API request.
 pub(super) fn call_context() -> CallContext {
-    CallContext::new(Instant::now() + Duration::from_secs(25), now())
+    CallContext::new(Instant::now() + Duration::from_secs(25), now(), Cause::Schedule)
 }
 
 impl Fixture {
@@ -298,7 +299,8 @@ impl Fixture {
 }
 
 fn open(settings: &ProviderSettings, name: &str, call_timeout: Duration) -> Arc<dyn Provider> {
-    let registry = Registry::new(settings, call_timeout, None).expect("the settings are valid");
+    let registry = Registry::new(settings, ClientSettings { call_timeout, user_calls_per_minute: 0, store: None })
+        .expect("the settings are valid");
     Arc::clone(registry.find(name).expect("the settings are complete"))
 }
 

@@ -190,17 +190,20 @@ async fn wrong_parameters_are_400_and_say_what_to_do() {
 async fn unknown_parameters_are_400_and_named() {
     let app = App::start(Setup::default()).await;
     let Place { account, .. } = busiest(&app).await;
-    let unknown = |name: &str| format!("{name}: Unknown parameter of this file");
+    let unknown = |name: &str, meant: &str| format!("{name}: unknown; did you mean {meant}?");
+    let account_id = |name: &str| unknown(name, "accountId");
+    let of_none = |name: &str, known: &str| format!("{name}: unknown; known are connectionId, accountId, {known}");
+    let options = "byteOrderMark, quoteFormulas, partial";
     let many = "a".repeat(100);
     for (file, names) in [
-        (format!("transactions.csv?acountId={account}"), vec![unknown("acountId")]),
+        (format!("transactions.csv?acountId={account}"), vec![account_id("acountId")]),
         (format!("transactions.jsonl?from=2026-11-01&account={account}&%61ccountid=1&x"), {
-            vec![unknown("account"), unknown("accountid"), unknown("x")]
+            vec![account_id("account"), account_id("accountid"), of_none("x", &format!("from, to, layout, {options}"))]
         }),
-        ("trades.csv?layout=ynab".to_owned(), vec![unknown("layout")]),
-        ("holdings.csv?from=2026-11-01".to_owned(), vec![unknown("from")]),
-        (format!("transactions.csv?{many}=1"), vec![unknown(&many[..40])]),
-        (format!("transactions.csv?{}", "x&".repeat(20)), vec![unknown("x"); 5]),
+        ("trades.csv?layout=ynab".to_owned(), vec![of_none("layout", &format!("from, to, {options}"))]),
+        ("holdings.csv?from=2026-11-01".to_owned(), vec![of_none("from", options)]),
+        (format!("holdings.csv?{many}=1"), vec![of_none(&many[..60], options)]),
+        (format!("holdings.csv?{}", "x&".repeat(30)), vec![of_none("x", options); 20]),
     ] {
         for method in [Method::GET, Method::HEAD] {
             let answer = app.method_as(method.clone(), &app.olivia.key, &format!("/v1/export/{file}")).await;

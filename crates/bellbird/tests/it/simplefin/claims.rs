@@ -75,22 +75,15 @@ async fn unknown_and_expired_tokens_are_forbidden_without_a_trace() {
 }
 
 #[tokio::test]
-async fn failed_claims_are_limited_by_address() {
-    let mut setup = Setup::default();
-    setup.settings.access.failed_auth_per_minute = 3;
-    let app = App::start(setup).await;
+async fn wrong_tokens_and_keys_do_not_make_a_good_token_fail() {
+    let app = App::start(Setup::default()).await;
     let unknown = app.storage.new_setup_token();
-    for token in ["x", unknown.expose(), "y"] {
-        assert_plain(&claim(&app, token).await, 403);
+    for _ in 0..70 {
+        assert_plain(&claim(&app, unknown.expose()).await, 403);
+        assert_plain(&claim(&app, "x").await, 403);
+        assert_plain(&ask_as(&app, "bb_wrong", "").await, 403);
     }
-    let limited = claim(&app, unknown.expose()).await;
-    assert_plain(&limited, 429);
-    assert_eq!(limited.header("retry-after"), Some("20"));
-    // As for keys: an address that guesses cannot try a good one either, and a wrong key counts the same.
     let token = new_token(&app, app.olivia.user.id).await;
-    assert_plain(&claim(&app, token.expose()).await, 429);
-    assert_plain(&ask_as(&app, "bb_wrong", "").await, 429);
-    app.clock.set(app.clock.now() + SignedDuration::from_secs(20));
     assert_eq!(claim(&app, token.expose()).await.status, 200);
 }
 

@@ -56,7 +56,7 @@ struct KeyServer {
 impl KeyServer {
     async fn new(key: impl Fn(&str) -> MockResponse + Send + 'static) -> Self {
         let peer = Peer::new(move |_, recorded| key(recorded.line.strip_prefix("GET /v1/keys/").unwrap())).await;
-        let client = Client::new(NAME, Duration::from_secs(20), None).unwrap();
+        let client = Client::new(NAME, crate::test_support::client_settings(20)).unwrap();
         let base_url = format!("{}/v1", peer.base_url).parse().unwrap();
         let api = Api::new(client, base_url, HeaderValue::from_static("app_token_1"), Some("s".into()));
         Self { peer, api, keys: Keys::default(), start: Instant::now() }

@@ -21,7 +21,7 @@ use bellbird_domain::{
     RowDigests, RowKey, SyncRunId, TimestampExt as _, Trade, Transaction, UserId,
 };
 use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
-use bellbird_providers::{CallContext, Kind, Provider, TradeQuery, TransactionQuery};
+use bellbird_providers::{CallContext, Cause, Kind, Provider, TradeQuery, TransactionQuery};
 use bellbird_storage::{ClaimedEndpoint, DueDelivery, JobKey, StorageError, WebhookEvent, job_kinds};
 use bytes::Bytes;
 use jiff::tz::TimeZone;
@@ -100,6 +100,8 @@ impl From<bellbird_providers::Error> for RebuildError {
     fn from(error: bellbird_providers::Error) -> Self {
         match error {
             bellbird_providers::Error::ReconnectNeeded(_) => Self::Reconnect,
+            // It stays due until the user's budget has a call.
+            bellbird_providers::Error::BudgetUsedUp { .. } => Self::Postponed,
             _ => Self::Provider,
         }
     }
@@ -194,7 +196,10 @@ impl Webhooks {
         let hints = batch.iter().map(|event| RowLocator::open(&event.hint, &source.hasher, event.id));
         let hint = hints.reduce(|one, other| Some(one?.and(other?))).flatten();
 
-        let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), self.inner.clock.now());
+        // Only an event that somebody wants again has had an attempt and counts none.
+        let is_requested = delivery.attempts == 0 && !delivery.is_first;
+        let cause = if is_requested { Cause::RequestedJob(claim.user_id) } else { Cause::Schedule };
+        let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), self.inner.clock.now(), cause);
         let context = context.past_unreadable_rows();
         let mut found = RereadRows::new(&batch, &source.fingerprints, &source.hasher);
         let mut read_all = hint.is_none();
