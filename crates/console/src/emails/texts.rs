@@ -83,19 +83,20 @@ impl Text {
                 Self::of(&ConnectionEmail { console_url, institution: &name, ends_on })
             }
             EmailKind::Endpoint => {
-                let url: http::Uri = email.name.parse().unwrap_or_default();
-                let host = url.host().unwrap_or("an unknown host");
+                let host = &host_of(&email.name);
                 Self::of(&EndpointEmail { console_url, host, reason: why_disabled(Some(&email.detail)) })
             }
             EmailKind::Security => {
                 let at = email.at.unwrap_or_default();
                 let (day, time) = (zone.day(at), zone.time(at));
-                let (what, page) = match email.detail.as_str() {
+                let (what, name, page) = match email.detail.as_str() {
                     "session.create" => return Self::of(&NewBrowserEmail { console_url, browser: &name, day, time }),
                     "sign_in_link.create" => return Self::of(&SignInLinkEmail { day, time }),
-                    "setup_token.create" => ("setup token", "programs"),
-                    "webhook_endpoint.create" | "webhook_endpoint.update" => ("webhook endpoint", "webhooks"),
-                    _ => ("API key", "keys"),
+                    "setup_token.create" => ("setup token", name, "programs"),
+                    "webhook_endpoint.create" | "webhook_endpoint.update" => {
+                        ("webhook endpoint", host_of(&email.name), "webhooks")
+                    }
+                    _ => ("API key", name, "keys"),
                 };
                 Self::of(&NewProgramEmail { console_url, what, name: &name, page, day, time })
             }
@@ -107,6 +108,12 @@ impl SignInEmail<'_> {
     pub(crate) fn text(&self) -> Result<Text, askama::Error> {
         Text::of(self)
     }
+}
+
+/// The rest of a URL may hold a secret of the endpoint.
+fn host_of(url: &str) -> String {
+    let url: http::Uri = url.parse().unwrap_or_default();
+    url.host().unwrap_or("an unknown host").to_owned()
 }
 
 /// Providers name institutions, so a name could have line breaks.

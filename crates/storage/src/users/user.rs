@@ -151,7 +151,8 @@ impl Users<'_> {
         self.0.db.all(LIST, params![], user).await
     }
 
-    /// Changes a user, and returns the result. The revision grows only if a value changes. [`StorageError::Conflict`]
+    /// Changes a user, and returns the result. Another e-mail address ends the sessions. Without `console_sign_in`, the
+    /// identities are forgotten too. The revision grows only if a value changes. [`StorageError::Conflict`]
     /// if another user has the e-mail address or the reference.
     pub async fn update(self, id: UserId, change: &UserChange<'_>) -> Result<User> {
         let mut tx = self.0.db.begin().await?;
@@ -244,6 +245,14 @@ pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> 
     let flags = [after.is_operator, after.console_sign_in].map(i64::from);
     let values = params![id, after.email.as_str(), folded.as_str(), plan, timezone, reference, flags[0], flags[1]];
     tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
+    // What the address has let in ends with it. An identity is known by its subject, whatever its address is now.
+    if !after.console_sign_in || !has_same_address {
+        tx.run(DELETE_SESSIONS, params![id]).await?;
+        tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
+    }
+    if !after.console_sign_in {
+        tx.run(DELETE_IDENTITIES, params![id]).await?;
+    }
     Ok(after)
 }
 

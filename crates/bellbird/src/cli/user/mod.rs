@@ -69,7 +69,8 @@ pub(super) struct ShowArgs {
 /// Change a user's e-mail address, plan, timezone or reference, make the user an operator, or allow to sign in to the
 /// console. A running service applies the change from the next request on.
 ///
-/// A provider at which the user is registered keeps the old e-mail address.
+/// A new e-mail address ends the user's sessions in the console. A provider at which the user is registered keeps the
+/// old address.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "bellbird user set <USER> [--email <EMAIL>] [--plan <PLAN>] [--timezone <TZ> | --no-timezone] \
@@ -119,7 +120,7 @@ pub(super) struct SetArgs {
     #[arg(long, group = "change")]
     console_sign_in: bool,
 
-    /// End the user's sessions in the console, and send no e-mails
+    /// End the user's sessions in the console, forget the account at the identity provider, and send no e-mails
     #[arg(long, conflicts_with = "console_sign_in", group = "change")]
     no_console_sign_in: bool,
 

@@ -59,6 +59,7 @@ both! {
             assert_eq!(sign_in_at(db, ISSUER, subject, email, plan).await, IdentitySignIn::UnknownUser, "{email}");
         }
         assert_eq!(db.users().list().await.unwrap().len(), 2, "the address is taken");
+        assert_eq!(db.sessions().list_identities(a).await.unwrap(), [], "the address had proved it");
     }
 
     async fn lookalike_of_an_address_is_another_address(db) {

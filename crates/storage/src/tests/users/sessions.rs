@@ -104,7 +104,13 @@ both! {
         let refused = db.sessions().insert_link(&link, 9, at(2)).await;
         assert!(matches!(refused, Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN))), "{refused:?}");
         set(true).await;
-        assert_eq!((signed_in(db, "cookie", 2).await, sign_in(db, "2", "other", 2).await), (Some(user), Some(user)));
+        assert_eq!((signed_in(db, "cookie", 2).await, sign_in(db, "2", "other", 2).await), (None, None), "over");
+        assert!(insert_link(db, user, "4", None, 60).await);
+        assert_eq!(sign_in(db, "4", "again", 2).await, Some(user));
+        insert_link(db, user, "5", None, 60).await;
+        let moved = UserChange { email: Some("b@x"), console_sign_in: Some(true), ..UserChange::default() };
+        db.users().update(user, &moved).await.unwrap();
+        assert_eq!((signed_in(db, "again", 2).await, sign_in(db, "5", "other", 2).await), (None, None), "another address");
     }
 
     async fn first_session_is_told_apart(db) {

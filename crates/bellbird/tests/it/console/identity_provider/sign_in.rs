@@ -179,6 +179,7 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
     let page = Visitor::default().sign_in(&app).await;
     page.assert_rejected(403, "nobody may sign in here as that", "the address is not verified");
     allow(true).await;
+    Visitor::default().sign_in(&app).await.assert_signed_in();
 
     provider.choose("x", "new@example.com").await;
     let page = Visitor::default().sign_in(&app).await;
