@@ -136,6 +136,8 @@ pub(crate) fn connections_error(console: &Console, error: &ConnectionsError) -> 
         let why = "It has expired, is used up, or does not allow this. Nothing was changed.";
         return page(console, StatusCode::GONE, &invalid_link("This link no longer works", why));
     }
+    // The page says nothing of the cause, so that the operator needs it here.
+    tracing::warn!(%error, "request of console failed");
     let message = error.user_message();
     if error.is_transient() {
         let notice = Notice::new(Tone::Waiting, "Please try again in a moment").with(message).with_retry_link();

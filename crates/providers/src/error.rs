@@ -33,9 +33,16 @@ pub enum Error {
     /// [`crate::CallContext::deadline`] has passed.
     #[error("the deadline has passed")]
     Deadline,
-    /// The provider rejected the request or the operator's credentials. Permanent.
+    /// The provider rejected the request. Permanent.
     #[error("the provider rejected the request (status {status})")]
     Rejected {
+        /// The HTTP status.
+        status: u16,
+    },
+    /// The provider rejects the operator's credentials. Permanent until the operator corrects these settings.
+    #[error("the provider rejects {settings} (status {status}): copy the credentials again from its dashboard")]
+    OperatorRejected {
+        settings: &'static str,
         /// The HTTP status.
         status: u16,
     },
@@ -59,7 +66,10 @@ impl Error {
             | Self::Malformed(_)
             | Self::BudgetUsedUp { .. }
             | Self::Deadline => true,
-            Self::ReconnectNeeded(_) | Self::Rejected { .. } | Self::InvalidCredentials(_) => false,
+            Self::ReconnectNeeded(_)
+            | Self::Rejected { .. }
+            | Self::OperatorRejected { .. }
+            | Self::InvalidCredentials(_) => false,
         }
     }
 
@@ -82,6 +92,7 @@ impl Error {
             Self::BudgetUsedUp { .. } => "budget_used_up",
             Self::Deadline => "deadline",
             Self::Rejected { .. } => "rejected",
+            Self::OperatorRejected { .. } => "operator_rejected",
             Self::InvalidCredentials(_) => "invalid_credentials",
         }
     }

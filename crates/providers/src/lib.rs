@@ -26,7 +26,7 @@ pub mod text;
 pub mod unreadable;
 pub mod webhook_verifier;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use bellbird_domain::{
@@ -83,6 +83,8 @@ pub struct CallContext {
     calls: AtomicU32,
     of_sync: Option<SyncPart>,
     unreadable: unreadable::UnreadableRows,
+    /// Whether the log has a warning about a failed call.
+    has_warned: AtomicBool,
     /// Only for `bellbird record`.
     recorder: Option<Recorder>,
 }
@@ -97,7 +99,8 @@ impl CallContext {
     pub fn new(deadline: Instant, now: Timestamp, cause: Cause) -> Self {
         let (started, calls) = (Instant::now(), AtomicU32::new(0));
         let unreadable = unreadable::UnreadableRows::default();
-        Self { deadline, now, cause, started, calls, of_sync: None, unreadable, recorder: None }
+        let has_warned = AtomicBool::new(false);
+        Self { deadline, now, cause, started, calls, of_sync: None, unreadable, has_warned, recorder: None }
     }
 
     /// The context of a job that reads rows. Where a provider limits the calls of all users together, those of the
@@ -158,6 +161,14 @@ impl CallContext {
 
     fn count(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the log should have a warning about this failure: one for each request. The runner logs those of jobs,
+    /// and a consent that has ended or a budget that is used up concerns only its user.
+    fn warns_about(&self, error: &Error) -> bool {
+        let concerns_operator =
+            !matches!(error, Error::ReconnectNeeded(_) | Error::InvalidCredentials(_) | Error::BudgetUsedUp { .. });
+        matches!(self.cause, Cause::Request(_)) && concerns_operator && !self.has_warned.swap(true, Ordering::Relaxed)
     }
 }
 

@@ -110,7 +110,7 @@ impl Reads {
     }
 
     fn provider(&self, connection: &Connection) -> Result<&Arc<dyn Provider>, ReadError> {
-        self.inner.providers.find(&connection.provider).ok_or_else(ReadError::not_configured)
+        self.inner.providers.find(&connection.provider).ok_or(ReadError::OperatorNeeded)
     }
 
     pub(crate) fn banking(&self, connection: &Connection) -> Result<&dyn Banking, ReadError> {

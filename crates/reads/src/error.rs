@@ -23,7 +23,10 @@ pub enum ReadError {
     /// The user has used up their budget of provider calls.
     #[error("the budget of provider calls is used up")]
     BudgetUsedUp { retry_after: Duration },
-    /// The provider failed, or is not configured.
+    /// The provider rejects the operator's credentials, or has none.
+    #[error("the provider cannot be used with the settings of this service")]
+    OperatorNeeded,
+    /// The provider failed.
     #[error("the provider is unavailable")]
     Unavailable {
         /// `None` if the provider does not say.
@@ -55,6 +58,7 @@ impl ReadError {
                 status => status,
             }),
             Error::BudgetUsedUp { retry_after } => Self::BudgetUsedUp { retry_after: *retry_after },
+            Error::OperatorRejected { .. } => Self::OperatorNeeded,
             other => Self::Unavailable {
                 retry_after: other.retry_after().map(|wait| wait.min(RETRY_AFTER_MAX)),
                 is_transient: other.is_transient(),
@@ -76,11 +80,5 @@ impl ReadError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::BudgetUsedUp { .. } | Self::Unavailable { is_transient: true, .. })
-    }
-
-    /// This installation has no adapter or no app credentials for the provider.
-    #[must_use]
-    pub fn not_configured() -> Self {
-        Self::Unavailable { retry_after: Some(Duration::from_secs(60)), is_transient: false }
     }
 }

@@ -15,6 +15,8 @@ use utoipa::ToSchema;
 
 /// `Retry-After` if the provider sends none.
 const READ_RETRY_AFTER: Duration = Duration::from_secs(5);
+/// `Retry-After` if only the operator can help.
+const OPERATOR_RETRY_AFTER_SECONDS: u64 = 60;
 /// `Retry-After` while the database is unavailable.
 const STORAGE_RETRY_AFTER_SECONDS: u64 = 2;
 
@@ -95,6 +97,8 @@ pub enum Problem {
     ProviderUnavailable {
         /// Seconds.
         retry_after: u64,
+        /// Whether only the operator can end this, by correcting the settings.
+        needs_operator: bool,
         connection_id: Option<ConnectionId>,
     },
     /// The database does not respond.
@@ -200,7 +204,7 @@ impl Problem {
 
     #[must_use]
     pub fn unavailable(retry_after: u64) -> Self {
-        Self::ProviderUnavailable { retry_after, connection_id: None }
+        Self::ProviderUnavailable { retry_after, needs_operator: false, connection_id: None }
     }
 
     /// Names the connection that a failed read is about.
@@ -242,6 +246,9 @@ impl Problem {
             Self::BodyTooLarge => "The body is too large: the limit is 16 KiB",
             Self::Reconnect { status, .. } => {
                 return format!("The connection is {status}: the user must reconnect it before it can be read again");
+            }
+            Self::ProviderUnavailable { needs_operator: true, .. } => {
+                "The provider cannot be used until the operator of this service corrects its settings"
             }
             Self::ProviderUnavailable { .. } => "The provider is temporarily unavailable: try again later",
             Self::ServiceUnavailable => "The service is temporarily unavailable: try again later",
@@ -354,6 +361,11 @@ pub fn problem_from_read(error: &ReadError, resource: &'static str, wrong_catego
         ReadError::Unavailable { retry_after, .. } => {
             Problem::unavailable(whole_seconds(retry_after.unwrap_or(READ_RETRY_AFTER)))
         }
+        ReadError::OperatorNeeded => Problem::ProviderUnavailable {
+            retry_after: OPERATOR_RETRY_AFTER_SECONDS,
+            needs_operator: true,
+            connection_id: None,
+        },
         ReadError::Storage(error) => Problem::from(error.as_ref()),
     }
 }

@@ -78,7 +78,8 @@ impl ExportError {
     /// file fails, as with a used-up budget of provider calls.
     fn of_broken_connection(&self) -> Option<&ReadError> {
         let (Self::Open { error, .. } | Self::Read { error, .. }) = self else { return None };
-        matches!(error, ReadError::Reconnect(_) | ReadError::Unavailable { .. }).then_some(error)
+        matches!(error, ReadError::Reconnect(_) | ReadError::Unavailable { .. } | ReadError::OperatorNeeded)
+            .then_some(error)
     }
 }
 

@@ -22,6 +22,8 @@ const PAGE_ROWS_ACCEPTED_MAX: usize = 1_000;
 /// (docs/providers/akahu.md#pages).
 const CURSOR_BYTES_MAX: usize = 1_024;
 
+pub(super) const CREDENTIALS: &str = "akahu.app_token and akahu.app_secret, which must belong to one full app";
+
 /// Akahu's API with the credentials of one app.
 pub(super) struct Api {
     pub(super) client: Client,
@@ -52,7 +54,11 @@ impl Api {
         };
         let url = self.url(&["connections"]);
         let build = || RequestBuilder::get(&url).basic(self.app(), secret.expose_secret());
-        self.client.call(context, "check", build, |response| check_success(&response.success()?)).await
+        let check = |response: &Response| match response.status.as_u16() {
+            status @ (401 | 403) => Err(Error::OperatorRejected { settings: CREDENTIALS, status }),
+            _ => check_success(&response.success()?),
+        };
+        self.client.call(context, "check", build, check).await
     }
 
     /// The app's id, which is the app token.
@@ -105,11 +111,7 @@ impl Api {
                 "the authorization code was already used or is older than 60 seconds; start again".to_owned(),
             ),
             Some("invalid_client") => {
-                tracing::warn!(
-                    provider = %NAME,
-                    "app credentials rejected: check that akahu.app_token and akahu.app_secret belong to one full app"
-                );
-                Error::Rejected { status: response.status.as_u16() }
+                Error::OperatorRejected { settings: CREDENTIALS, status: response.status.as_u16() }
             }
             _ => response.failure(),
         }

@@ -411,9 +411,10 @@ async fn withdrawal_is_idempotent() {
 
 #[tokio::test]
 async fn check_uses_the_credentials_of_the_app() {
+    let rejected = Error::OperatorRejected { settings: api::CREDENTIALS, status: 401 };
     for (secret, status, expected, line) in [
         (Some("s"), 200, Ok(()), "GET /v1/connections"),
-        (Some("s"), 401, Err(Error::Rejected { status: 401 }), "GET /v1/connections"),
+        (Some("s"), 401, Err(rejected), "GET /v1/connections"),
         (None, 401, Ok(()), "GET /v1/me"),
         (None, 403, Ok(()), "GET /v1/me"),
         (None, 404, Err(Error::Rejected { status: 404 }), "GET /v1/me"),

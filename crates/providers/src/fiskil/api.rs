@@ -28,6 +28,7 @@ const TOKEN_LIFE_SECONDS_MAX: u64 = 86_400;
 const CURSOR_BYTES_MAX: usize = 1_024;
 /// The most pages of accounts, balances or end users. A page has up to 1,000 rows.
 const PAGES_MAX: usize = 20;
+const CREDENTIALS: &str = "fiskil.client_id and fiskil.client_secret";
 /// The error of a call whose token is not valid any more.
 const UNAUTHORIZED: Error = Error::Rejected { status: 401 };
 
@@ -64,10 +65,12 @@ impl Api {
             "client_id": self.client_id,
             "client_secret": self.client_secret.expose_secret(),
         });
-        let fetched: wire::Token = self
-            .client
-            .call(context, "token", || RequestBuilder::post(&url, &body).header("X-Fiskil-Version", VERSION), read_json)
-            .await?;
+        let build = || RequestBuilder::post(&url, &body).header("X-Fiskil-Version", VERSION);
+        let read = |response: &Response| match response.status.as_u16() {
+            status @ (401 | 403) => Err(Error::OperatorRejected { settings: CREDENTIALS, status }),
+            _ => read_json(response),
+        };
+        let fetched: wire::Token = self.client.call(context, "token", build, read).await?;
         let life = Duration::from_secs(fetched.expires_in.min(TOKEN_LIFE_SECONDS_MAX)).saturating_sub(TOKEN_MARGIN);
         let token = Token { value: SecretString::from(fetched.token), until: requested_at + life };
         Ok(cached.insert(token).value.clone())

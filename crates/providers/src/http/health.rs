@@ -1,6 +1,6 @@
 //! How the calls of this process to a provider went.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Error;
 
@@ -15,6 +15,8 @@ pub struct ProviderHealth {
     pub failures: u64,
     /// The last one, and why it failed.
     pub last_failure: Option<(Timestamp, String)>,
+    /// By how much this machine's clock is ahead of the provider's, to a second. None: no response had a date.
+    pub clock_ahead: Option<SignedDuration>,
 }
 
 impl ProviderHealth {
@@ -52,6 +54,7 @@ mod tests {
             succeeded_at: Some(at(2)),
             failures: 2,
             last_failure: Some((at(4), "the provider is unavailable: timed out".to_owned())),
+            clock_ahead: None,
         };
         assert_eq!(health, expected);
     }

@@ -22,7 +22,8 @@ use bellbird_limits::{CallBudgets, SharedStore};
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -210,10 +211,16 @@ impl Client {
         loop {
             let outcome = self.attempt(context, operation, build(), &mut accept).await;
             let Err(error) = outcome else { return outcome };
-            if attempts == Attempts::One {
+            let delay = match attempts {
+                Attempts::One => None,
+                Attempts::Several => retry_delay(&error, delays.next(), context.deadline),
+            };
+            let Some(delay) = delay else {
+                if context.warns_about(&error) {
+                    tracing::warn!(provider = %self.provider, operation, %error, "provider call failed");
+                }
                 return Err(error);
-            }
-            let Some(delay) = retry_delay(&error, delays.next(), context.deadline) else { return Err(error) };
+            };
             tracing::debug!(provider = %self.provider, operation, error = %error, "provider call retried");
             tokio::time::sleep(delay).await;
         }
@@ -346,9 +353,10 @@ impl Client {
         let exchange = async {
             let request = request.build()?;
             let recorded = context.recorder.as_ref().map(|recorder| (recorder, recorder.masked_request(&request)));
-            let response = self.pool.send(request).await.map_err(|error| {
-                Error::unavailable(if error.is_connect() { "could not connect" } else { "connection lost" })
-            })?;
+            let response = self.pool.send(request).await.map_err(|error| Error::unavailable(pool::reason(&error)))?;
+            if let Some(date) = date(&response) {
+                self.health.lock().clock_ahead = Some(context.wall_clock().duration_since(date));
+            }
             let permit = self.body_permits.acquire().await.map_err(|_| CLOSED)?;
             let response = read(response).await?;
             if let Some((recorder, request)) = recorded {
@@ -374,9 +382,15 @@ impl Client {
         metrics::histogram!("bellbird_provider_call_seconds", "provider" => provider, "operation" => operation)
             .record(started.elapsed());
         if let Some(error) = error {
-            tracing::debug!(provider, operation, error = %error, "provider call failed");
+            tracing::debug!(provider, operation, error = %error, "attempt of provider call failed");
         }
     }
+}
+
+/// When the provider sent a response.
+fn date<B>(response: &hyper::Response<B>) -> Option<Timestamp> {
+    let text = response.headers().get(DATE)?.to_str().ok()?;
+    jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
 }
 
 /// Counts a call that was not made.
@@ -472,7 +486,7 @@ mod tests {
     }
 
     fn context(cause: Cause) -> CallContext {
-        CallContext::new(Instant::now() + Duration::from_secs(25), jiff::Timestamp::UNIX_EPOCH, cause)
+        CallContext::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH, cause)
     }
 
     #[tokio::test(start_paused = true)]
@@ -543,7 +557,7 @@ mod tests {
             // One poll of a task may acquire only so many permits.
             tokio::task::yield_now().await;
         }
-        let permit = client.call_permits.acquire(Some(greedy), jiff::Timestamp::UNIX_EPOCH);
+        let permit = client.call_permits.acquire(Some(greedy), Timestamp::UNIX_EPOCH);
         assert!(permit.now_or_never().is_some());
     }
 

@@ -133,6 +133,34 @@ impl Pool {
     }
 }
 
+/// Why a request could not be sent, without the host, which may be a client's.
+#[must_use]
+pub fn reason(error: &SendError) -> &'static str {
+    if !error.is_connect() {
+        return "connection lost";
+    }
+    let causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
+    for cause in causes {
+        if cause.is::<rustls::Error>() || cause.downcast_ref::<std::io::Error>().is_some_and(is_tls) {
+            return "could not connect: TLS failed, so check the host's certificate and this machine's clock";
+        }
+        if let Some(error) = cause.downcast_ref::<std::io::Error>()
+            && error.kind() == std::io::ErrorKind::ConnectionRefused
+        {
+            return "could not connect: connection refused";
+        }
+        if cause.to_string().starts_with("dns error") {
+            return "could not connect: the host name is not known";
+        }
+    }
+    "could not connect"
+}
+
+/// rustls passes its errors on inside of an I/O error.
+fn is_tls(error: &std::io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
 /// Sets the version that every call of this process has in `User-Agent`, once. It includes the commit: the sources are
 /// public, so a version alone says as much about open flaws, and whoever is called can tell which build to report.
 pub fn set_version(version: &str) {

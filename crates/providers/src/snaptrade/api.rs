@@ -1,7 +1,5 @@
 //! The HTTP calls of SnapTrade's API, with request signatures, rate budgets and the mapping of errors.
 
-use std::sync::Once;
-
 use bellbird_domain::ConnectionStatus;
 use hyper::Method;
 use jiff::Timestamp;
@@ -26,6 +24,9 @@ pub(super) const ACTIVITIES_MAX: u32 = 1_000;
 /// The characters that the official Python client encodes in a value of the query. A space becomes `%20`.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
+/// A signature holds the time.
+pub(super) const CREDENTIALS: &str = "snaptrade.client_id, snaptrade.consumer_key or this machine's clock";
+
 /// SnapTrade's API with the key of one client.
 pub(super) struct Api {
     pub(super) client: Client,
@@ -33,7 +34,6 @@ pub(super) struct Api {
     client_id: String,
     signer: Signer,
     budgets: Mutex<Budgets>,
-    rejection_logged: Once,
 }
 
 /// The provider user of a call with a commercial key. No `Debug`: it holds a secret.
@@ -67,14 +67,7 @@ struct Request<'a> {
 
 impl Api {
     pub(super) fn new(client: Client, base_url: Url, client_id: String, consumer_key: &SecretString) -> Self {
-        Self {
-            client,
-            base_url,
-            client_id,
-            signer: Signer::new(consumer_key),
-            budgets: Mutex::default(),
-            rejection_logged: Once::new(),
-        }
+        Self { client, base_url, client_id, signer: Signer::new(consumer_key), budgets: Mutex::default() }
     }
 
     /// Reads the client's own settings, to check that the provider accepts the key.
@@ -276,15 +269,7 @@ impl Api {
         tracing::debug!(provider = %NAME, operation, status, code = code.as_deref(), "provider call rejected");
         match (status, code.as_deref()) {
             (401, Some("1083")) => Error::ReconnectNeeded(ConnectionStatus::Revoked),
-            (401, _) => {
-                self.rejection_logged.call_once(|| {
-                    tracing::warn!(
-                        provider = %NAME,
-                        "requests rejected: check snaptrade.client_id, snaptrade.consumer_key and this machine's clock"
-                    );
-                });
-                Error::Rejected { status }
-            }
+            (401, _) => Error::OperatorRejected { settings: CREDENTIALS, status },
             (402, Some("3003")) => Error::ReconnectNeeded(ConnectionStatus::Invalidated),
             // A 404 that is not JSON comes from a proxy and says nothing about the resource.
             (404, _)
@@ -405,15 +390,16 @@ mod tests {
         let not_ready = Error::unavailable("not ready yet");
         let broken = Error::unavailable("server error");
         let rejected = |status| Error::Rejected { status };
+        let key_rejected = || Error::OperatorRejected { settings: CREDENTIALS, status: 401 };
         let (connection, account) = (Subject::Connection, Subject::Account("a"));
         let api = api("https://api.snaptrade.com");
         for (status, subject, body, expected) in [
             (401, account, r#"{"detail": "x", "status_code": 401, "code": "1083"}"#, REVOKED),
             (401, account, r#"{"default_detail": "x", "default_code": 1083}"#, REVOKED),
             (401, account, r#"{"code": null, "default_code": 1083}"#, REVOKED),
-            (401, account, r#"{"code": "1076"}"#, rejected(401)),
-            (401, account, r#"{"code": "0000"}"#, rejected(401)),
-            (401, account, "<html>", rejected(401)),
+            (401, account, r#"{"code": "1076"}"#, key_rejected()),
+            (401, account, r#"{"code": "0000"}"#, key_rejected()),
+            (401, account, "<html>", key_rejected()),
             (402, account, r#"{"code": "3003"}"#, INVALIDATED),
             (402, account, r#"{"code": "3011"}"#, rejected(402)),
             (403, account, r#"{"code": "1141"}"#, rejected(403)),

@@ -145,6 +145,7 @@ mod tests {
     use secrecy::ExposeSecret;
     use serde_json::Value;
 
+    use super::super::api::CREDENTIALS;
     use super::*;
     use crate::Provider;
     use crate::snaptrade::{self, sign};
@@ -216,7 +217,10 @@ mod tests {
             (mock_response(404, r#"{"code": "1011"}"#), Ok(())),
             (mock_response(401, r#"{"code": "1083"}"#), Ok(())),
             (mock_response(404, "<html>"), Err(Error::Rejected { status: 404 })),
-            (mock_response(401, r#"{"code": "1076"}"#), Err(Error::Rejected { status: 401 })),
+            (
+                mock_response(401, r#"{"code": "1076"}"#),
+                Err(Error::OperatorRejected { settings: CREDENTIALS, status: 401 }),
+            ),
             (mock_response(403, "{}"), Err(Error::Rejected { status: 403 })),
         ] {
             let peer = Peer::new(move |_, _| answer.clone()).await;

@@ -229,7 +229,7 @@ impl Provider for SnapTrade {
     async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error> {
         let imported = UserCredentials::read(credentials)?;
         let connections = match self.api.connections(context, imported.user.as_ref()).await {
-            Err(Error::Rejected { status: 401 }) if imported.user.is_none() => {
+            Err(Error::OperatorRejected { .. }) if imported.user.is_none() => {
                 return Err(Error::InvalidCredentials(
                     "SnapTrade rejected credentials without userId and userSecret; only personal keys work without"
                         .to_owned(),

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Barrier;
 use tokio::time::Instant;
 
+use super::api::CREDENTIALS;
 use super::*;
 use crate::Cause;
 use crate::test_support::{self, client_settings};
@@ -233,7 +234,7 @@ async fn consent_status_by_answer() {
         ((200, "", r#"{"id": "a", "disabled": true}"#), Ok(ConsentStatus::Broken(ConnectionStatus::Invalidated))),
         (GONE, Ok(ConsentStatus::Broken(ConnectionStatus::Revoked))),
         ((401, "", r#"{"code": "1083"}"#), Ok(ConsentStatus::Broken(ConnectionStatus::Revoked))),
-        ((401, "", r#"{"code": "1076"}"#), Err(Error::Rejected { status: 401 })),
+        ((401, "", r#"{"code": "1076"}"#), Err(Error::OperatorRejected { settings: CREDENTIALS, status: 401 })),
     ] {
         let peer = Peer::new(move |_, _| answer).await;
         assert_eq!(peer.adapter.consent(&context(), &credentials()).await, expected.map(Consent::from), "{answer:?}");
@@ -482,7 +483,7 @@ async fn withdrawal_is_idempotent() {
         ((204, "", ""), Ok(())),
         (GONE, Ok(())),
         ((401, "", r#"{"code": "1083"}"#), Ok(())),
-        ((401, "", r#"{"code": "1076"}"#), Err(Error::Rejected { status: 401 })),
+        ((401, "", r#"{"code": "1076"}"#), Err(Error::OperatorRejected { settings: CREDENTIALS, status: 401 })),
         ((402, "", r#"{"code": "3003"}"#), Err(Error::ReconnectNeeded(ConnectionStatus::Invalidated))),
     ] {
         let peer = Peer::new(move |_, _| answer).await;

@@ -503,7 +503,7 @@ fn problem(context: &ConnectionContext, error: &ConnectionsError) -> Problem {
         ConnectionsError::NotFound => Problem::NotFound("Connection"),
         ConnectionsError::ConsentInactive(status) => Problem::reconnect(*status).at(connection.id),
         ConnectionsError::Provider(error) => read(&ReadError::from_provider(error, connection.status)),
-        ConnectionsError::NotConfigured(_) => read(&ReadError::not_configured()),
+        ConnectionsError::NotConfigured(_) => read(&ReadError::OperatorNeeded),
         ConnectionsError::Storage(error) => Problem::from(error),
         ConnectionsError::Busy => Problem::unavailable(SYNC_RETRY_AFTER_SECONDS).at(connection.id),
         _ => {

@@ -55,7 +55,12 @@ async fn failures_have_the_id_of_their_request() {
         assert!(line["duration_us"].is_u64() && line["method"] == "GET" && line["span"].is_null(), "{line}");
     }
     assert_caused_by(&lines, "provider call retried", &provider, "/v1/transactions");
+    assert_caused_by(&lines, "attempt of provider call failed", &provider, "/v1/transactions");
     assert_caused_by(&lines, "provider call failed", &provider, "/v1/transactions");
+    let warnings: Vec<&Value> = lines.iter().filter(|line| line["message"] == "provider call failed").collect();
+    assert_eq!(warnings.len(), 1, "one for a request: {warnings:?}");
+    let named = ["level", "provider", "operation", "error"].map(|name| text(warnings[0], name));
+    assert_eq!(named, ["WARN", "fiskil", "transactions", "the provider is unavailable: server error"]);
     assert_caused_by(&lines, "database failed", &database, "/v1/accounts");
     assert_caused_by(&lines, "database failed", &page, "/link/{token}");
     for line in lines.iter().filter(|line| line["level"] != "INFO" && line["level"] != "TRACE") {
@@ -73,7 +78,7 @@ async fn console_logs_and_counts_what_its_users_do() {
     let deployment = Deployment::start().await;
     let urls = deployment.service.json();
     let console = text(&urls, "consoleUrl");
-    let link = deployment._workdir.json("console login --user me@example.com");
+    let link = deployment.workdir.json("console login --user me@example.com");
     let link = text(&link, "url");
     let no_redirect = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
     let post = async |url: &str, cookie: &str, form: &'static str| {
@@ -111,6 +116,35 @@ async fn console_logs_and_counts_what_its_users_do() {
         assert!(!log.contains(secret));
     }
     assert!(!log.contains("me@example.com") && !log.contains(link.rsplit('/').next().unwrap()));
+}
+
+/// The most likely first mistake of an operator. Whoever reads cannot help it, so the response does not say "try again".
+#[tokio::test]
+async fn wrong_credentials_are_named_with_their_settings() {
+    let secret = "not the one of the sandbox";
+    let deployment = Deployment::start_with(&[("BELLBIRD_LOG__LEVEL", "info")]).await;
+    let Deployment { mut workdir, sandbox, service, key, connection, .. } = deployment;
+    assert_eq!(service.stop("-TERM").0, Some(0));
+    workdir.set("BELLBIRD_LOG__LEVEL", "info");
+    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", secret);
+    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let url = format!("{}/v1/transactions?connectionId={connection}", text(&service.json(), "apiUrl"));
+    let (status, body) = get(&url, Some(&key)).await;
+    let message = "The provider cannot be used until the operator of this service corrects its settings";
+    assert_eq!((status, text(&body["error"], "message")), (503, message));
+    let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rejects = "the provider rejects fiskil.client_id and fiskil.client_secret (status 401): copy the credentials \
+                   again from its dashboard";
+    let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "fiskil").unwrap();
+    let place = text(&sandbox.json()["fiskil"], "baseUrl").to_owned();
+    assert_eq!(text(check, "detail"), format!("Fiskil at {place}: {rejects}"));
+    let (_, _, log) = service.stop("-TERM");
+    let lines = lines(&log);
+    let warnings: Vec<&Value> = lines.iter().filter(|line| line["level"] == "WARN").collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_eq!((text(warnings[0], "error"), text(&warnings[0]["span"], "route")), (rejects, "/v1/transactions"));
+    assert!(!log.contains(secret));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_de
 
 /// A service with one user and one connection, whose log has all levels.
 struct Deployment {
-    _workdir: Workdir,
+    workdir: Workdir,
     sandbox: RunningCommand,
     service: RunningCommand,
     database: String,
@@ -48,7 +48,7 @@ impl Deployment {
         let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
         let connection = text(&imported[0], "id").to_owned();
         let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
-        Self { _workdir: workdir, sandbox, service, database, key, key_id, connection, http: reqwest::Client::new() }
+        Self { workdir, sandbox, service, database, key, key_id, connection, http: reqwest::Client::new() }
     }
 
     async fn get(&self, listener: &str, path: &str) -> Answered {

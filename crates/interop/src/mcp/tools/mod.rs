@@ -227,7 +227,7 @@ fn advice(problem: &Problem) -> String {
         Problem::TooManyRequests(seconds) | Problem::BudgetUsedUp(seconds) => {
             format!("Too many requests: call again in {} seconds", (*seconds).max(1))
         }
-        Problem::ProviderUnavailable { retry_after, .. } => {
+        Problem::ProviderUnavailable { retry_after, needs_operator: false, .. } => {
             format!("The bank or broker does not respond: call again in {} seconds", (*retry_after).max(1))
         }
         Problem::NotFound("Connection") => "The connection was removed".to_owned(),
