@@ -41,7 +41,7 @@ pub(crate) async fn send_link(State(console): State<Console>, form: GuestForm) -
         task.send().await;
         drop(permit);
     });
-    let notice = Notice::new(Tone::Good, "Look into your mailbox")
+    let notice = Notice::new(Tone::Good, "Check your e-mail")
         .with("If a user has this address, a link is on its way. Open it in this browser within ten minutes.");
     let mut response = page_response(StatusCode::OK, &notice.page(&console.inner.frame));
     response

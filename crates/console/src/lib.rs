@@ -65,7 +65,7 @@ use crate::pages::{Home, page_response};
 use crate::session::Session;
 use crate::state::{Console, Inner, PROVIDER_EVENTS_CONCURRENT_MAX};
 
-pub use crate::emails::{EmailSettings, Mailer};
+pub use crate::emails::{EmailSettings, Mailer, SendError};
 pub use crate::oidc::check_identity_provider;
 pub use crate::settings::{ConsoleSettings, Demo, OidcSettings, Site};
 pub use crate::sign_in::create_sign_in_link;

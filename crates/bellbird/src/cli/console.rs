@@ -1,8 +1,8 @@
-//! `bellbird console`: signs users in to the console without e-mail, and forgets their identities.
+//! `bellbird console`: signs users in to the console without e-mail, forgets their identities, and sends a test e-mail.
 
 use anyhow::Context as _;
-use bellbird_console::create_sign_in_link;
-use bellbird_storage::{Storage, StorageError};
+use bellbird_console::{Mailer, create_sign_in_link};
+use bellbird_storage::StorageError;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -13,13 +13,14 @@ use super::connection::console_url;
 use super::output::{self, JsonFlag};
 use super::user::find_user;
 use crate::config::Settings;
-use crate::wiring;
+use crate::{service, wiring};
 
 /// Let users sign in to the console.
 #[derive(Debug, Subcommand)]
 pub(super) enum ConsoleCommand {
     Login(LoginArgs),
     ForgetIdentity(ForgetIdentityArgs),
+    TestEmail(TestEmailArgs),
 }
 
 /// Print a link with which a user signs in to the console.
@@ -54,42 +55,66 @@ pub(super) struct ForgetIdentityArgs {
     format: JsonFlag,
 }
 
-pub(super) async fn run(settings: &SettingArgs, command: ConsoleCommand) -> anyhow::Result<()> {
-    let settings = settings.load(None)?;
-    let storage = wiring::open_storage(&settings).await?;
-    let result = match command {
-        ConsoleCommand::Login(args) => login(&settings, &storage, &args).await,
-        ConsoleCommand::ForgetIdentity(args) => forget_identity(&storage, &args).await,
-    };
-    storage.close().await;
-    result
+/// Send an e-mail by console.smtp_url, to see that it arrives.
+///
+/// `bellbird doctor` checks the same connection and login without sending anything.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:
+  bellbird console test-email me@example.com")]
+pub(super) struct TestEmailArgs {
+    /// The address that gets the e-mail
+    address: String,
+
+    #[command(flatten)]
+    format: JsonFlag,
 }
 
-async fn login(settings: &Settings, storage: &Storage, args: &LoginArgs) -> anyhow::Result<()> {
-    let console_url = console_url(settings, storage)
+pub(super) async fn run(settings: &SettingArgs, command: ConsoleCommand) -> anyhow::Result<()> {
+    let settings = settings.load(None)?;
+    match command {
+        ConsoleCommand::Login(args) => login(&settings, &args).await,
+        ConsoleCommand::ForgetIdentity(args) => forget_identity(&settings, &args).await,
+        ConsoleCommand::TestEmail(args) => test_email(&settings, &args).await,
+    }
+}
+
+async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
+    let storage = wiring::open_storage(settings).await?;
+    let console_url = console_url(settings, &storage)
         .await?
         .context("the link needs the URL of the console: set console.public_url, or start the service first")?;
-    let user = find_user(storage, &args.user).await?;
+    let user = find_user(&storage, &args.user).await?;
     let url =
-        create_sign_in_link(storage, user.id, &console_url, Timestamp::now()).await.map_err(|error| match error {
+        create_sign_in_link(&storage, user.id, &console_url, Timestamp::now()).await.map_err(|error| match error {
             StorageError::Conflict(why) => anyhow::anyhow!("{why}"),
             error => error.into(),
         })?;
-    output::print(args.format, &json!({"url": url.expose_secret()}), |_| url.expose_secret().to_owned())?;
-    if !args.format.json {
-        output::note(&format!(
-            "Open this link in a browser within ten minutes, while the service is running. It signs in {}.",
-            user.email
-        ));
-    }
-    Ok(())
+    storage.close().await;
+    let advice = format!(
+        "Open this link in a browser within ten minutes, while the service is running. It signs in {}.",
+        user.email
+    );
+    output::print_secret(args.format, &json!({"url": url.expose_secret()}), url.expose_secret(), &advice)
 }
 
-async fn forget_identity(storage: &Storage, args: &ForgetIdentityArgs) -> anyhow::Result<()> {
-    let user = find_user(storage, &args.user).await?;
+async fn forget_identity(settings: &Settings, args: &ForgetIdentityArgs) -> anyhow::Result<()> {
+    let storage = wiring::open_storage(settings).await?;
+    let user = find_user(&storage, &args.user).await?;
     let forgotten = storage.sessions().forget_identities(user.id).await?;
+    storage.close().await;
     output::print(args.format, &json!({"userId": user.id, "forgotten": forgotten}), |_| match forgotten {
         0 => format!("{} has no account of an identity provider.", user.email),
         _ => format!("The account of {} at the identity provider is forgotten.", user.email),
+    })
+}
+
+async fn test_email(settings: &Settings, args: &TestEmailArgs) -> anyhow::Result<()> {
+    let email = settings.pages.email.as_ref().context("console.smtp_url is not set, so no e-mails are sent")?;
+    let console_url = service::expected_url(&settings.console).unwrap_or_default();
+    let mailer = Mailer::new(email, &console_url).context("cannot set up TLS for the mail server")?;
+    mailer.send_test(&args.address).await.context("could not send the e-mail")?;
+    let server = email.server();
+    output::print(args.format, &json!({"server": server, "address": args.address}), |_| {
+        format!("{server} took an e-mail for {}. See that it arrives.", args.address)
     })
 }

@@ -8,11 +8,12 @@ mod texts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lettre::message::Mailbox;
-use lettre::message::header::{ContentType, HeaderName, HeaderValue};
+use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, HeaderValue, MIME_VERSION_1_0};
+use lettre::message::{Body, Mailbox};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 pub use server::EmailSettings;
 pub(crate) use texts::{SignInEmail, Text};
@@ -21,6 +22,8 @@ pub(crate) use texts::{SignInEmail, Text};
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections to the mail server.
 const CONNECTIONS_MAX: u32 = 4;
+/// The longest line that SMTP takes, without its end.
+const LINE_BYTES_MAX: usize = 998;
 /// Sign-in links being sent at the same time.
 const LINKS_IN_FLIGHT: usize = 32;
 
@@ -33,19 +36,34 @@ pub struct Mailer {
 struct Inner {
     transport: AsyncSmtpTransport<Tokio1Executor>,
     from: Mailbox,
+    /// The mail server, as messages name it.
+    server: String,
     console_url: String,
+    /// The host of the console, which ends the ids of messages.
+    host: String,
     /// Of [`LINKS_IN_FLIGHT`].
     links: Arc<Semaphore>,
 }
 
-/// Why an e-mail was not sent. It has none of the server's text, which may name the recipient.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SendError {
+/// Why an e-mail was not sent. It names the server and has none of its text, which may name the recipient.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
     /// The server rejects it for good, or the address cannot be one.
-    #[error("the mail server rejects the recipient")]
-    Rejected,
-    #[error("the mail server did not take it")]
-    Unavailable,
+    #[error("{0}")]
+    Rejected(String),
+    /// The server cannot be used, or takes the e-mail later.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl SendError {
+    /// The label in metrics.
+    fn outcome(&self) -> &'static str {
+        match self {
+            Self::Rejected(_) => "rejected",
+            Self::Unavailable(_) => "failed",
+        }
+    }
 }
 
 impl std::fmt::Debug for Mailer {
@@ -64,12 +82,13 @@ impl Mailer {
         let name = console_url.parse::<http::Uri>().ok().and_then(|url| url.host().map(str::to_owned));
         let transport = settings
             .transport()?
-            .hello_name(name.map_or_else(ClientId::default, ClientId::Domain))
+            .hello_name(name.clone().map_or_else(ClientId::default, ClientId::Domain))
             .timeout(Some(SEND_TIMEOUT))
             .pool_config(lettre::transport::smtp::PoolConfig::new().max_size(CONNECTIONS_MAX))
             .build();
         let links = Arc::new(Semaphore::new(LINKS_IN_FLIGHT));
-        let inner = Inner { transport, from: settings.from.clone(), console_url, links };
+        let (server, host) = (settings.server(), name.unwrap_or_else(|| "localhost".to_owned()));
+        let inner = Inner { transport, from: settings.from.clone(), server, console_url, host, links };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -82,21 +101,75 @@ impl Mailer {
         &self.inner.links
     }
 
+    /// Connects to the mail server, with TLS and login as the settings say, and sends nothing.
+    ///
+    /// # Errors
+    /// [`SendError::Unavailable`] says what does not work.
+    pub async fn check(&self) -> Result<(), SendError> {
+        match tokio::time::timeout(SEND_TIMEOUT, self.inner.transport.test_connection()).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err(SendError::Unavailable(format!("{} ended the connection", self.inner.server))),
+            Ok(Err(error)) => Err(server::explain(&error, &self.inner.server)),
+            Err(_) => Err(server::timed_out(&self.inner.server)),
+        }
+    }
+
+    /// Sends an e-mail that says that e-mails arrive.
+    ///
+    /// # Errors
+    /// If the mail server does not take it.
+    pub async fn send_test(&self, address: &str) -> Result<(), SendError> {
+        let body = format!("E-mails of Bellbird at {} arrive here.\n", self.inner.console_url);
+        self.send(address, Text { subject: "Test of Bellbird's e-mails".to_owned(), body }).await
+    }
+
     pub(crate) async fn send(&self, address: &str, text: Text) -> Result<(), SendError> {
-        let to: Address = address.parse().map_err(|_| SendError::Rejected)?;
+        let sent = self.try_send(address, text).await;
+        let outcome = sent.as_ref().map_or_else(SendError::outcome, |()| "sent");
+        metrics::counter!("bellbird_emails_total", "outcome" => outcome).increment(1);
+        sent
+    }
+
+    async fn try_send(&self, address: &str, text: Text) -> Result<(), SendError> {
+        let to: Address = address.parse().map_err(|_| SendError::Rejected("the address cannot be one".to_owned()))?;
         let message = Message::builder()
+            .message_id(Some(format!("<{}@{}>", Uuid::new_v4(), self.inner.host)))
+            .header(MIME_VERSION_1_0)
             .from(self.inner.from.clone())
             .to(Mailbox::new(None, to))
             .subject(text.subject)
             // Out-of-office replies to it help nobody.
             .raw_header(HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), "auto-generated".into()))
             .header(ContentType::TEXT_PLAIN)
-            .body(text.body)
-            .map_err(|_| SendError::Rejected)?;
+            .body(encoded(text.body))
+            .map_err(|_| SendError::Rejected("the e-mail cannot be made".to_owned()))?;
         match tokio::time::timeout(SEND_TIMEOUT, self.inner.transport.send(message)).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) if error.is_permanent() => Err(SendError::Rejected),
-            Ok(Err(_)) | Err(_) => Err(SendError::Unavailable),
+            Ok(Err(error)) => Err(server::explain(&error, &self.inner.server)),
+            Err(_) => Err(server::timed_out(&self.inner.server)),
         }
+    }
+}
+
+/// As it is if that may be sent, because an encoding would break a long link into several lines.
+fn encoded(text: String) -> Body {
+    if text.is_ascii() && text.lines().all(|line| line.len() <= LINE_BYTES_MAX) {
+        let lines = text.replace('\n', "\r\n").into_bytes();
+        return Body::dangerous_pre_encoded(lines, ContentTransferEncoding::SevenBit);
+    }
+    Body::new(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_link_is_sent_whole() {
+        let link = format!("https://bellbird.example.com/sign-in/{}", "a".repeat(80));
+        let body = encoded(format!("Open this link:\n\n{link}\n"));
+        let text = String::from_utf8(body.as_ref().to_vec()).unwrap();
+        assert_eq!(text, format!("Open this link:\r\n\r\n{link}\r\n"));
+        assert_eq!(encoded("Grüße\n".to_owned()).encoding(), ContentTransferEncoding::QuotedPrintable);
     }
 }

@@ -52,7 +52,7 @@ impl Mailer {
         storage.emails().forget_outdated(clock.now()).await?;
         let started = Instant::now();
         let mut last = None;
-        let mut failed = 0_u32;
+        let mut failed = Vec::new();
         'all: loop {
             let due = storage.emails().list_due(last.as_ref(), clock.now()).await?;
             let Some(end) = due.last() else { break };
@@ -64,25 +64,25 @@ impl Mailer {
                 }
                 let sent = match Text::of_due(email, self.console_url()) {
                     Ok(text) => self.send(&email.address, text).await,
-                    Err(_) => Err(SendError::Rejected),
+                    Err(error) => Err(SendError::Rejected(error.to_string())),
                 };
                 let retry_at = match sent {
                     Ok(()) => None,
-                    Err(error @ SendError::Rejected) => {
+                    Err(error @ SendError::Rejected(_)) => {
                         let (user_id, retry_at) = (email.key.user_id, clock.now().plus(REJECTED_AGAIN_AFTER));
                         tracing::warn!(%user_id, kind = %email.key.kind, %retry_at, %error, "could not send an e-mail");
                         Some(retry_at)
                     }
-                    Err(SendError::Unavailable) => {
-                        failed = failed.saturating_add(1);
+                    Err(SendError::Unavailable(reason)) => {
+                        failed.push(reason);
                         continue;
                     }
                 };
                 storage.emails().record(&email.key, retry_at).await?;
             }
         }
-        if failed > 0 {
-            tracing::warn!(failed, "the mail server did not take e-mails, which are sent again in a minute");
+        if let Some(error) = failed.first() {
+            tracing::warn!(count = failed.len(), error, "could not send e-mails, trying again in a minute");
         }
         Ok(())
     }

@@ -1,11 +1,18 @@
-//! The mail server, as the settings name it.
+//! The mail server, as the settings name it, and why it did not take an e-mail.
+
+use std::error::Error as _;
+use std::io::{self, ErrorKind};
 
 use lettre::message::Mailbox;
 use lettre::transport::smtp::{AsyncSmtpTransportBuilder, Error};
 use lettre::{AsyncSmtpTransport, Tokio1Executor};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::SendError;
 use crate::local::is_loopback_host;
+
+/// Codes of a server that wants another login than that of the settings (RFC 4954).
+const LOGIN_CODES: [&str; 5] = ["530", "534", "535", "538", "454"];
 
 /// By which server e-mails are sent, and as whom.
 #[derive(Debug, Clone)]
@@ -50,9 +57,67 @@ impl EmailSettings {
         Self { url, from }
     }
 
+    /// Host and port, without user and password: `mail.example.com:465`.
+    #[must_use]
+    pub fn server(&self) -> String {
+        let url = self.url.expose_secret();
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host).trim_end_matches('/');
+        let port = match (scheme, query) {
+            ("smtps", _) => 465,
+            (_, "") => 25,
+            _ => 587,
+        };
+        match host.parse::<http::uri::Authority>() {
+            Ok(host) if host.port().is_none() => format!("{host}:{port}"),
+            _ => host.to_owned(),
+        }
+    }
+
     pub(super) fn transport(&self) -> Result<AsyncSmtpTransportBuilder, Error> {
         AsyncSmtpTransport::<Tokio1Executor>::from_url(self.url.expose_secret())
     }
+}
+
+/// Names the kind of the error and the server, and none of its words, which may hold the recipient.
+pub(super) fn explain(error: &Error, server: &str) -> SendError {
+    let code = error.status().map(|code| code.to_string());
+    let unavailable = |text: String| SendError::Unavailable(text);
+    match code {
+        Some(code) if LOGIN_CODES.contains(&code.as_str()) => {
+            unavailable(format!("{server} rejects the user and password of console.smtp_url ({code})"))
+        }
+        Some(code) if error.is_permanent() => {
+            SendError::Rejected(format!("{server} rejects the recipient or the sender ({code})"))
+        }
+        Some(code) => unavailable(format!("{server} does not take it now ({code})")),
+        None => {
+            let causes = std::iter::successors(error.source(), |&cause| cause.source());
+            let kind = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind).next();
+            let text = match kind {
+                Some(ErrorKind::ConnectionRefused) => format!("connection refused by {server}"),
+                Some(ErrorKind::TimedOut) => return timed_out(server),
+                _ if lookup_failed(error) => format!("the host of {server} is not known"),
+                Some(ErrorKind::InvalidData) | None if error.is_tls() || kind.is_some() => format!(
+                    "TLS failed at {server}: check its certificate, and that smtps:// is for a port that begins with \
+                     TLS, such as 465, and smtp:// for STARTTLS, such as 587"
+                ),
+                _ => format!("{server} does not speak SMTP, or not with the TLS and login of console.smtp_url"),
+            };
+            unavailable(text)
+        }
+    }
+}
+
+pub(super) fn timed_out(server: &str) -> SendError {
+    SendError::Unavailable(format!("{server} does not respond in time"))
+}
+
+/// The error of the resolver has no kind of its own.
+fn lookup_failed(error: &Error) -> bool {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.map(ToString::to_string).any(|text| text.contains("lookup address"))
 }
 
 #[cfg(test)]
@@ -75,6 +140,21 @@ mod tests {
         ] {
             let url = EmailSettings::parse_url(text);
             assert_eq!(url.as_ref().map(|url| url.expose_secret()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn server_is_named_without_password() {
+        for (text, expected) in [
+            ("smtps://me:p@mail.example.com", "mail.example.com:465"),
+            ("smtp://me:p@mail.example.com", "mail.example.com:587"),
+            ("smtp://me:p@mail.example.com:2525", "mail.example.com:2525"),
+            ("smtp://localhost", "localhost:25"),
+            ("smtps://[::1]", "[::1]:465"),
+        ] {
+            let from = EmailSettings::parse_from("Bellbird <bellbird@example.com>").unwrap();
+            let settings = EmailSettings::new(EmailSettings::parse_url(text).unwrap(), from);
+            assert_eq!(settings.server(), expected);
         }
     }
 
