@@ -18,6 +18,8 @@ pub(super) const LEASE: Duration = Duration::from_secs(35);
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks from one renewal to the next.
 const RENEWAL_TICKS: u32 = 10;
+/// Ticks from one probe of a server that responds to the next, so that it is known to be away before a request waits.
+const PROBE_TICKS: u32 = 5;
 
 /// The right to one permit of the server.
 pub struct Lease {
@@ -71,7 +73,7 @@ impl Drop for Lease {
     }
 }
 
-/// Gives back, renews, and probes a server that is away, until the store is dropped.
+/// Gives back, renews, and probes the server, until the store is dropped.
 pub(super) async fn keep(store: Weak<Inner>, wake: Arc<Notify>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -83,8 +85,11 @@ pub(super) async fn keep(store: Weak<Inner>, wake: Arc<Notify>) {
         };
         let Some(store) = store.upgrade() else { return };
         tick = tick.wrapping_add(u32::from(is_tick));
-        if is_tick && store.is_away() && !store.ping().await {
-            continue;
+        if is_tick && (store.has_failed() || tick.is_multiple_of(PROBE_TICKS)) {
+            let _ = store.probe().await;
+            if store.is_away() {
+                continue;
+            }
         }
         let renews = is_tick && tick.is_multiple_of(RENEWAL_TICKS);
         store.send_leases(renews).await;

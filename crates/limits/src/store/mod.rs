@@ -32,6 +32,9 @@ const FAILURES_MAX: u32 = 3;
 const NAMES: &str = "bellbird1";
 const PROBE: &str = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '', 'PX', 1000)";
 
+/// Gauge: whether the server responds.
+const AVAILABLE: &str = "bellbird_shared_store_available";
+
 /// Where the server is.
 #[derive(Debug, Clone)]
 pub struct StoreSettings {
@@ -39,6 +42,19 @@ pub struct StoreSettings {
     /// commas.
     pub url: SecretString,
     pub is_cluster: bool,
+}
+
+impl StoreSettings {
+    /// Hosts and ports, without user and password.
+    #[must_use]
+    pub fn servers(&self) -> String {
+        let host = |url: &str| {
+            let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+            let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+            rest.split(['/', '?']).next().unwrap_or_default().to_owned()
+        };
+        self.url.expose_secret().split(',').map(str::trim).map(host).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Cheap to clone.
@@ -102,14 +118,26 @@ impl SharedStore {
             failures: AtomicU32::new(0),
             leases: Leases::default(),
         });
-        metrics::gauge!("bellbird_shared_store_available").set(1);
         tokio::spawn(leases::keep(Arc::downgrade(&inner), inner.leases.wake()));
         Ok(Self { inner })
     }
 
-    /// Whether the server responds now.
-    pub async fn ping(&self) -> bool {
-        self.inner.ping().await
+    /// Whether the server responds now, and takes what an instance writes.
+    ///
+    /// # Errors
+    /// Says what is wrong, without the URL.
+    pub async fn check(&self) -> Result<(), String> {
+        self.inner.probe().await
+    }
+
+    /// What the server does when its memory is full: it must not evict. None if it does not say.
+    pub async fn memory_policy(&self) -> Option<String> {
+        let mut connection = self.inner.connection.clone();
+        let mut info = redis::cmd("INFO");
+        info.arg("memory");
+        let reply = tokio::time::timeout(CONNECT_TIMEOUT, info.query_async::<String>(&mut connection)).await;
+        let text = reply.ok()?.ok()?;
+        text.lines().find_map(|line| line.strip_prefix("maxmemory_policy:")).map(|policy| policy.trim().to_owned())
     }
 
     /// Whether it is known that the server does not respond.
@@ -176,17 +204,24 @@ impl Inner {
         self.failures.load(Ordering::Relaxed) >= FAILURES_MAX
     }
 
+    /// Whether a call has failed since the last success.
+    fn has_failed(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether the server takes what `admit` writes: a replica responds, but cannot.
-    async fn ping(&self) -> bool {
+    async fn probe(&self) -> Result<(), String> {
         let mut connection = self.connection.clone();
         let mut probe = redis::cmd("EVAL");
         probe.arg(PROBE).arg(1).arg(name(&self.tag(b"probe"), "probe"));
-        self.attempt(probe.query_async::<()>(&mut connection), CONNECT_TIMEOUT).await.is_some()
+        let outcome = self.attempt(probe.query_async::<()>(&mut connection), CONNECT_TIMEOUT).await;
+        metrics::gauge!(AVAILABLE).set(u8::from(!self.is_away()));
+        outcome
     }
 
     /// None if the call fails, and at once while the server is away.
     async fn call<T>(&self, work: impl Future<Output = RedisResult<T>>) -> Option<T> {
-        if self.is_away() { None } else { self.attempt(work, CALL_TIMEOUT).await }
+        if self.is_away() { None } else { self.attempt(work, CALL_TIMEOUT).await.ok() }
     }
 
     /// As [`Self::call`], for what only saves work. The server may refuse it, for example because its memory is full.
@@ -203,24 +238,30 @@ impl Inner {
         None
     }
 
-    async fn attempt<T>(&self, work: impl Future<Output = RedisResult<T>>, within: Duration) -> Option<T> {
+    async fn attempt<T>(&self, work: impl Future<Output = RedisResult<T>>, within: Duration) -> Result<T, String> {
         match tokio::time::timeout(within, work).await {
             Ok(Ok(reply)) => {
                 if self.failures.swap(0, Ordering::Relaxed) >= FAILURES_MAX {
-                    metrics::gauge!("bellbird_shared_store_available").set(1);
+                    metrics::gauge!(AVAILABLE).set(1);
                     tracing::info!("shared store available again");
                 }
-                return Some(reply);
+                return Ok(reply);
             }
-            Ok(Err(error)) => self.failed(error.category()),
-            Err(_) => self.failed("timed out"),
+            Ok(Err(error)) => {
+                self.failed(error.category());
+                // What the server says, such as WRONGPASS, or what the system says of the connection.
+                Err(error.to_string())
+            }
+            Err(_) => {
+                self.failed("timed out");
+                Err("it does not respond in time".to_owned())
+            }
         }
-        None
     }
 
     fn failed(&self, reason: &str) {
         if self.failures.fetch_add(1, Ordering::Relaxed) == FAILURES_MAX - 1 {
-            metrics::gauge!("bellbird_shared_store_available").set(0);
+            metrics::gauge!(AVAILABLE).set(0);
             tracing::warn!(reason, "shared store unavailable: each instance counts for itself");
         }
     }

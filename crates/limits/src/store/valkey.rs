@@ -192,6 +192,19 @@ async fn server_that_was_emptied_is_corrected() {
     assert!(there.peek(&"a".to_owned(), now()).await.remaining <= remaining + 5);
 }
 
+/// A metric shows it before the first request waits for it.
+#[tokio::test]
+async fn server_that_is_away_is_noticed_without_a_request() {
+    let settings = StoreSettings { url: "redis://me:hunter2@127.0.0.1:1".into(), is_cluster: false };
+    assert_eq!(settings.servers(), "127.0.0.1:1");
+    let store = SharedStore::open(&settings, &[7; 32]).unwrap();
+    while !store.inner.is_away() {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    let error = store.check().await.unwrap_err();
+    assert!(error.contains("refused") && !error.contains("hunter2"), "{error}");
+}
+
 #[tokio::test]
 async fn instance_counts_for_itself_while_the_server_is_away() {
     let server = Server::start();
@@ -408,22 +421,22 @@ async fn limits_hold_while_the_server_has_no_memory_for_values() {
     assert_eq!(allowed, 2);
     let permits = InFlight::<String>::new(1).shared(Some(&store));
     let Admission { permit, .. } = admit(Some(&limit), Some(&permits), "b".to_owned(), now()).await;
-    assert!(permit.is_some() && !store.inner.is_away() && store.ping().await);
+    assert!(permit.is_some() && !store.inner.is_away() && store.check().await.is_ok());
 }
 
 #[tokio::test]
 async fn replica_that_cannot_be_written_counts_as_away() {
     let server = Server::start();
     let store = server.store();
-    assert!(store.ping().await);
+    assert!(store.check().await.is_ok());
     server.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
     server.command(&["CONFIG", "SET", "replica-serve-stale-data", "yes"]).await;
     for _ in 0..3 {
         assert!(limiter(&store, 2).take("a".to_owned(), now()).await.allowed, "each time by what it knows: nothing");
     }
-    assert!(store.inner.is_away() && !store.ping().await);
+    assert!(store.inner.is_away() && store.check().await.is_err());
     server.command(&["REPLICAOF", "NO", "ONE"]).await;
-    assert!(store.ping().await && !store.inner.is_away());
+    assert!(store.check().await.is_ok() && !store.inner.is_away());
 }
 
 #[test]

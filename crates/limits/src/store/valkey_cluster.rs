@@ -76,7 +76,7 @@ impl Drop for Cluster {
 async fn limits_permits_and_values_are_those_of_a_cluster() {
     let cluster = Cluster::start();
     let (one, two) = (cluster.store(&[0]), cluster.store(&[2, 1]));
-    assert!(one.ping().await && two.ping().await);
+    assert!(one.check().await.is_ok() && two.check().await.is_ok());
     let limits = [limiter(&one, 10), limiter(&two, 10)];
     for key in 0..30 {
         let mut allowed = 0;
@@ -132,7 +132,7 @@ async fn replica_takes_over_from_its_node() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-    while !store.ping().await || store.is_away() {
+    while store.check().await.is_err() || store.is_away() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
