@@ -126,10 +126,9 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let OperatorKeyRecord { id, name, prefix, created_at, expires_at, .. } = &record;
     let view =
         NewKeyView { id: *id, key: key.expose(), name, prefix, created_at: *created_at, expires_at: *expires_at };
-    output::print(args.format, &view, |view| {
-        let until = view.expires_at.map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
-        format!("{}\n\nStore this key: it is not shown again. Id {}, valid {until}.", view.key, view.id)
-    })
+    let until = view.expires_at.map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
+    let advice = format!("Store this key: it is not shown again. Id {}, valid {until}.", view.id);
+    output::print_secret(args.format, &view, view.key, &advice)
 }
 
 async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {

@@ -75,6 +75,16 @@ pub(super) fn print<T: Serialize>(format: JsonFlag, value: &T, text: impl FnOnce
     print_text(&text)
 }
 
+/// Prints a secret alone on standard output, so that a script can keep it, and what to do with it on standard error.
+/// With `--json`, prints the value only.
+pub(super) fn print_secret(format: JsonFlag, value: &impl Serialize, secret: &str, advice: &str) -> anyhow::Result<()> {
+    print(format, value, |_| secret.to_owned())?;
+    if !format.json {
+        note(advice);
+    }
+    Ok(())
+}
+
 /// Prints text with a final newline. A closed pipe is not an error: the reader has read enough.
 pub(super) fn print_text(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();

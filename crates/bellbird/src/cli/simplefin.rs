@@ -86,15 +86,12 @@ async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyh
     let user = find_user(storage, &args.user).await?;
     let (token, expires_at) = create_setup_token(storage, user.id, &args.name, &api_url).await?;
     let token = token.expose_secret();
-    output::print(args.format, &json!({"token": token, "expiresAt": expires_at}), |_| token.to_owned())?;
-    if !args.format.json {
-        output::note(&format!(
-            "Paste this token into the program within an hour, while the service is running. It gives the program \
-             access to the accounts of {}, at {api_url}.",
-            user.email
-        ));
-    }
-    Ok(())
+    let advice = format!(
+        "Paste this token into the program within an hour, while the service is running. It gives the program access \
+         to the accounts of {}, at {api_url}.",
+        user.email
+    );
+    output::print_secret(args.format, &json!({"token": token, "expiresAt": expires_at}), token, &advice)
 }
 
 /// The URL of the API for the program: `api.public_url`, else that of an instance on this machine.

@@ -98,17 +98,14 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Lin
     };
     let url = new_link.url.expose_secret();
     (printed["url"], printed["expiresAt"]) = (json!(url), json!(new_link.expires_at));
-    output::print(args.format, &printed, |_| url.to_owned())?;
-    if !args.format.json {
-        output::note(&format!(
-            "Open this URL in a browser within 30 minutes, while the service is running. It is for {}.",
-            user.email
-        ));
-        if args.return_url.is_some() {
-            output::note(&format!("Its result: bellbird connection link-status {}", new_link.id));
-        }
+    let mut advice = format!(
+        "Open this URL in a browser within 30 minutes, while the service is running. It is for {}.",
+        user.email
+    );
+    if args.return_url.is_some() {
+        advice.push_str(&format!("\nIts result: bellbird connection link-status {}", new_link.id));
     }
-    Ok(())
+    output::print_secret(args.format, &printed, url, &advice)
 }
 
 pub(super) async fn status(connections: &Connections, args: &LinkStatusArgs) -> anyhow::Result<()> {

@@ -117,9 +117,10 @@ impl<'a> NewKeyView<'a> {
         Self { id: *id, user, key: key.expose(), name, prefix, created_at: *created_at, expires_at: *expires_at }
     }
 
-    fn text(&self) -> String {
+    fn print(&self, format: JsonFlag) -> anyhow::Result<()> {
         let until = self.expires_at.map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
-        format!("{}\n\nStore this key: it is not shown again. Id {}, valid {until}.", self.key, self.id)
+        let advice = format!("Store this key: it is not shown again. Id {}, valid {until}.", self.id);
+        output::print_secret(format, self, self.key, &advice)
     }
 }
 
@@ -185,7 +186,7 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let (key, now) = (storage.new_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let record = storage.keys().insert(user.id, &key, &args.name, expires_at, now).await?;
-    output::print(args.format, &NewKeyView::new(&user.email, &key, &record), NewKeyView::text)?;
+    NewKeyView::new(&user.email, &key, &record).print(args.format)?;
     let keys = storage.keys().list(user.id).await?;
     let namesakes = keys.iter().filter(|other| other.name == record.name && is_active(other, now)).count();
     if namesakes > 1 {
@@ -253,7 +254,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     let key = storage.new_key();
     let user = storage.users().find(old.user_id).await?.context("the key's user was removed meanwhile")?;
     let record = storage.keys().rotate(&old, &key, after(now, args.grace)?, now).await?;
-    output::print(args.format, &NewKeyView::new(&user.email, &key, &record), NewKeyView::text)
+    NewKeyView::new(&user.email, &key, &record).print(args.format)
 }
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {

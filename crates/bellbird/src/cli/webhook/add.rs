@@ -72,11 +72,11 @@ struct NewEndpointView<'a> {
 }
 
 impl NewEndpointView<'_> {
-    fn text(&self) -> String {
-        let Self { id, secret, .. } = self;
+    fn advice(&self) -> String {
+        let id = self.id;
         format!(
-            "{secret}\n\nStore this secret: it is not shown again. The receiver verifies event signatures with it; \
-             see docs/webhooks.md.\nThe endpoint {id} receives {}.\n\nNext: bellbird webhook ping {id}",
+            "Store this secret: it is not shown again. The receiver verifies event signatures with it; see \
+             docs/webhooks.md.\nThe endpoint {id} receives {}.\n\nNext: bellbird webhook ping {id}",
             names(self.events)
         )
     }
@@ -102,7 +102,7 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
         api_version: endpoint.api_version,
         status: endpoint.status,
     };
-    output::print(args.format, &view, NewEndpointView::text)?;
+    output::print_secret(args.format, &view, view.secret, &view.advice())?;
     if let Some(unresolved) = unresolved {
         output::note(&format!("{unresolved}. The endpoint was added; each delivery resolves the name again"));
     }

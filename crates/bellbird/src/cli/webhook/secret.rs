@@ -22,12 +22,12 @@ struct NewSecretView<'a> {
 }
 
 impl NewSecretView<'_> {
-    fn text(&self) -> String {
+    fn advice(&self) -> String {
         let old = match self.old_secret_expires_at {
             Some(until) => format!("The old one stays valid until {}.", output::format_instant(Some(until))),
             None => "The old one could not be opened and was deleted.".to_owned(),
         };
-        format!("{}\n\nStore this secret: it is not shown again. {old}", self.secret)
+        format!("Store this secret: it is not shown again. {old}")
     }
 }
 
@@ -41,5 +41,5 @@ pub(super) async fn rotate(storage: &Storage, args: &EndpointArgs) -> anyhow::Re
     let secrets = storage.endpoints().secrets(endpoint.user_id, endpoint.id, now).await?;
     let old_secret_expires_at = secrets.and_then(|secrets| secrets.old).map(|_| until);
     let view = NewSecretView { id: endpoint.id, secret: secret.expose_secret(), old_secret_expires_at };
-    output::print(args.format, &view, NewSecretView::text)
+    output::print_secret(args.format, &view, view.secret, &view.advice())
 }

@@ -64,6 +64,15 @@ impl Workdir {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// The secret that a command prints, alone on standard output, and what it says about it on standard error.
+    pub(crate) fn secret(&self, line: &str) -> (String, String) {
+        let output = self.run(line);
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", errors(&output));
+        let secret = String::from_utf8(output.stdout.clone()).unwrap();
+        assert_eq!((secret.lines().count(), secret.trim_end().contains(' ')), (1, false), "{line}: {secret}");
+        (secret.trim_end().to_owned(), errors(&output))
+    }
+
     /// The single line that a command prints with `--json`.
     pub(crate) fn json(&self, line: &str) -> Value {
         let text = self.text(&format!("{line} --json"));
