@@ -113,11 +113,15 @@ async fn create() -> Response {
     response
 }
 
+/// The same for whatever is unknown, used, expired or revoked, so that nobody learns which tokens there were.
+const FORBIDDEN: &str = "Forbidden: this setup token or access URL is not valid any more. A setup token works once, \
+    for an hour: make a new one where you got it\n";
+
 /// Errors are plain text. Actual takes JSON for an account set, and advises to unlink the accounts.
 fn error_response(problem: Problem) -> Response {
     let retry_after = problem.retry_after();
     let (status, message) = match problem {
-        Problem::Unauthorized => (StatusCode::FORBIDDEN, "Forbidden".to_owned()),
+        Problem::Unauthorized => (StatusCode::FORBIDDEN, FORBIDDEN.to_owned()),
         Problem::PlanRequired | Problem::ProfessionalRequired => {
             (StatusCode::PAYMENT_REQUIRED, format!("Payment required: {}", problem.message()))
         }
