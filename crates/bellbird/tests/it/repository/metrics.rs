@@ -16,8 +16,10 @@ fn quoted(line: &str, quote: char) -> Vec<String> {
 
 #[test]
 fn list_has_every_metric_that_is_recorded() {
-    let is_metric =
-        |name: &String| name.starts_with("bellbird_") && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let is_metric = |name: &String| {
+        let begins = name.starts_with("bellbird_") || name.starts_with("process_");
+        begins && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+    };
     let mut recorded = BTreeSet::new();
     for path in sources().into_iter().filter(|path| path != LIST) {
         let text = read(&root().join(path));
@@ -31,7 +33,7 @@ fn list_has_every_metric_that_is_recorded() {
 #[test]
 fn documentation_has_the_list_of_metrics() {
     let page = read(&root().join("docs/monitoring.md"));
-    let rows = page.lines().filter(|line| line.starts_with("| `bellbird_"));
+    let rows = page.lines().filter(|line| line.starts_with("| `bellbird_") || line.starts_with("| `process_"));
     let documented: Vec<(String, Vec<String>)> = rows
         .map(|row| {
             let mut cells = row.split('|').skip(1);
@@ -53,6 +55,19 @@ fn documentation_has_every_kind_of_job() {
     let rows = table.take_while(|line| line.starts_with('|')).skip(2);
     let documented: Vec<String> = rows.filter_map(|row| quoted(row.split('|').nth(1)?, '`').pop()).collect();
     assert_eq!(documented, bellbird_connections::job_kinds().collect::<Vec<_>>());
+}
+
+/// So that an alert at night leads to what to do.
+#[test]
+fn every_alert_has_its_heading() {
+    let (rules, page) = (read(&root().join("deploy/prometheus/rules.yml")), read(&root().join("docs/alerts.md")));
+    let alerts: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    let described: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("description: ")).collect();
+    let expected: Vec<_> = alerts.iter().map(|alert| format!("\"docs/alerts.md#{}\"", alert.to_lowercase())).collect();
+    assert_eq!(described, expected);
+    let headings: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## Bellbird")).collect();
+    let named: Vec<&str> = alerts.iter().filter_map(|alert| alert.strip_prefix("Bellbird")).collect();
+    assert_eq!(headings, named, "docs/alerts.md has the order of rules.yml");
 }
 
 /// Alerts and dashboard name metrics of the program, and series that the rules record. promtool tests the alerts
