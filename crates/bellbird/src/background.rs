@@ -87,6 +87,7 @@ pub fn start(parts: Parts, roles: &Roles, stop: CancellationToken) -> JoinHandle
 }
 
 /// Updates the queue metrics while this instance holds their lease: summed over all instances, each job counts once.
+/// What cannot be counted vanishes from the metrics (`telemetry::start_metrics`), before another instance counts.
 async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
     let (storage, clock) = (&parts.storage, &parts.clock);
     let mut lease = None;
@@ -114,20 +115,17 @@ async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
     }
 }
 
-/// Renews or claims the lease. None if another instance holds it: the gauges of this one then fall to 0.
+/// Renews or claims the lease. None if another instance holds it.
 async fn hold_metrics_lease(
     storage: &Storage,
     now: Timestamp,
     held: Option<&ClaimedJob>,
 ) -> Result<Option<ClaimedJob>, StorageError> {
     let until = now.plus(METRICS_LEASE_LENGTH);
-    if let Some(lease) = held {
-        if storage.jobs().renew(lease, until).await? {
-            return Ok(Some(lease.clone()));
-        }
-        set_connection_metrics(&[], &BTreeMap::new());
-        set_queue_metrics(&[], &DeliveryOverview::default(), now);
-        set_instances(0);
+    if let Some(lease) = held
+        && storage.jobs().renew(lease, until).await?
+    {
+        return Ok(Some(lease.clone()));
     }
     let key = JobKey::of_service(METRICS_LEASE);
     storage.jobs().insert(&key, "", now).await?;
@@ -137,12 +135,8 @@ async fn hold_metrics_lease(
 async fn record_queue_metrics_once(storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
     set_connection_metrics(&storage.connections().count().await?, &storage.connections().count_ending(now).await?);
     set_queue_metrics(&storage.jobs().count(now).await?, &storage.deliveries().overview(now).await?, now);
-    set_instances(instances::running(storage).await?.len());
+    metrics::gauge!(INSTANCES).set(gauge_value(instances::running(storage).await?.len() as u64));
     Ok(())
-}
-
-fn set_instances(count: usize) {
-    metrics::gauge!(INSTANCES).set(gauge_value(count as u64));
 }
 
 /// Sets each status of each provider, so that one without connections falls to 0.

@@ -12,58 +12,83 @@ use bellbird_storage::Storage;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use metrics_exporter_prometheus::PrometheusHandle;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::wiring;
+use crate::{telemetry, wiring};
 
 /// Limit for the database checks of one readiness request.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-const WRONG_CLOCK: &str = "the clock of this machine differs from that of the database by 20 s or more";
-
 /// Gauge: tasks of the runtime that have not ended.
 const TASKS: &str = "bellbird_tasks";
+/// Gauge: whether this instance's regular writes succeed.
+const DATABASE_AVAILABLE: &str = "bellbird_database_available";
+/// Gauge: connections of the pool, and requests that wait for one.
+const DATABASE_CONNECTIONS: &str = "bellbird_database_connections";
+/// Gauge: how long ago it last wrote.
+const DATABASE_WRITE_AGE: &str = "bellbird_database_write_age_seconds";
 
 #[derive(Clone)]
 struct Ops {
     storage: Storage,
     metrics: PrometheusHandle,
+    service: ServiceInfo,
 }
 
-/// Body of `/ready` and `/live`.
+/// What `/ready` says about the service, so that a command finds out whose listener it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceInfo {
+    /// The database, without user and password.
+    pub location: String,
+    pub is_demo: bool,
+}
+
+/// Body of `/ready`.
 #[derive(Serialize)]
-struct Health {
+struct Readiness<'a> {
     status: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    database: Option<String>,
+    database: &'a str,
+    #[serde(flatten)]
+    service: &'a ServiceInfo,
     #[serde(flatten)]
     error: Option<ErrorBody>,
 }
 
 /// Serves `/metrics`, `/live` and `/ready`; every other path gets a JSON error.
-pub fn router(storage: Storage, metrics: PrometheusHandle) -> Router {
+pub fn router(storage: Storage, metrics: PrometheusHandle, service: ServiceInfo) -> Router {
     Router::new()
         .route("/metrics", get(metrics_page))
-        .route("/live", get(async || Json(Health { status: "ok", database: None, error: None })))
+        .route("/live", get(async || Json(serde_json::json!({ "status": "ok" }))))
         .route("/ready", get(ready))
         .fallback(async || error(StatusCode::NOT_FOUND, "Not found. Try /metrics, /ready or /live."))
         .method_not_allowed_fallback(async || error(StatusCode::METHOD_NOT_ALLOWED, "Use GET or HEAD."))
-        .with_state(Ops { storage, metrics })
+        .with_state(Ops { storage, metrics, service })
 }
 
 async fn metrics_page(State(ops): State<Ops>) -> Response {
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     metrics::gauge!(TASKS).set(f64::from(u32::try_from(tasks).unwrap_or(u32::MAX)));
+    let instances = ops.storage.instances();
+    metrics::gauge!(DATABASE_AVAILABLE).set(f64::from(u8::from(instances.fault().is_none())));
+    metrics::gauge!(DATABASE_WRITE_AGE).set(instances.renewal_age().unwrap_or_default());
+    if let Some((used, idle, waiting)) = ops.storage.connections_in_use() {
+        for (state, count) in [("used", used), ("idle", idle), ("waiting", waiting)] {
+            metrics::gauge!(DATABASE_CONNECTIONS, "state" => state).set(f64::from(count));
+        }
+    }
+    telemetry::set_process_metrics();
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], ops.metrics.render()).into_response()
 }
 
 /// Returns 200 when the service can handle requests, else 503 with the reason.
 async fn ready(State(ops): State<Ops>) -> Response {
+    let service = &ops.service;
     let reason = match tokio::time::timeout(DATABASE_TIMEOUT, wiring::check_ready(&ops.storage)).await {
-        Ok(Ok(())) if ops.storage.claims_nothing() => WRONG_CLOCK.to_owned(),
-        Ok(Ok(())) => {
-            return Json(Health { status: "ok", database: Some("ok".to_owned()), error: None }).into_response();
-        }
+        Ok(Ok(())) => match ops.storage.instances().fault() {
+            Some(fault) => fault,
+            None => return Json(Readiness { status: "ok", database: "ok", service, error: None }).into_response(),
+        },
         Ok(Err(reason)) => {
             if let Some(error) = reason.source() {
                 tracing::warn!(%error, "not ready");
@@ -73,7 +98,7 @@ async fn ready(State(ops): State<Ops>) -> Response {
         Err(_) => "the database did not respond in time".to_owned(),
     };
     let error = Some(ErrorBody::from(format!("Not ready: {reason}.").as_str()));
-    let body = Health { status: "not ready", database: Some(reason), error };
+    let body = Readiness { status: "not ready", database: &reason, service, error };
     (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
 }
 

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::config::{Address, Settings};
 use crate::instances::{Identity, Presence};
+use crate::ops::ServiceInfo;
 use crate::roles::{Role, Roles};
 use crate::wiring::{self, Parts, Urls, Wiring};
 use crate::{background, ops};
@@ -63,6 +64,9 @@ impl Service {
     /// # Errors
     /// With a message for the operator, also on a restored database whose operator has not decided yet.
     pub async fn open(settings: Settings, start: Start) -> anyhow::Result<Self> {
+        if ServiceLock::database_is_gone(settings.database.url.expose_secret()) {
+            bail!(wiring::missing_database(&settings, "is gone, though a service has run on it"));
+        }
         let lock = lock(&settings)?;
         if lock.is_some() && !start.roles.are_all() {
             bail!("SQLite serves one instance, so that has to do everything: leave out --only, or use PostgreSQL");
@@ -71,7 +75,12 @@ impl Service {
         let storage = wiring::open(&settings, start.sealer.clone()).await?.held_by(id);
         let wiring = Wiring::with_clock(&settings, &storage, start.clock.clone())?;
         let listeners = Listeners::open(&settings, &start.roles).await?;
-        migrate(&storage).await?;
+        let is_new = migrate(&storage).await?;
+        // A demo's is always new.
+        if is_new && settings.master_keys.is_some() {
+            let location = wiring::database_location(&settings);
+            tracing::warn!(location, "new, empty database made: if there was another, stop and restore a backup");
+        }
         wiring::require_ready(&settings, &storage).await?;
         // The random key of a demo opens nothing that another run has left.
         if settings.master_keys.is_some() {
@@ -80,10 +89,8 @@ impl Service {
         let urls = listeners.urls(&settings);
         let parts = Parts::new(&wiring, &urls)?;
         let identity = Identity { id, urls: &urls, roles: &start.roles };
-        let readiness = parts.api.access().readiness();
         let presence =
-            Presence::start(&identity, &storage, &settings, &start.sealer, &start.clock, readiness, &start.stop)
-                .await?;
+            Presence::start(&identity, &storage, &settings, &start.sealer, &start.clock, &start.stop).await?;
         let stop_timeout = stop_timeout(&settings);
         Ok(Self { urls, parts, stop_timeout, settings, start, listeners, presence, background: None, lock })
     }
@@ -107,6 +114,7 @@ impl Service {
     pub async fn serve(self, demo: Option<Demo>) -> anyhow::Result<()> {
         let Self { urls, parts, stop_timeout, settings, start, listeners, presence, background, lock } = self;
         let Parts { storage, connections, webhooks, api, interop, admin, mailer, .. } = parts;
+        let info = ServiceInfo { location: wiring::database_location(&settings), is_demo: demo.is_some() };
         let site = Site { api_url: urls.public_api, console_url: urls.public_console, mailer, webhooks, demo };
         let options = ServeOptions {
             stop_timeout,
@@ -114,7 +122,7 @@ impl Service {
             ..ServeOptions::default()
         };
         let (stop, stop_ops) = (start.stop, CancellationToken::new());
-        let ops = ops::router(storage.clone(), start.metrics);
+        let ops = ops::router(storage.clone(), start.metrics, info);
         let ops = tokio::spawn(serve::serve(listeners.ops, ops, options.clone(), stop_ops.clone()));
         let is_shared = settings.admin_listen == Some(settings.api.listen);
         let router = wiring::api_router(&api, &interop, is_shared.then_some(&admin));
@@ -247,10 +255,12 @@ fn lock(settings: &Settings) -> anyhow::Result<Option<ServiceLock>> {
     })
 }
 
-async fn migrate(storage: &Storage) -> anyhow::Result<()> {
+/// Returns whether the database was empty.
+async fn migrate(storage: &Storage) -> anyhow::Result<bool> {
+    let is_new = storage.schema_version().await.context("could not read the database")?.is_none();
     let applied = storage.migrate().await.context("could not migrate the database")?;
     if !applied.is_empty() {
         tracing::info!(applied = applied.join(", "), "database migrated");
     }
-    Ok(())
+    Ok(is_new)
 }

@@ -1,5 +1,6 @@
 //! Builds the parts of the service from settings: storage, providers, connections, webhooks and reads.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -27,8 +28,10 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Database, Settings};
 use crate::failure::Failure;
 
+/// The settings of the package's service.
+const INSTALLED_SETTINGS: &str = "/etc/bellbird/bellbird.toml";
 const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
-    `head -c 32 /dev/urandom | base64`, set BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep a copy";
+    `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and keep a copy";
 
 /// What to do about a restored database whose operator has not decided yet.
 pub const RESTORE_DECISION: &str = "keys, connections and endpoints that were revoked or removed since the backup \
@@ -77,6 +80,9 @@ fn describe_not_ready(settings: &Settings, error: NotReady) -> anyhow::Error {
     let location = database_location(settings);
     match error {
         NotReady::AwaitsDecision => anyhow!("the database was restored from a backup: {RESTORE_DECISION}"),
+        NotReady::PendingMigrations(names) if Storage::is_first_migration(&names) => {
+            Failure::database(missing_database(settings, "is empty"))
+        }
         NotReady::PendingMigrations(_) => Failure::database(format!(
             "the {location} is not set up for this version: run `bellbird migrate`, or correct database.url ({})",
             database_origin(settings)
@@ -126,11 +132,28 @@ pub fn database_location(settings: &Settings) -> String {
 /// The text of [`StorageError::Open`] ends with the setting to correct.
 pub fn describe_open_error(settings: &Settings, error: StorageError) -> anyhow::Error {
     match error {
+        StorageError::Missing(_) => Failure::database(missing_database(settings, "does not exist")),
         StorageError::Open(text) => Failure::database(format!("{text} ({})", database_origin(settings))),
         other => {
             anyhow::Error::new(other).context(format!("database.url ({}) cannot be used", database_origin(settings)))
         }
     }
+}
+
+/// What to do about a database that is not there. Most likely the command runs in another folder than the service, and
+/// a new database would hide one that can still be restored.
+#[must_use]
+pub fn missing_database(settings: &Settings, what: &str) -> String {
+    let (location, origin) = (database_location(settings), database_origin(settings));
+    let elsewhere = if settings.file.is_none() && Path::new(INSTALLED_SETTINGS).exists() {
+        format!(" The service has its settings in {INSTALLED_SETTINGS}.")
+    } else {
+        String::new()
+    };
+    format!(
+        "the {location} {what}: is this the right folder, and database.url right ({origin})?{elsewhere} If there was \
+         a database, restore a backup with `bellbird restore`. For a new one, run `bellbird migrate`"
+    )
 }
 
 fn database_origin(settings: &Settings) -> String {
@@ -179,8 +202,9 @@ pub async fn describe_missing_key(settings: &Settings) -> String {
 
 /// The configured master keys; `None` if secrets.key is not set.
 pub fn sealer(settings: &Settings) -> anyhow::Result<Option<Sealer>> {
-    let keys = settings.master_keys.as_ref();
-    keys.map(|keys| Sealer::parse(keys.expose_secret())).transpose().context("secrets.key cannot be used")
+    let Some(keys) = &settings.master_keys else { return Ok(None) };
+    let origin = settings.origin("secrets.key").map(|origin| format!(" in {origin}")).unwrap_or_default();
+    Sealer::parse(keys.expose_secret()).map(Some).with_context(|| format!("secrets.key{origin} cannot be used"))
 }
 
 /// The ids of the configured master keys. The first one seals.

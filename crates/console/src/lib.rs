@@ -149,7 +149,7 @@ async fn home(State(console): State<Console>, headers: HeaderMap, session: Optio
 /// `GET /health/ready`, for a load balancer in front of this listener. As that of the API, without a body. So is
 /// `GET /health`.
 async fn ready(State(console): State<Console>) -> StatusCode {
-    if console.inner.access.readiness().is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+    if console.inner.access.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
 async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {

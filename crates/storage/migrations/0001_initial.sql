@@ -685,6 +685,8 @@ CREATE TABLE instances (
     console_url TEXT NOT NULL,
     -- The ids of its master keys, separated by commas. The first one seals.
     key_ids TEXT NOT NULL,
+    -- Keyed digests of its settings, one for each section: limits=d41d8cd9,redis=8f00b204.
+    settings TEXT NOT NULL,
     -- Whether it delivers to endpoints on its own machine.
     allow_loopback INTEGER NOT NULL,
     started_at INTEGER NOT NULL,

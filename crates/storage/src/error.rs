@@ -38,6 +38,12 @@ pub enum StorageError {
     /// server or the role, and says what to do, without a password.
     #[error("{0}")]
     Open(String),
+    /// The file of a SQLite database does not exist. Holds how messages name it.
+    #[error("there is no {0}")]
+    Missing(String),
+    /// The file of the running database was deleted or replaced, or its disk is full. The text says what to do.
+    #[error("{0}")]
+    File(String),
     /// A column holds a value that this program never writes. The text names the column.
     #[error("the database holds an invalid value: {0}")]
     Corrupt(&'static str),

@@ -4,18 +4,36 @@
 //! Times come from `storage.instances().database_time`. So an instance whose own clock is wrong is not taken for a dead
 //! one.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::db::{Db, Param, Row, Sql, params, statements};
-use crate::error::Result;
+use crate::error::{Chain, Result};
 use crate::{Instances, StorageError};
 
 /// An instance that has not renewed its row for this long is dead.
 pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
+
+/// Three renewals that failed. One that fails alone may be a fail-over, which requests wait for.
+const RENEWAL_AGE_MAX: Duration = Duration::from_secs(15);
+const WRONG_CLOCK: &str = "the clock of this machine differs from that of the database by 20 s or more";
+
+/// How the renewals of this process's row went. They are its regular writes.
+#[derive(Default)]
+pub(crate) struct Renewals(Mutex<Option<LastRenewal>>);
+
+struct LastRenewal {
+    succeeded_at: Instant,
+    /// Why the last one failed, and whether no later one can succeed by itself.
+    failure: Option<(String, bool)>,
+}
 
 /// Leases of instances that have no row.
 macro_rules! of_no_instance {
@@ -27,14 +45,17 @@ macro_rules! of_no_instance {
 statements! {
     TIME_ON_POSTGRES = "", on_postgres = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
+    CONNECTIONS_MAX_ON_POSTGRES = "", on_postgres =
+        "SELECT CAST(setting AS BIGINT) FROM pg_settings WHERE name = 'max_connections'";
+
     /// Inserts the row again if it was deleted: the instance could not reach the database for some time.
     RENEW = "INSERT INTO instances (id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback,
-            started_at, last_seen_at, clock_ahead_ms, roles)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            started_at, last_seen_at, clock_ahead_ms, roles, settings)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
         ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, clock_ahead_ms = excluded.clock_ahead_ms";
 
     LIST = "SELECT id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback, started_at,
-            last_seen_at, clock_ahead_ms, roles
+            last_seen_at, clock_ahead_ms, roles, settings
         FROM instances WHERE last_seen_at > $1 ORDER BY started_at, id";
 
     DELETE = "DELETE FROM instances WHERE id = $1";
@@ -81,6 +102,8 @@ pub struct Instance {
     pub console_url: String,
     /// The ids of its master keys. The first one seals.
     pub key_ids: Vec<String>,
+    /// A keyed digest of the settings of each section. Those of instances with one sealing key can be compared.
+    pub settings: BTreeMap<String, String>,
     /// Whether it delivers to endpoints on its own machine.
     #[serde(skip)]
     pub allow_loopback: bool,
@@ -122,6 +145,14 @@ impl Instances<'_> {
         }
     }
 
+    /// The most connections that the PostgreSQL server takes. None for SQLite.
+    pub async fn connections_max(self) -> Result<Option<i64>> {
+        match &self.0.db {
+            Db::Sqlite(_) => Ok(None),
+            Db::Postgres(_) => self.0.db.one(CONNECTIONS_MAX_ON_POSTGRES, params![], |row| row.int(0)).await,
+        }
+    }
+
     /// Stores that an instance runs. It stays alive for [`INSTANCE_TIMEOUT`] after `now`.
     pub async fn renew(self, instance: &Instance, now: Timestamp) -> Result<()> {
         let Instance {
@@ -136,9 +167,11 @@ impl Instances<'_> {
             started_at,
             clock_ahead_ms,
             roles,
+            settings,
             ..
         } = instance;
-        let (key_ids, roles) = (key_ids.join(","), roles.join(","));
+        let settings: Vec<_> = settings.iter().map(|(section, digest)| format!("{section}={digest}")).collect();
+        let (key_ids, roles, settings) = (key_ids.join(","), roles.join(","), settings.join(","));
         let values = params![
             Param::Id(*id),
             version.as_str(),
@@ -151,9 +184,43 @@ impl Instances<'_> {
             *started_at,
             now,
             *clock_ahead_ms,
-            roles.as_str()
+            roles.as_str(),
+            settings.as_str()
         ];
         self.0.db.run(RENEW, values).await.map(|_| ())
+    }
+
+    /// Records how a renewal went, for [`Self::fault`]. Returns whether that is news.
+    pub fn record_renewal(self, renewed: &Result<()>) -> bool {
+        let is_lasting = |error: &StorageError| matches!(error, StorageError::File(_) | StorageError::Schema(_));
+        let failure = renewed.as_ref().err().map(|error| (Chain(error).to_string(), is_lasting(error)));
+        let mut last = self.0.renewals.0.lock();
+        let was_failing = last.as_ref().and_then(|last| last.failure.as_ref().map(|(text, _)| text.clone()));
+        let succeeded_at = last.as_ref().map(|last| last.succeeded_at).filter(|_| failure.is_some());
+        let is_news = failure.as_ref().map(|(text, _)| text) != was_failing.as_ref();
+        *last = Some(LastRenewal { succeeded_at: succeeded_at.unwrap_or_else(Instant::now), failure });
+        is_news
+    }
+
+    /// Why this instance should get no requests, as its renewals found. Asks nobody. None for a command.
+    pub fn fault(self) -> Option<String> {
+        if self.0.claims_nothing() {
+            return Some(WRONG_CLOCK.to_owned());
+        }
+        let last = self.0.renewals.0.lock();
+        let LastRenewal { succeeded_at, failure } = last.as_ref()?;
+        let age = succeeded_at.elapsed();
+        match failure {
+            Some((text, true)) => Some(text.clone()),
+            _ if age < RENEWAL_AGE_MAX => None,
+            Some((text, false)) => Some(format!("nothing was written to the database for {} s: {text}", age.as_secs())),
+            None => Some(format!("nothing was written to the database for {} s", age.as_secs())),
+        }
+    }
+
+    /// How long ago this instance last wrote to the database. None for a command.
+    pub fn renewal_age(self) -> Option<Duration> {
+        self.0.renewals.0.lock().as_ref().map(|last| last.succeeded_at.elapsed())
     }
 
     /// Lists the instances that are alive, oldest first.
@@ -231,5 +298,10 @@ fn instance(row: &Row<'_>) -> Result<Instance> {
         last_seen_at: row.time(9)?,
         clock_ahead_ms: row.int(10)?,
         roles: row.text(11)?.split(',').map(str::to_owned).collect(),
+        settings: row.text(12)?.split(',').filter_map(|part| part.split_once('=')).map(owned).collect(),
     })
+}
+
+fn owned((section, digest): (&str, &str)) -> (String, String) {
+    (section.to_owned(), digest.to_owned())
 }

@@ -59,6 +59,7 @@ pub use db::service_lock::ServiceLock;
 #[cfg(feature = "test-support")]
 pub use db::wire::{DatabaseSimulation, DatabaseStep};
 pub use error::{Chain, SealError, StorageError};
+use instances::Renewals;
 pub use instances::{INSTANCE_TIMEOUT, Instance};
 pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
@@ -115,6 +116,7 @@ pub struct Storage {
     claims_nothing: Arc<AtomicBool>,
     /// Whether no secret had the id of the first key when that was checked. See `storage.secrets().check_sealing_key`.
     sealing_key_is_new: Arc<AtomicBool>,
+    renewals: Arc<Renewals>,
     caller_lookups: Arc<CallerLookups>,
     /// Keeps a SQLite file in its place. After the database: dropped last.
     _open_lock: Option<Arc<OpenLock>>,
@@ -245,6 +247,7 @@ impl Storage {
             holder: None,
             claims_nothing,
             sealing_key_is_new,
+            renewals: Arc::default(),
             caller_lookups: Arc::default(),
             _open_lock: open_lock,
         }
@@ -305,6 +308,30 @@ impl Storage {
     /// Checks that the database responds and has its tables.
     pub async fn ping(&self) -> Result<(), StorageError> {
         self.db.one(PING, params![Uuid::nil()], |_| Ok(())).await.map(|_| ())
+    }
+
+    /// Fails if the file of a SQLite database was deleted or replaced since it was opened, or if its disk is full.
+    pub fn check_file(&self) -> Result<(), StorageError> {
+        match &self.db {
+            Db::Sqlite(db) => db.file.check(),
+            Db::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// How many connections to PostgreSQL are used and idle, and how many callers wait for one. None for SQLite.
+    pub fn connections_in_use(&self) -> Option<(u32, u32, u32)> {
+        match &self.db {
+            Db::Sqlite(_) => None,
+            Db::Postgres(db) => Some(db.connections()),
+        }
+    }
+
+    /// Bytes that are free on the disk of a SQLite database. None for PostgreSQL.
+    pub fn free_bytes(&self) -> Option<u64> {
+        match &self.db {
+            Db::Sqlite(db) => db.file.free_bytes().ok(),
+            Db::Postgres(_) => None,
+        }
     }
 
     /// `sqlite` or `postgres`.

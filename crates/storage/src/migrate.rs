@@ -193,6 +193,11 @@ impl Storage {
         self.pending_of(MIGRATIONS).await
     }
 
+    /// Whether pending migrations are those of an empty database.
+    pub fn is_first_migration(pending: &[String]) -> bool {
+        pending.first().map(String::as_str) == MIGRATIONS.first().map(|migration| migration.name)
+    }
+
     /// Fails if PostgreSQL would deny [`Self::migrate`], and says what to grant.
     pub async fn check_may_migrate(&self) -> Result<()> {
         match self.permissions().await?.and_then(|permissions| permissions.advice()) {

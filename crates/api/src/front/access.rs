@@ -17,7 +17,6 @@ use uuid::Uuid;
 use crate::front::key_reads::KeyReads;
 use crate::front::problem::{Problem, problem_for_category};
 use crate::front::quota::{LivePermit, QuotaClass, Quotas};
-use crate::front::readiness::Readiness;
 
 /// How long a key counts as known after its first request. Whether it still works is read for each request.
 const KNOWN_KEY_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -72,7 +71,6 @@ pub(crate) struct Inner {
     pub(crate) last_used_writes: InFlight<Uuid>,
     pub(crate) operator_limit: Option<RateLimiter<OperatorKeyId>>,
     pub(crate) key_reads: KeyReads,
-    readiness: Readiness,
 }
 
 impl Access {
@@ -105,7 +103,6 @@ impl Access {
             last_used_writes: InFlight::new(1),
             operator_limit: operator_limit.map(|limit| limit.shared(store, "operator")),
             key_reads: KeyReads::default(),
-            readiness: Readiness::default(),
             storage,
             reads,
             connections,
@@ -138,8 +135,8 @@ impl Access {
 
     /// Whether this instance can serve, for `/health/ready`.
     #[must_use]
-    pub fn readiness(&self) -> &Readiness {
-        &self.inner.readiness
+    pub fn is_ready(&self) -> bool {
+        self.inner.storage.instances().fault().is_none()
     }
 
     /// Where instances share limits and cached responses.

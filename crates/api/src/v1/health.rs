@@ -33,7 +33,7 @@ pub(super) fn ready_path() -> Path<V1State> {
 }
 
 async fn ready(State(state): State<V1State>) -> Result<Response, Problem> {
-    if state.access.readiness().is_ready() { Ok(health().await) } else { Err(Problem::ServiceUnavailable) }
+    if state.access.is_ready() { Ok(health().await) } else { Err(Problem::ServiceUnavailable) }
 }
 
 async fn health() -> Response {

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use bellbird_domain::{AccountId, Bound, Caller, ConnectionId, DateFilter, KeyId, User};
 use bellbird_interop::export::formats::{Format, FormatError, Layout, LeftOut, Options};
 use bellbird_interop::export::{Export, ExportError, FileRequest, OpenError, Resource, Retries};
@@ -210,8 +210,15 @@ impl Target {
             bail!("{output} is not a regular file: choose another one, or - for standard output");
         }
         let folder = folder_of(&path);
-        let new = tempfile::Builder::new().prefix(".bellbird-export-").tempfile_in(folder);
-        Ok(Self::File(new.with_context(|| format!("could not write in {}", folder.display()))?, path))
+        let new = tempfile::Builder::new().prefix(".bellbird-export-").tempfile_in(folder).map_err(|error| {
+            // The file has a random name, which says nothing to anybody.
+            let reason = match error.kind() {
+                io::ErrorKind::NotFound => "it does not exist".to_owned(),
+                other => other.to_string(),
+            };
+            anyhow!("could not write in the folder {}: {reason}", folder.display())
+        })?;
+        Ok(Self::File(new, path))
     }
 
     /// Returns false if the reader of standard output went away: it has read enough.

@@ -77,6 +77,8 @@ pub struct Settings {
     pub file: Option<PathBuf>,
     /// The source of each setting that is not at its default, by `section.key`.
     pub origins: BTreeMap<String, Origin>,
+    /// What each setting is, by `section.key`, to compare instances.
+    pub effective: BTreeMap<String, SecretString>,
 }
 
 #[derive(Debug, Clone)]
@@ -264,6 +266,7 @@ impl Settings {
             traces_url,
             file: from.file.clone(),
             origins: from.origins(),
+            effective: std::mem::take(&mut from.effective),
         }
     }
 

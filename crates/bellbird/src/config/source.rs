@@ -179,6 +179,10 @@ impl<'a> SourceReader<'a> {
             _ => return self.errors.push(format!("{name}_file in {origin}: it must be the path of a file, in quotes")),
         };
         match std::fs::read_to_string(path) {
+            Ok(secret) if secret.trim().is_empty() => {
+                let path = shortened(&path.display().to_string());
+                self.errors.push(format!("{name}_file in {origin}: the file {path} is empty: restore your copy of it"));
+            }
             Ok(secret) => {
                 let secret = Raw::Text(secret.trim_end_matches(['\r', '\n']).to_owned());
                 self.set(name, secret, Origin::SecretFile(path.to_owned()), origin);

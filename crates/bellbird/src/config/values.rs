@@ -40,6 +40,8 @@ pub(super) struct Values {
     pub(super) names: Vec<String>,
     /// Those of them that hold secrets.
     pub(super) secrets: Vec<String>,
+    /// What each setting is, by name: as its source has it, or its default, where that is a number or a switch.
+    pub(super) effective: BTreeMap<String, SecretString>,
     pub(super) errors: Vec<String>,
 }
 
@@ -55,7 +57,14 @@ impl Values {
     }
 
     pub(super) fn number(&mut self, name: &str, default: u32, range: RangeInclusive<u32>) -> u32 {
-        self.bounded(name, range).unwrap_or(default)
+        let value = self.bounded(name, range);
+        self.or_default(name, value, default)
+    }
+
+    fn or_default<T: ToString>(&mut self, name: &str, value: Option<T>, default: T) -> T {
+        let value = value.unwrap_or(default);
+        self.effective.insert(name.to_owned(), value.to_string().into());
+        value
     }
 
     /// `None` if it is not set.
@@ -78,11 +87,13 @@ impl Values {
     }
 
     fn time(&mut self, name: &str, default: Duration, range: RangeInclusive<u32>, unit_seconds: u64) -> Duration {
-        self.bounded(name, range).map_or(default, |number| Duration::from_secs(u64::from(number) * unit_seconds))
+        let value = self.bounded(name, range).map(u64::from);
+        Duration::from_secs(self.or_default(name, value, default.as_secs() / unit_seconds) * unit_seconds)
     }
 
     pub(super) fn switch(&mut self, name: &str, default: bool) -> bool {
-        self.read(name, Show::Value, "true or false", |raw| raw.single()?.parse().ok()).unwrap_or(default)
+        let value = self.read(name, Show::Value, "true or false", |raw| raw.single()?.parse().ok());
+        self.or_default(name, value, default)
     }
 
     pub(super) fn choice<T: ValueEnum>(&mut self, name: &str, default: T) -> T {
@@ -232,6 +243,7 @@ impl Values {
             self.secrets.push(name.to_owned());
         }
         let (raw, origin) = self.set.get(name)?;
+        self.effective.insert(name.to_owned(), raw.shown().into());
         let value = parse(raw);
         if value.is_none() {
             let shown = if show == Show::Value { format!(" is `{}`", shortened(&raw.shown())) } else { String::new() };

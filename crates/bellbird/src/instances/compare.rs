@@ -1,5 +1,7 @@
 //! Compares the keys, versions and clocks of the running instances with each other and with a command's. Pure.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bellbird_storage::Instance;
 use jiff::SignedDuration;
 
@@ -22,13 +24,23 @@ pub struct Finding {
     pub text: String,
 }
 
-/// Finds what differs between the running instances, and between them and a command with these master keys (the first
-/// one seals) and this public URL of the console.
+/// A command that compares.
+#[derive(Default)]
+pub(super) struct Own<'a> {
+    /// The ids of its master keys. The first one seals.
+    pub(super) key_ids: Vec<String>,
+    /// As [`Instance::settings`].
+    pub(super) settings: BTreeMap<String, String>,
+    pub(super) console_url: Option<&'a str>,
+}
+
+/// Finds what differs between the running instances, and between them and a command.
 #[must_use]
-pub(super) fn compare(running: &[Instance], key_ids: &[String], console_url: Option<&str>) -> Vec<Finding> {
-    let mut findings = different_keys(running, key_ids);
+pub(super) fn compare(running: &[Instance], own: &Own<'_>) -> Vec<Finding> {
+    let mut findings = different_keys(running, &own.key_ids);
     findings.extend(different_versions(running));
-    findings.extend(different_consoles(running, console_url));
+    findings.extend(different_settings(running, own));
+    findings.extend(different_consoles(running, own.console_url));
     findings.extend(running.iter().filter_map(wrong_clock));
     findings.extend(no_worker(running));
     findings
@@ -81,6 +93,35 @@ fn different_keys(running: &[Instance], own: &[String]) -> Vec<Finding> {
         findings.push(Finding { is_wrong: false, text });
     }
     findings
+}
+
+/// Limits would depend on the instance that a request meets.
+fn different_settings(running: &[Instance], own: &Own<'_>) -> Vec<Finding> {
+    let own_key = own.key_ids.first().map(String::as_str);
+    let key = own_key.or_else(|| running.first().map(Instance::sealing_key_id));
+    // Digests of another key or of other defaults cannot be compared.
+    let comparable = running.iter().filter(|one| one.version == VERSION && Some(one.sealing_key_id()) == key);
+    let mut parties: Vec<_> = comparable.map(|instance| (instance.to_string(), &instance.settings)).collect();
+    if own_key.is_some() {
+        parties.push((COMMAND.to_owned(), &own.settings));
+    }
+    let sections: BTreeSet<&String> = parties.iter().flat_map(|(_, settings)| settings.keys()).collect();
+    let differing = sections.into_iter().filter_map(|section| {
+        let mut groups: BTreeMap<Option<&String>, Vec<&str>> = BTreeMap::new();
+        for (party, settings) in &parties {
+            groups.entry(settings.get(section)).or_default().push(party);
+        }
+        let groups: Vec<_> = groups.into_values().map(|group| group.join(", ")).collect();
+        (groups.len() > 1).then(|| Finding {
+            is_wrong: false,
+            text: format!(
+                "the settings of section {section} are not the same everywhere: {}. Make them the same, and restart \
+                 the instances that have old ones",
+                groups.join(" differs from ")
+            ),
+        })
+    });
+    differing.collect()
 }
 
 fn different_versions(running: &[Instance]) -> Option<Finding> {
@@ -137,6 +178,7 @@ mod tests {
             roles: vec!["api".to_owned(), "console".to_owned(), "worker".to_owned()],
             boot_id: String::new(),
             key_ids: key_ids.iter().map(|id| (*id).to_owned()).collect(),
+            settings: BTreeMap::new(),
             allow_loopback: false,
             started_at: Timestamp::UNIX_EPOCH,
             last_seen_at: Timestamp::UNIX_EPOCH,
@@ -146,8 +188,9 @@ mod tests {
 
     /// The hosts that cannot open a key, and whether all is well otherwise.
     fn key_findings(running: &[Instance], own: &[&str]) -> Vec<(bool, String)> {
-        let own: Vec<_> = own.iter().map(|id| (*id).to_owned()).collect();
-        let findings = compare(running, &own, Some("http://127.0.0.1:8081")).into_iter();
+        let key_ids = own.iter().map(|id| (*id).to_owned()).collect();
+        let own = Own { key_ids, console_url: Some("http://127.0.0.1:8081"), ..Own::default() };
+        let findings = compare(running, &own).into_iter();
         findings.map(|finding| (finding.is_wrong, finding.text[..19].to_owned())).collect()
     }
 
@@ -193,7 +236,28 @@ mod tests {
             (vec![one.clone(), other], Some("http://127.0.0.1:8081"), 0),
             (vec![one, elsewhere], Some("https://bellbird.example"), 1),
         ] {
-            assert_eq!(compare(&running, &[], own).len(), count, "{running:?} {own:?}");
+            let found = compare(&running, &Own { console_url: own, ..Own::default() });
+            assert_eq!(found.len(), count, "{running:?} {own:?}");
         }
+    }
+
+    #[test]
+    fn sections_whose_settings_differ_are_named() {
+        let settings = |limits: &str| [("limits".to_owned(), limits.to_owned())].into();
+        let with = |host, limits| Instance { settings: settings(limits), ..instance(host, &["main"]) };
+        let found = |running: &[Instance], own: &str| {
+            let key_ids = vec!["main".to_owned()];
+            let console_url = Some("http://127.0.0.1:8081");
+            let found = compare(running, &Own { key_ids, settings: settings(own), console_url });
+            found.into_iter().map(|finding| finding.text).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&[with("web-1", "a"), with("web-2", "a")], "a"), [""; 0]);
+        let texts = found(&[with("web-1", "a"), with("web-2", "b")], "a");
+        let expected = "the settings of section limits are not the same everywhere: web-1 (http://127.0.0.1:8080), \
+                        this command differs from web-2 (http://127.0.0.1:8080). ";
+        assert!(texts.len() == 1 && texts[0].starts_with(expected), "{texts:?}");
+        // Another key makes other digests.
+        let other = Instance { key_ids: vec!["new".to_owned(), "main".to_owned()], ..with("web-3", "c") };
+        assert!(!found(&[other], "a").iter().any(|text| text.contains("section")));
     }
 }

@@ -2,24 +2,29 @@
 
 mod compare;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use bellbird_api::front::Readiness;
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use bellbird_domain::Clock;
-use bellbird_storage::{Instance, Sealer, Storage, StorageError};
+use bellbird_storage::{Chain, Instance, Sealer, Storage, StorageError};
 use jiff::Timestamp;
 use rustix::system::uname;
+use secrecy::ExposeSecret as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use compare::CLOCK_NOTICED;
 pub use compare::Finding;
+use compare::{CLOCK_NOTICED, Own};
 
 use crate::config::Settings;
 use crate::roles::{Role, Roles};
 use crate::wiring::{self, NotReady, Urls};
+
+/// Sections of which each instance may have its own values. The ids of keys are compared by another check.
+const OWN_SECTIONS: [&str; 5] = ["database", "log", "ops", "secrets", "traces"];
 
 /// The commit that the program is built from, or `unknown`: see `build.rs`.
 pub const COMMIT: &str = env!("BELLBIRD_COMMIT");
@@ -60,7 +65,6 @@ impl Presence {
         settings: &Settings,
         sealer: &Sealer,
         clock: &Clock,
-        readiness: &Readiness,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let Identity { id, urls, roles } = *identity;
@@ -78,24 +82,28 @@ impl Presence {
             boot_id: boot_id(),
             console_url: urls.public_console.clone(),
             key_ids: sealer.key_ids().map(str::to_owned).collect(),
+            settings: settings_digests(settings, sealer),
             allow_loopback: settings.webhooks.rules.allow_loopback,
             started_at: now,
             last_seen_at: now,
             clock_ahead_ms,
         };
         heed_clock(storage, &instance, None);
+        if storage.kind() != "sqlite" {
+            refuse_other_key(&running(storage).await?, &instance)?;
+        }
         if storage.kind() == "sqlite" {
             // The lock of the file allows one service: others in the table were killed.
             storage.instances().delete_all().await?;
         } else {
             storage.instances().delete_predecessors(&instance).await?;
         }
-        storage.instances().renew(&instance, now).await.context("could not store that this instance runs")?;
-        readiness.set(!storage.claims_nothing());
+        let renewed = storage.instances().renew(&instance, now).await;
+        storage.instances().record_renewal(&renewed);
+        renewed.context("could not store that this instance runs")?;
         let stop = CancellationToken::new();
-        let (clock, readiness, service) = (clock.clone(), readiness.clone(), service.clone());
-        let renewal = renew_regularly(storage.clone(), clock, instance, readiness, stop.clone(), service);
-        let renewal = tokio::spawn(renewal);
+        let (clock, service) = (clock.clone(), service.clone());
+        let renewal = tokio::spawn(renew_regularly(storage.clone(), clock, instance, stop.clone(), service));
         Ok(Self { storage: storage.clone(), id, stop, renewal })
     }
 
@@ -125,41 +133,34 @@ async fn renew_regularly(
     storage: Storage,
     clock: Clock,
     mut instance: Instance,
-    readiness: Readiness,
     stop: CancellationToken,
     service: CancellationToken,
 ) -> bool {
     while stop.run_until_cancelled(tokio::time::sleep(RENEW_INTERVAL)).await.is_some() {
-        match renew(&storage, &clock, &mut instance).await {
-            Ok(Renewed::Ready) => readiness.set(!storage.claims_nothing()),
-            Ok(Renewed::NotReady) => readiness.set(false),
-            Ok(Renewed::Replaced) => {
+        let renewed = match renew(&storage, &clock, &mut instance).await {
+            Ok(true) => {
                 tracing::error!("database was restored from a backup, stopping");
                 service.cancel();
                 return true;
             }
-            Err(error) => {
-                readiness.set(false);
-                tracing::warn!(%error, "could not renew the row of this instance");
-            }
+            renewed => renewed.map(|_| ()),
+        };
+        let is_news = storage.instances().record_renewal(&renewed);
+        match renewed {
+            Ok(()) if is_news => tracing::info!("row of this instance renewed again"),
+            Err(error) if is_news => tracing::warn!(error = %Chain(&error), "could not renew the row of this instance"),
+            Ok(()) | Err(_) => {}
         }
     }
     false
 }
 
-/// What a renewal found.
-enum Renewed {
-    Ready,
-    /// The row is renewed, but the service must not use the database as it is.
-    NotReady,
-    /// A backup has replaced the database. The row is not renewed.
-    Replaced,
-}
-
-async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Result<Renewed, StorageError> {
+/// Returns whether the database was replaced by a backup. Then the row is not renewed. Fails also if the service must
+/// not use the database as it is.
+async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Result<bool, StorageError> {
     let checked = wiring::check_ready(storage).await;
     if matches!(checked, Err(NotReady::AwaitsDecision)) {
-        return Ok(Renewed::Replaced);
+        return Ok(true);
     }
     let Clocks { now, ahead_ms, is_now } = clocks(storage).await?;
     if is_now {
@@ -174,11 +175,30 @@ async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Res
         heed_clock(storage, instance, was_wrong);
     }
     storage.instances().renew(instance, now).await?;
+    storage.check_file()?;
     let dead = storage.instances().delete_dead(now).await?;
     if dead > 0 {
         tracing::warn!(count = dead, "instances were killed; what they held is free");
     }
-    Ok(if checked.is_ok() { Renewed::Ready } else { Renewed::NotReady })
+    match checked {
+        Ok(()) | Err(NotReady::AwaitsDecision) => Ok(false),
+        Err(NotReady::PendingMigrations(_)) => {
+            Err(StorageError::Schema("the database has pending migrations".to_owned()))
+        }
+        Err(NotReady::Unreadable(error) | NotReady::UnknownSchema(error)) => Err(error),
+    }
+}
+
+/// An instance that shares no master key with any other would seal what none of them opens.
+fn refuse_other_key(running: &[Instance], own: &Instance) -> anyhow::Result<()> {
+    let shares_key = |other: &Instance| other.key_ids.iter().any(|id| own.opens(id));
+    let Some(other) = running.first().filter(|_| !running.iter().any(shares_key)) else { return Ok(()) };
+    bail!(
+        "the other instances seal with the master key `{}`, such as {other}, and this one has only `{}`: give it the \
+         secrets.key of the others",
+        other.sealing_key_id(),
+        own.key_ids.join("`, `")
+    )
 }
 
 struct Clocks {
@@ -243,6 +263,32 @@ pub fn is_here(instance: &Instance) -> bool {
 #[must_use]
 pub fn compare_with(running: &[Instance], settings: &Settings) -> Vec<Finding> {
     // Other checks report settings that cannot be used.
-    let key_ids = wiring::key_ids(settings).unwrap_or_default();
-    compare::compare(running, &key_ids, settings.console.public_url.as_deref())
+    let sealer = wiring::sealer(settings).ok().flatten();
+    let own = Own {
+        key_ids: sealer.iter().flat_map(Sealer::key_ids).map(str::to_owned).collect(),
+        settings: sealer.map(|sealer| settings_digests(settings, &sealer)).unwrap_or_default(),
+        console_url: settings.console.public_url.as_deref(),
+    };
+    compare::compare(running, &own)
+}
+
+/// A keyed digest of the settings of each section that should be the same in all instances.
+fn settings_digests(settings: &Settings, sealer: &Sealer) -> BTreeMap<String, String> {
+    let key = hmac::Key::new(HMAC_SHA256, &sealer.name_key());
+    let mut sections: BTreeMap<String, hmac::Context> = BTreeMap::new();
+    for (name, value) in &settings.effective {
+        let Some((section, setting)) = name.split_once('.') else { continue };
+        // Another check compares console.public_url.
+        if OWN_SECTIONS.contains(&section) || setting == "listen" || name == "console.public_url" {
+            continue;
+        }
+        let digest = sections.entry(section.to_owned()).or_insert_with(|| hmac::Context::with_key(&key));
+        for part in [setting, value.expose_secret()] {
+            digest.update(&(part.len() as u64).to_le_bytes());
+            digest.update(part.as_bytes());
+        }
+    }
+    let shortened =
+        |digest: hmac::Context| digest.sign().as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    sections.into_iter().map(|(section, digest)| (section, shortened(digest))).collect()
 }

@@ -34,9 +34,15 @@ where
             out.write_str(",\"span\":{\"name\":\"")?;
             out.write_str(span.name())?;
             out.write_char('"')?;
-            // A job that a request started shows both ids.
-            for span in span.scope().from_root() {
-                if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
+            // A job that a request started shows both ids. One that another job started has the fields of both, so
+            // those of the outer one are nested: no object has two members of one name.
+            let scope: Vec<_> = span.scope().from_root().collect();
+            for (at, span) in scope.iter().enumerate() {
+                let extensions = span.extensions();
+                let Some(fields) = extensions.get::<FormattedFields<N>>() else { continue };
+                if scope[at + 1..].iter().any(|inner| inner.name() == span.name()) {
+                    write!(out, ",\"outer_{}\":{{{}}}", span.name(), fields.fields.trim_start_matches(','))?;
+                } else {
                     out.write_str(&fields.fields)?;
                 }
             }
@@ -203,5 +209,16 @@ mod tests {
         assert_eq!(line["span"], span);
         assert_eq!(line["key_id"], "of the event");
         assert!(line_of(|| tracing::info!("no span"))["span"].is_null());
+        let line = line_of(|| {
+            let outer = tracing::info_span!("job", kind = "sync", job_id = 7).entered();
+            let inner = tracing::info_span!("job", kind = "refresh", job_id = 8).entered();
+            tracing::info!("done");
+            drop((inner, outer));
+        });
+        let outer = serde_json::json!({"kind": "sync", "job_id": 7});
+        assert_eq!(
+            line["span"],
+            serde_json::json!({"name": "job", "kind": "refresh", "job_id": 8, "outer_job": outer})
+        );
     }
 }

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_util::MetricKindMask;
 use parking_lot::RwLock;
+use rustix::param::{clock_ticks_per_second, page_size};
 use tokio_util::sync::CancellationToken;
 use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
@@ -26,6 +28,11 @@ use tracing_subscriber::{Layer, fmt};
 use crate::config::{Log, LogFormat, LogLevel, terminal};
 use crate::instances::COMMIT;
 use traces::Traces;
+
+/// A gauge that nothing has set for this long vanishes, because a number that cannot be counted any more would otherwise
+/// stay at its last value. Longer than the 15 seconds from one count to the next, and shorter than the lease of the
+/// instance that counts.
+const GAUGE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Histograms keep raw samples until upkeep aggregates them.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -152,11 +159,8 @@ fn targets(level: LogLevel) -> Targets {
 
 /// Installs the metrics recorder and runs its upkeep until `stop`. Fails if this process already has a recorder.
 pub fn start_metrics(log: &LogGuard, stop: CancellationToken) -> Result<PrometheusHandle, BuildError> {
-    let handle = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &DURATION_BUCKETS)?
-        .install_recorder()?;
+    let handle = recorder(GAUGE_TIMEOUT)?.install_recorder()?;
     metrics::describe();
-    ::metrics::gauge!("bellbird_build_info", "version" => env!("CARGO_PKG_VERSION"), "commit" => COMMIT).set(1);
     let (upkeep, dropped) = (handle.clone(), log.dropped.clone());
     tokio::spawn(async move {
         while !stop.is_cancelled() {
@@ -169,4 +173,53 @@ pub fn start_metrics(log: &LogGuard, stop: CancellationToken) -> Result<Promethe
         }
     });
     Ok(handle)
+}
+
+fn recorder(gauge_timeout: Duration) -> Result<PrometheusBuilder, BuildError> {
+    let builder = PrometheusBuilder::new().idle_timeout(MetricKindMask::GAUGE, Some(gauge_timeout));
+    builder.set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &DURATION_BUCKETS)
+}
+
+/// Sets what a scrape finds out: which build this is, and what the process takes. Linux has the latter.
+pub fn set_process_metrics() {
+    ::metrics::gauge!("bellbird_build_info", "version" => env!("CARGO_PKG_VERSION"), "commit" => COMMIT).set(1);
+    if let Some(pages) = field_of("/proc/self/statm", 1) {
+        ::metrics::gauge!("process_resident_memory_bytes").set(to_f64(pages * page_size() as u64));
+    }
+    // The name of the program, which comes second, has no space.
+    if let (Some(user), Some(system)) = (field_of("/proc/self/stat", 13), field_of("/proc/self/stat", 14)) {
+        ::metrics::counter!("process_cpu_seconds_total").absolute((user + system) / clock_ticks_per_second());
+    }
+    if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
+        ::metrics::gauge!("process_open_fds").set(to_f64(files.count() as u64));
+    }
+}
+
+/// A number of a file whose fields spaces separate.
+fn field_of(file: &str, index: usize) -> Option<u64> {
+    std::fs::read_to_string(file).ok()?.split(' ').nth(index)?.parse().ok()
+}
+
+/// A gauge is a float, which holds these numbers exactly enough.
+#[expect(clippy::cast_precision_loss, reason = "no process has 2^53 bytes")]
+fn to_f64(number: u64) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gauge_that_nothing_sets_vanishes_and_a_counter_stays() {
+        let recorder = recorder(Duration::from_nanos(1)).unwrap().build_recorder();
+        let handle = recorder.handle();
+        ::metrics::with_local_recorder(&recorder, || {
+            ::metrics::gauge!("bellbird_jobs").set(1);
+            ::metrics::counter!("bellbird_requests_total").increment(1);
+        });
+        assert!(handle.render().contains("bellbird_jobs 1"));
+        let later = handle.render();
+        assert!(!later.contains("bellbird_jobs 1") && later.contains("bellbird_requests_total 1"), "{later}");
+    }
 }

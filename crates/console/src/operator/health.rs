@@ -29,6 +29,7 @@ struct HealthPage<'a> {
     jobs: Vec<JobRow>,
     failing: Vec<FailingRow>,
     instances: Vec<InstanceRow>,
+    has_worker: bool,
 }
 
 struct ProviderRow {
@@ -71,6 +72,7 @@ struct FailingRow {
 struct InstanceRow {
     name: String,
     version: String,
+    roles: String,
     started: String,
     seen: String,
     clock_ahead_ms: i64,
@@ -101,6 +103,7 @@ async fn load<'a>(
         providers: providers(console, now, zone).await?,
         jobs: jobs.into_iter().map(|counts| job_row(counts, now, zone)).collect(),
         failing: failing.into_iter().map(|job| failing_row(job, zone)).collect(),
+        has_worker: instances.iter().any(|instance| instance.roles.iter().any(|role| role == "worker")),
         instances: instances.iter().map(|instance| instance_row(instance, zone)).collect(),
     })
 }
@@ -167,6 +170,7 @@ fn instance_row(instance: &Instance, zone: &LocalTime) -> InstanceRow {
     InstanceRow {
         name: instance.to_string(),
         version: instance.version.clone(),
+        roles: instance.roles.join(", "),
         started: zone.at(instance.started_at),
         seen: zone.at(instance.last_seen_at),
         clock_ahead_ms: instance.clock_ahead_ms,

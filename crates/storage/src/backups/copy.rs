@@ -231,7 +231,12 @@ fn new_file_beside(target: &Path) -> Result<NamedTempFile> {
     let file = folder.and_then(|folder| Builder::new().prefix(".bellbird-").suffix(".partial").tempfile_in(folder));
     file.map_err(|error| {
         let folder = folder_of(target).display();
-        StorageError::Backup(format!("could not create a file in the folder {folder}: {}", error.kind()))
+        // The file has a random name, which says nothing to anybody.
+        let reason = match error.kind() {
+            ErrorKind::NotFound => "it does not exist".to_owned(),
+            other => other.to_string(),
+        };
+        StorageError::Backup(format!("could not create a file in the folder {folder}: {reason}"))
     })
 }
 

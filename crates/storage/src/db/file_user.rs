@@ -37,7 +37,19 @@ pub(crate) fn link_error(file: &Path, whose: &str) -> StorageError {
 /// Gives a file to the user and group of the database, or of the folder if there is no database. Only root can do that.
 /// Otherwise the file keeps its user, who could also create it here.
 pub(crate) fn match_database(file: &File, database: &Path) {
-    let Ok(model) = fs::metadata(database).or_else(|_| fs::metadata(folder_of(database))) else { return };
+    if let Ok(model) = fs::metadata(database).or_else(|_| fs::metadata(folder_of(database))) {
+        give(file, &model);
+    }
+}
+
+/// Gives a new database to the user and group of its folder, as [`match_database`] does.
+pub(crate) fn match_folder(file: &File, database: &Path) {
+    if let Ok(model) = fs::metadata(folder_of(database)) {
+        give(file, &model);
+    }
+}
+
+fn give(file: &File, model: &fs::Metadata) {
     let is_other = |own: fs::Metadata| (own.uid(), own.gid()) != (model.uid(), model.gid());
     if file.metadata().is_ok_and(is_other) {
         let _ = fchown(file, Some(model.uid()), Some(model.gid()));

@@ -12,6 +12,7 @@ pub(crate) mod file_user;
 #[cfg(test)]
 pub(crate) mod gate;
 pub(crate) mod open_error;
+pub(crate) mod opened_file;
 pub(crate) mod postgres;
 pub(crate) mod postgres_url;
 pub(crate) mod row;

@@ -42,17 +42,11 @@ pub(crate) fn explain(url: &str, error: StorageError) -> StorageError {
     let (reason, advice) = match sqlite_path(url) {
         Some(path) => match sqlite_reason(&absolute(&path).unwrap_or(path), source.as_ref()) {
             Some(found) => found,
-            None => return missing_file(url),
+            None => return StorageError::Missing(location(url)),
         },
         None => postgres_reason(source.as_ref()),
     };
     StorageError::Open(format!("could not open the {} ({reason}): {advice}, or correct database.url", location(url)))
-}
-
-/// The error for a SQLite file that does not exist.
-pub(crate) fn missing_file(url: &str) -> StorageError {
-    let location = location(url);
-    StorageError::Open(format!("there is no {location}: create it with `bellbird migrate`, or correct database.url"))
 }
 
 /// Returns the reason, and what to do. `None` if the file does not exist.
@@ -77,7 +71,13 @@ fn sqlite_reason(path: &Path, source: &(dyn Error + Send + Sync + 'static)) -> O
         (Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked), _) => {
             ("another process keeps it locked".to_owned(), "end that process")
         }
-        _ => (chain(source), "check the disk"),
+        (Some(ErrorCode::DiskFull), _) | (_, Some(ErrorKind::StorageFull)) => {
+            ("the disk is full".to_owned(), "make space")
+        }
+        (Some(ErrorCode::DatabaseCorrupt), _) => {
+            (chain(source), "check the disk, and restore a backup with `bellbird restore`")
+        }
+        _ => (chain(source), "check the disk and its free space"),
     })
 }
 

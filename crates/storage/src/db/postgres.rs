@@ -209,6 +209,14 @@ impl Postgres {
         Ok(tx)
     }
 
+    /// How many are used and idle, and how many callers wait for one.
+    pub(crate) fn connections(&self) -> (u32, u32, u32) {
+        let status = self.pool.status();
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let idle = number(status.available);
+        (number(status.size).saturating_sub(idle), idle, number(status.waiting))
+    }
+
     pub(crate) fn close(&self) {
         self.pool.close();
     }

@@ -37,6 +37,15 @@ impl ServiceLock {
         }
     }
 
+    /// Whether a service has run on this database, whose file is gone or empty now. Ask before [`Self::acquire`], which
+    /// leaves the file that shows it.
+    pub fn database_is_gone(database_url: &str) -> bool {
+        let Ok(Some(path)) = open_error::sqlite_file(database_url) else { return false };
+        let Ok(database) = file_user::resolve(&path) else { return false };
+        let is_empty = std::fs::metadata(&database).map_or(true, |file| file.len() == 0);
+        is_empty && file_user::with_suffix(&database, "-lock").exists()
+    }
+
     /// The path of the database, without symbolic links.
     pub(crate) fn database(&self) -> &Path {
         &self.database

@@ -37,6 +37,8 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
+use crate::db::file_user;
+use crate::db::opened_file::OpenedFile;
 use crate::db::row::{ReadRow, Row};
 use crate::db::statement::{Param, Sql};
 use crate::db::wire::{DatabaseStep, Wire};
@@ -76,6 +78,7 @@ pub(crate) enum MissingFile {
 pub(crate) struct Sqlite {
     readers: Arc<[Mutex<Connection>]>,
     writer: Arc<tokio::sync::Mutex<Connection>>,
+    pub(crate) file: Arc<OpenedFile>,
     pub(crate) wire: Wire,
 }
 
@@ -95,7 +98,8 @@ impl Sqlite {
                 Ok(Mutex::new(reader))
             });
             let readers = readers.collect::<Result<_>>()?;
-            Ok(Self { readers, writer: Arc::new(tokio::sync::Mutex::new(writer)), wire: Wire::default() })
+            let (writer, file) = (Arc::new(tokio::sync::Mutex::new(writer)), Arc::new(OpenedFile::of(path)?));
+            Ok(Self { readers, writer, file, wire: Wire::default() })
         })
         .await
     }
@@ -104,7 +108,8 @@ impl Sqlite {
     #[cfg(feature = "test-support")]
     pub(crate) fn simulated_by(other: &Self, simulation: Arc<dyn crate::db::wire::DatabaseSimulation>) -> Self {
         let wire = Wire { simulation: Some(simulation) };
-        Self { readers: Arc::clone(&other.readers), writer: Arc::clone(&other.writer), wire }
+        let (readers, writer) = (Arc::clone(&other.readers), Arc::clone(&other.writer));
+        Self { readers, writer, file: Arc::clone(&other.file), wire }
     }
 
     /// Each thread has a preferred reader, whose cache holds its pages and statements. If that one is busy, the thread
@@ -291,7 +296,8 @@ impl SqliteTx {
 
 impl Drop for SqliteTx {
     fn drop(&mut self) {
-        if let Some(writer) = &self.writer
+        // SQLite has rolled back by itself after some errors, such as a full disk.
+        if let Some(writer) = self.writer.as_ref().filter(|writer| !writer.is_autocommit())
             && let Err(error) = writer.execute_batch("ROLLBACK")
         {
             // The next transaction rolls back again before it begins.
@@ -356,7 +362,13 @@ fn to_storage_error(error: rusqlite::Error) -> StorageError {
         (ErrorCode::Unknown, _) if message.is_some_and(|message| message.starts_with("no such ")) => {
             StorageError::migration_needed()
         }
-        _ => StorageError::unavailable(error),
+        // Its text has the whole statement, which of a migration are hundreds of lines.
+        _ => match error {
+            rusqlite::Error::SqlInputError { error, msg, .. } => {
+                StorageError::unavailable(rusqlite::Error::SqliteFailure(error, Some(msg)))
+            }
+            error => StorageError::unavailable(error),
+        },
     }
 }
 
@@ -367,8 +379,13 @@ fn create_private(path: &Path) -> Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(StorageError::unavailable(error)),
-        _ => Ok(()),
+        Ok(file) => {
+            // A command of root leaves the service a file that it may open.
+            file_user::match_folder(&file, path);
+            Ok(())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(StorageError::unavailable(error)),
     }
 }
 

@@ -60,7 +60,7 @@ impl Key {
 }
 
 impl Sealer {
-    /// Parses `id:base64[,id:base64]` with 32 bytes for each key. The first key seals, all keys open. Whitespace around
+    /// Parses `id:base64[,id:base64]` with 32 bytes for each key. A line break separates entries as a comma does. The first key seals, all keys open. Whitespace around
     /// entries is ignored.
     ///
     /// # Errors
@@ -70,7 +70,8 @@ impl Sealer {
             return Err(SealError::NoKey);
         }
         let mut keys: Vec<Key> = Vec::new();
-        for (entry, number) in text.split(',').zip(1..) {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        for (entry, number) in lines.flat_map(|line| line.split(',')).zip(1..) {
             let key = parse_entry(entry.trim(), number)?;
             if keys.iter().any(|other| other.id == key.id) {
                 return Err(SealError::DuplicateKeyId(number));

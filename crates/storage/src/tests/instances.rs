@@ -18,6 +18,7 @@ fn new_instance(number: u128) -> Instance {
         boot_id: "the first boot".to_owned(),
         console_url: "https://bellbird.example".to_owned(),
         key_ids: vec!["2027".to_owned(), "2026".to_owned()],
+        settings: [("limits".to_owned(), "00ff00ff".to_owned())].into(),
         allow_loopback: number == 1,
         started_at: at(0),
         last_seen_at: at(0),

@@ -50,7 +50,8 @@ impl Place {
             return None;
         }
         let advice = if self.part == "memory" {
-            ": another client or a sync may have read the same rows, so repeat it when nothing else reads"
+            ": another client or a sync may have read the same rows, so repeat it when nothing else reads. Trades that \
+             somebody looked at stay for cache.trades_seconds (600 by default): add --wait 660"
         } else {
             ""
         };
@@ -225,6 +226,7 @@ mod tests {
             boot_id: String::new(),
             console_url: String::new(),
             key_ids: Vec::new(),
+            settings: std::collections::BTreeMap::new(),
             allow_loopback: false,
             started_at: Timestamp::UNIX_EPOCH,
             last_seen_at: Timestamp::UNIX_EPOCH,

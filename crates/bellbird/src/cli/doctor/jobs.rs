@@ -68,10 +68,11 @@ async fn check_jobs(checks: &mut Checks, settings: &Settings, storage: &Storage)
             Some(next) if is_overdue => {
                 format!(", the oldest since {}: is the service running?", output::format_instant(Some(*next)))
             }
+            None if *due == 0 && *running == 0 => ", none planned".to_owned(),
             _ => String::new(),
         };
         let verdict = if is_overdue { Verdict::Note } else { Verdict::Ok };
-        checks.add(NAME, verdict, format!("{kind}: {due} due, {running} running{next}"));
+        checks.add(&format!("jobs: {kind}"), verdict, format!("{due} due, {running} running{next}"));
     }
     if counts.is_empty() {
         checks.add(NAME, Verdict::Ok, "none");

@@ -9,11 +9,14 @@ mod settings;
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use bellbird_console::Mailer;
 use bellbird_limits::SharedStore;
+use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::settings::Form;
 use bellbird_providers::{CallContext, Cause, Provider, Registry};
-use bellbird_storage::{Instance, Storage, StorageError};
+use bellbird_storage::{Chain, Instance, Storage, StorageError};
 use clap::Args;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use tokio::time::Instant;
@@ -27,6 +30,11 @@ use crate::config::Settings;
 use crate::instances::{self, Finding, VERSION};
 use crate::service;
 use crate::wiring::{self, NotReady};
+
+/// Signatures hold the time, and consents and keys end by it. The way to a provider takes a part of this.
+const PROVIDER_CLOCK_WRONG: SignedDuration = SignedDuration::from_secs(30);
+/// With less, the disk is full soon.
+const FREE_BYTES_NOTED: u64 = 256 * 1024 * 1024;
 
 /// Check settings, database, secrets, instances, providers, jobs and ports.
 ///
@@ -96,6 +104,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             let running = check_database(&mut checks, &settings).await;
             check_providers(&mut checks, &settings).await;
             check_shared_store(&mut checks, &settings).await;
+            check_email(&mut checks, &settings).await;
             check_identity_provider(&mut checks, &settings).await;
             ports::check(&mut checks, &settings, running.as_deref()).await;
         }
@@ -129,10 +138,17 @@ async fn check_shared_store(checks: &mut Checks, settings: &Settings) {
     let Some(of_store) = &settings.shared_store else { return };
     // Its names do not matter here.
     let Some(store) = checks.value(NAME, SharedStore::open(of_store, &[0; 32])) else { return };
-    if store.ping().await {
-        checks.add(NAME, Verdict::Ok, "responds");
-    } else {
-        checks.add(NAME, Verdict::Wrong, "does not respond: until it does, each instance counts limits for itself");
+    let servers = of_store.servers();
+    if let Err(error) = store.check().await {
+        let detail = format!("{servers}: {error}. Until this is mended, each instance counts limits for itself");
+        return checks.add(NAME, Verdict::Wrong, detail);
+    }
+    checks.add(NAME, Verdict::Ok, format!("{servers} responds"));
+    if let Some(policy) = store.memory_policy().await.filter(|policy| policy != "noeviction") {
+        let detail = format!(
+            "{servers} forgets limits when its memory is full, because its maxmemory-policy is {policy}: set noeviction"
+        );
+        checks.add(NAME, Verdict::Note, detail);
     }
 }
 
@@ -158,11 +174,12 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
     let location = wiring::database_location(settings);
     let running = match wiring::check_ready(&storage).await {
         Err(NotReady::Unreadable(error) | NotReady::UnknownSchema(error)) => {
-            checks.add("database", Verdict::Wrong, format!("{location}: {error}"));
+            checks.add("database", Verdict::Wrong, format!("{location}: {}", Chain(&error)));
             None
         }
         ready @ (Ok(()) | Err(NotReady::AwaitsDecision)) => {
             checks.add("database", Verdict::Ok, format!("{location} is up to date"));
+            check_disk(checks, &storage);
             if ready.is_err() {
                 let hint = wiring::RESTORE_DECISION;
                 let detail = format!("restored from a backup, so the service does not start: {hint}");
@@ -192,6 +209,15 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
     };
     storage.close().await;
     running
+}
+
+fn check_disk(checks: &mut Checks, storage: &Storage) {
+    if let Err(error) = storage.check_file() {
+        checks.add("disk", Verdict::Wrong, error.to_string());
+    } else if let Some(free) = storage.free_bytes().filter(|free| *free < FREE_BYTES_NOTED) {
+        let detail = format!("{} MiB are free on the disk of the database: make space", free / (1024 * 1024));
+        checks.add("disk", Verdict::Note, detail);
+    }
 }
 
 /// The instances that run on this machine.
@@ -232,6 +258,17 @@ async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Sto
     for Finding { is_wrong, text } in instances::compare_with(&running, settings) {
         checks.add(NAME, if is_wrong { Verdict::Wrong } else { Verdict::Note }, text);
     }
+    let Some(Some(max)) = checks.value(NAME, storage.instances().connections_max().await) else { return };
+    let pool_size = settings.database.postgres.pool_size;
+    let wanted = i64::from(pool_size) * i64::try_from(running.len().max(1)).unwrap_or(i64::MAX);
+    if wanted > max {
+        let detail = format!(
+            "{} with database.pool_size {pool_size} may need {wanted} connections, and the server's max_connections is \
+             {max}: lower the one or raise the other",
+            output::count(running.len().max(1) as u64, "instance", "instances")
+        );
+        checks.add("database", Verdict::Note, detail);
+    }
 }
 
 async fn check_providers(checks: &mut Checks, settings: &Settings) {
@@ -241,12 +278,42 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
     }
     for provider in providers.iter() {
         let call = CallContext::new(Instant::now() + settings.provider_timeout, Timestamp::now(), Cause::Schedule);
-        let name = provider.name();
-        if checks.value(name.as_str(), provider.check(&call).await).is_some() {
-            checks.add(name.as_str(), Verdict::Ok, "reachable, and does not reject the credentials");
+        let (name, place) = (provider.name().as_str(), place_of(settings, provider.name().as_str()));
+        match provider.check(&call).await {
+            Ok(()) => checks.add(name, Verdict::Ok, "reachable, and does not reject the credentials"),
+            Err(error) => checks.add(name, Verdict::Wrong, format!("{place}: {error}")),
+        }
+        let ahead = provider.health().clock_ahead.unwrap_or_default();
+        if ahead.abs() >= PROVIDER_CLOCK_WRONG {
+            let direction = if ahead.is_positive() { "ahead of" } else { "behind" };
+            let seconds = ahead.abs().as_secs();
+            let detail = format!("this machine's clock is {seconds} s {direction} that of {place}: set it by NTP");
+            checks.add("clock", Verdict::Wrong, detail);
         }
     }
     check_linking(checks, settings, &providers);
+}
+
+/// A provider as it writes its name, and where it is called: `Fiskil at https://api.fiskil.com`.
+fn place_of(settings: &Settings, provider: &str) -> String {
+    let Some(declared) = PROVIDERS.iter().find(|declared| declared.name.as_str() == provider) else {
+        return provider.to_owned();
+    };
+    let values = settings.providers.of(declared);
+    let url = declared.settings.iter().find(|setting| matches!(setting.form, Form::Url(_)));
+    let url = url.and_then(|setting| values.get(setting.name)).unwrap_or_default();
+    format!("{} at {url}", declared.title)
+}
+
+async fn check_email(checks: &mut Checks, settings: &Settings) {
+    const NAME: &str = "e-mail";
+    let Some(email) = &settings.pages.email else { return };
+    let console_url = service::expected_url(&settings.console).unwrap_or_default();
+    let Some(mailer) = checks.value(NAME, Mailer::new(email, &console_url)) else { return };
+    match mailer.check().await {
+        Ok(()) => checks.add(NAME, Verdict::Ok, format!("{} takes the login", email.server())),
+        Err(error) => checks.add(NAME, Verdict::Wrong, format!("console.smtp_url: {error}")),
+    }
 }
 
 async fn check_identity_provider(checks: &mut Checks, settings: &Settings) {

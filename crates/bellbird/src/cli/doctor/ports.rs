@@ -8,6 +8,8 @@ use bellbird_storage::Instance;
 use super::{Checks, Verdict};
 use crate::cli::listener;
 use crate::config::Settings;
+use crate::ops::ServiceInfo;
+use crate::wiring;
 use bellbird_api::serve;
 
 /// The body of `/health` and `/live`.
@@ -15,6 +17,7 @@ const ALIVE: &str = r#"{"status":"ok"}"#;
 
 /// `running` are the instances on this machine and the database of the settings, if they are known.
 pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Option<&[Instance]>) {
+    let service = service_at(settings.ops_listen).await;
     let is_api = |instance: &Instance| port(&instance.api_url) == Some(settings.api.listen.port());
     let has_api = running.is_none_or(|running| running.iter().any(is_api));
     // No row has the port of the ops listener.
@@ -32,11 +35,7 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
                     None => false,
                 };
                 if is_other {
-                    let detail = format!(
-                        "the Bellbird at {address} uses another database than this command: give both the same \
-                         database.url, as in bellbird.toml"
-                    );
-                    checks.add(name, Verdict::Wrong, detail);
+                    checks.add(name, Verdict::Wrong, foreign(address, settings, service.as_ref()));
                 } else {
                     let (verdict, why) = match running {
                         Some([]) => (
@@ -54,6 +53,27 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
     }
 }
 
+/// What to do about a Bellbird that has no row in the database of the settings.
+fn foreign(address: SocketAddr, settings: &Settings, service: Option<&ServiceInfo>) -> String {
+    let own = wiring::database_location(settings);
+    match service {
+        Some(ServiceInfo { is_demo: true, .. }) => format!("the Bellbird at {address} is a demo: stop it"),
+        Some(ServiceInfo { location, .. }) if *location == own => format!(
+            "the Bellbird at {address} uses this database, but has not written to it for 20 s: its \
+             http://{}/ready says why",
+            settings.ops_listen
+        ),
+        Some(ServiceInfo { location, .. }) => format!(
+            "the Bellbird at {address} uses another database, the {location}, and this command the {own}: give both \
+             the same database.url, as in bellbird.toml"
+        ),
+        None => format!(
+            "the Bellbird at {address} uses another database than this command: give both the same database.url, as in \
+             bellbird.toml"
+        ),
+    }
+}
+
 /// The port of a URL such as `http://127.0.0.1:8080`.
 fn port(url: &str) -> Option<u16> {
     url.parse::<http::Uri>().ok()?.port_u16()
@@ -63,4 +83,13 @@ fn port(url: &str) -> Option<u16> {
 async fn is_bellbird(address: SocketAddr, path: &str) -> bool {
     listener::reachable(address).ip().is_loopback()
         && listener::get(address, path).await.is_ok_and(|response| response == (200, ALIVE.to_owned()))
+}
+
+/// What the service with this ops listener says about itself, ready or not. Asks over loopback only.
+async fn service_at(ops: SocketAddr) -> Option<ServiceInfo> {
+    if !listener::reachable(ops).ip().is_loopback() {
+        return None;
+    }
+    let (_, body) = listener::get(ops, "/ready").await.ok()?;
+    serde_json::from_str(&body).ok()
 }

@@ -43,6 +43,24 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
         let detail = "api.public_url is not https: API keys and SimpleFIN's setup tokens go to it in plain text";
         checks.add(NAME, Verdict::Note, detail);
     }
+    if !settings.ops_listen.ip().is_loopback() {
+        let detail = format!(
+            "ops.listen {} is open to other machines without a key: let only Prometheus and the balancer reach it",
+            settings.ops_listen
+        );
+        checks.add(NAME, Verdict::Note, detail);
+    }
+    for (section, address) in [("api", &settings.api), ("console", &settings.console)] {
+        let has_https = address.public_url.as_deref().is_some_and(|url| url.starts_with("https://"));
+        if !address.listen.ip().is_loopback() && !has_https {
+            let detail = format!(
+                "{section}.listen {} takes keys and sign-ins of other machines in plain text: put a proxy with https \
+                 in front of it, and set {section}.public_url",
+                address.listen
+            );
+            checks.add(NAME, Verdict::Note, detail);
+        }
+    }
     for provider in PROVIDERS {
         for setting in placeholders(settings, provider.name.as_str()) {
             let name = format!("{}.{setting}", provider.name);

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::process::{Workdir, errors, text};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, text};
 
 fn names(object: &Value) -> Vec<&str> {
     object.as_object().unwrap().keys().map(String::as_str).collect()
@@ -338,10 +338,95 @@ fn human_readable_output() {
         "user remove someone.else@example.com --dry-run",
         "user remove someone.else@example.com --yes",
     ] {
-        all.push_str(&format!("$ bellbird {line}\n{}\n", redacted(&workdir.text(line))));
+        let text = match line.starts_with("key create") {
+            true => {
+                let (key, advice) = workdir.secret(line);
+                format!("{key}\n\n{advice}")
+            }
+            false => workdir.text(line),
+        };
+        all.push_str(&format!("$ bellbird {line}\n{}\n", redacted(&text)));
     }
     let all = without_folder(&all, &workdir);
     insta::assert_snapshot!(all);
+}
+
+/// So that `KEY=$(bellbird key create ...)` is the key.
+#[test]
+fn secrets_are_alone_on_standard_output() {
+    let mut workdir = Workdir::migrated();
+    for (name, value) in [
+        ("SECRETS__KEY", MASTER_KEY),
+        ("WEBHOOKS__ALLOW_LOOPBACK", "true"),
+        ("FISKIL__CLIENT_ID", "x"),
+        ("FISKIL__CLIENT_SECRET", "x"),
+    ] {
+        workdir.set(&format!("BELLBIRD_{name}"), value);
+    }
+    workdir.json("user add --email me@example.com");
+    let endpoint = text(&workdir.json("webhook add --user me@example.com --url http://127.0.0.1:1/a"), "id").to_owned();
+    for (line, prefix, advice) in [
+        ("key create --user me@example.com --name one", "bb_", "Store this key: it is not shown again."),
+        ("key rotate one --user me@example.com", "bb_", "Store this key: it is not shown again."),
+        ("operator-key create --name one", "bbo_", "Store this key: it is not shown again."),
+        ("webhook add --user me@example.com --url http://127.0.0.1:1/b", "whsec_", "Next: bellbird webhook ping "),
+        (&format!("webhook rotate-secret {endpoint}"), "whsec_", "The old one stays valid until "),
+        ("simplefin token --user me@example.com", "", "Paste this token into the program within an hour"),
+        ("console login --user me@example.com", "http://", "Open this link in a browser within ten minutes"),
+        ("connection link --user me@example.com", "http://", "Open this URL in a browser within 30 minutes"),
+    ] {
+        let (secret, said) = workdir.secret(line);
+        assert!(secret.starts_with(prefix) && said.contains(advice), "{line}: {secret} {said}");
+        assert!(!said.contains(&secret), "{line}: {said}");
+    }
+}
+
+/// A database that was deleted while nothing ran. The service must not bury it under an empty one.
+#[test]
+fn service_does_not_replace_a_database_that_is_gone() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let (_, _, log) = service.stop("-TERM");
+    assert!(log.contains("new, empty database made"), "{log}");
+    let file = workdir.path().join("bellbird.db");
+    for empty in [false, true] {
+        std::fs::remove_file(&file).unwrap();
+        if empty {
+            std::fs::write(&file, "").unwrap();
+        }
+        let error = workdir.error("serve", 1);
+        assert!(error.contains("is gone, though a service has run on it"), "{error}");
+        assert!(error.contains("restore a backup with `bellbird restore`"), "{error}");
+        workdir.json("migrate");
+    }
+    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let (status, _, log) = service.stop("-TERM");
+    assert!(status == Some(0) && !log.contains("new, empty database"), "{log}");
+}
+
+/// Root may prepare the folder of a service.
+#[test]
+fn new_database_belongs_to_the_user_of_its_folder() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+
+    let workdir = Workdir::new();
+    // Only root can give the folder away.
+    let _ = chown(workdir.path(), Some(65_534), Some(65_534));
+    let owner = std::fs::metadata(workdir.path()).unwrap().uid();
+    workdir.json("migrate");
+    assert_eq!(std::fs::metadata(workdir.path().join("bellbird.db")).unwrap().uid(), owner);
+}
+
+/// The text of SQLite's error holds the whole statement.
+#[test]
+fn failed_migration_is_one_line() {
+    let workdir = Workdir::migrated();
+    let database = rusqlite::Connection::open(workdir.path().join("bellbird.db")).unwrap();
+    database.execute_batch("DELETE FROM schema_migrations").unwrap();
+    drop(database);
+    let error = workdir.error("migrate", 1);
+    assert!(error.lines().count() == 1 && !error.contains("CREATE TABLE"), "{error}");
 }
 
 #[test]
@@ -383,8 +468,9 @@ fn failures_exit_with_1_and_explain() {
     assert_eq!(
         workdir.error("user list", 1),
         format!(
-            "error: there is no SQLite database {}: create it with `bellbird migrate`, or correct database.url (not \
-             set, and this folder has no bellbird.toml)",
+            "error: the SQLite database {} does not exist: is this the right folder, and database.url right (not set, \
+             and this folder has no bellbird.toml)? If there was a database, restore a backup with `bellbird restore`. \
+             For a new one, run `bellbird migrate`",
             file.display()
         )
     );
@@ -392,15 +478,17 @@ fn failures_exit_with_1_and_explain() {
     assert_eq!(
         workdir.error("user list", 1),
         format!(
-            "error: the SQLite database {} is not set up for this version: run `bellbird migrate`, or correct \
-             database.url (not set, and this folder has no bellbird.toml)",
+            "error: the SQLite database {} is empty: is this the right folder, and database.url right (not set, and \
+             this folder has no bellbird.toml)? If there was a database, restore a backup with `bellbird restore`. For \
+             a new one, run `bellbird migrate`",
             file.display()
         )
     );
     assert_eq!(
         workdir.error("serve", 1),
         "error: secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
-         `head -c 32 /dev/urandom | base64`, set BELLBIRD_SECRETS__KEY=main:THE_OUTPUT, and keep a copy"
+         `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and keep \
+         a copy"
     );
     assert!(
         workdir
@@ -410,7 +498,8 @@ fn failures_exit_with_1_and_explain() {
     workdir.set("BELLBIRD_SECRETS__KEY", "main:c2hvcnQ=");
     assert_eq!(
         workdir.error("serve", 1),
-        "error: secrets.key cannot be used: master key number 1 must be base64 of exactly 32 bytes after its id"
+        "error: secrets.key in the environment variable BELLBIRD_SECRETS__KEY cannot be used: master key number 1 must \
+         be base64 of exactly 32 bytes after its id"
     );
     workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
     assert_eq!(
@@ -445,7 +534,7 @@ fn no_command_creates_a_database() {
         "secrets rotate".to_owned(),
     ] {
         let error = workdir.error(&line, 1);
-        assert!(error.starts_with("error: there is no SQLite database "), "{line}: {error}");
+        assert!(error.contains("bellbird.db does not exist: is this the right folder"), "{line}: {error}");
         assert_eq!(workdir.folder.path().read_dir().unwrap().count(), 0, "{line}");
     }
 }

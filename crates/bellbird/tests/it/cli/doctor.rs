@@ -1,5 +1,9 @@
 //! `bellbird doctor`: the checks, and what they advise.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
 use serde_json::{Value, json};
 
 use super::commands::{without_folder, without_providers};
@@ -128,10 +132,13 @@ fn doctor_notices_a_service_on_another_database() {
         let why = "but no instance of this database runs on this machine: another program has it";
         ("wrong".to_owned(), format!("{address} is in use, {why}"))
     };
+    let database = |workdir: &Workdir| format!("the SQLite database {}", workdir.path().join("bellbird.db").display());
     let wrong = |address: &str| {
         let detail = format!(
-            "the Bellbird at {address} uses another database than this command: give both the same database.url, as in \
-             bellbird.toml"
+            "the Bellbird at {address} uses another database, {}, and this command {}: give both the same \
+             database.url, as in bellbird.toml",
+            database(&own),
+            database(&other)
         );
         ("wrong".to_owned(), detail)
     };
@@ -146,6 +153,137 @@ fn doctor_notices_a_service_on_another_database() {
     // What responds otherwise is another program.
     assert_eq!(verdicts(&other, &console)[0], foreign(&console));
     assert_eq!(service.stop("-TERM").0, Some(0));
+}
+
+fn details(workdir: &Workdir, options: &str, name: &str) -> Vec<String> {
+    let output = workdir.run(&format!("doctor --json {options}"));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == name);
+    checks.map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail"))).collect()
+}
+
+#[test]
+fn doctor_recognises_a_demo() {
+    let mut workdir = Workdir::migrated();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let demo = RunningCommand::start(&Workdir::new(), &format!("demo --json {ANY_PORTS}"));
+    let address = |url: &str| text(&demo.json(), url).strip_prefix("http://").unwrap().to_owned();
+    let (api, ops) = (address("apiUrl"), address("opsUrl"));
+    let options = format!("--api-listen {api} --console-listen 127.0.0.1:0 --ops-listen {ops}");
+    let expected = format!("wrong the Bellbird at {api} is a demo: stop it");
+    assert_eq!(details(&workdir, &options, "api.listen"), [expected]);
+    assert_eq!(demo.stop("-TERM").0, Some(0));
+}
+
+/// A signature with a wrong time is rejected like a wrong key, so the clock is compared with that of each response.
+#[test]
+fn doctor_compares_the_clock_with_the_provider() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut workdir = Workdir::migrated();
+    for (name, value) in [
+        ("SECRETS__KEY", MASTER_KEY),
+        ("FISKIL__CLIENT_ID", "x1"),
+        ("FISKIL__CLIENT_SECRET", "x1"),
+        ("FISKIL__BASE_URL", &format!("http://{}", listener.local_addr().unwrap())),
+    ] {
+        workdir.set(&format!("BELLBIRD_{name}"), value);
+    }
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let date = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(10);
+            let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).unwrap();
+            let body = r#"{"token": "t", "token_type": "Bearer", "expires_in": 900}"#;
+            let head =
+                format!("HTTP/1.1 200 OK\r\ndate: {date}\r\ncontent-type: application/json\r\nconnection: close");
+            let _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    let found = details(&workdir, ANY_PORTS, "clock");
+    assert!(found.len() == 1 && found[0].starts_with("wrong this machine's clock is 60"), "{found:?}");
+    assert!(found[0].contains(" s ahead of that of Fiskil at http://127.0.0.1:"), "{found:?}");
+}
+
+#[test]
+fn doctor_notes_listeners_that_are_open_without_https() {
+    let workdir = Workdir::migrated();
+    let open = "--api-listen 0.0.0.0:0 --console-listen 127.0.0.1:0 --ops-listen 0.0.0.0:0";
+    let notes = details(&workdir, open, "settings");
+    assert!(
+        notes.iter().any(|note| note.starts_with("note ops.listen 0.0.0.0:0 is open to other machines")),
+        "{notes:?}"
+    );
+    assert!(notes.iter().any(|note| note.starts_with("note api.listen 0.0.0.0:0 takes keys")), "{notes:?}");
+    assert!(!notes.iter().any(|note| note.contains("console.listen")), "{notes:?}");
+}
+
+/// A mail server that takes one login. Returns its port, and the e-mails that it has taken.
+fn mail_server() -> (u16, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let emails = Arc::clone(&taken);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            let mut say = |text: &str| stream.write_all(format!("{text}\r\n").as_bytes()).is_ok();
+            say("220 ready");
+            while let Some(line) = lines.next() {
+                let goes_on = match line.split(' ').next().unwrap() {
+                    "EHLO" => say("250-mail\r\n250 AUTH PLAIN"),
+                    "AUTH" if line.ends_with("AG1lAHJpZ2h0") => say("235 welcome"),
+                    "AUTH" => say("535 5.7.8 not of me@example.com"),
+                    "DATA" => {
+                        say("354 go on");
+                        let email: Vec<String> = lines.by_ref().take_while(|line| line != ".").collect();
+                        emails.lock().unwrap().push(email.join("\n"));
+                        say("250 taken")
+                    }
+                    "QUIT" => false,
+                    _ => say("250 well"),
+                };
+                if !goes_on {
+                    break;
+                }
+            }
+        }
+    });
+    (port, taken)
+}
+
+#[test]
+fn doctor_and_test_email_speak_to_the_mail_server() {
+    let (port, taken) = mail_server();
+    let cases = [
+        ("smtp://127.0.0.1:1".to_owned(), "connection refused by 127.0.0.1:1"),
+        (format!("smtps://127.0.0.1:{port}"), "TLS failed at 127.0.0.1:"),
+        (format!("smtp://me:wrong@127.0.0.1:{port}"), "rejects the user and password of console.smtp_url (535)"),
+        (format!("smtp://me:right@127.0.0.1:{port}"), ""),
+    ];
+    for (url, reason) in cases {
+        let mut workdir = Workdir::migrated();
+        workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+        workdir.set("BELLBIRD_CONSOLE__SMTP_URL", &url);
+        workdir.set("BELLBIRD_CONSOLE__MAIL_FROM", "Bellbird <bellbird@example.com>");
+        let found = details(&workdir, ANY_PORTS, "e-mail");
+        if reason.is_empty() {
+            assert_eq!(found, [format!("ok 127.0.0.1:{port} takes the login")]);
+            let printed = workdir.text("console test-email me@example.com");
+            assert_eq!(printed, format!("127.0.0.1:{port} took an e-mail for me@example.com. See that it arrives.\n"));
+        } else {
+            assert!(found.len() == 1 && found[0].starts_with("wrong console.smtp_url: "), "{found:?}");
+            let error = workdir.error("console test-email me@example.com", 1);
+            assert!(found[0].contains(reason) && error.contains(reason), "{found:?} {error}");
+            assert!(!found[0].contains("me@example.com") && !error.contains("wrong"), "{found:?} {error}");
+        }
+    }
+    let taken = taken.lock().unwrap();
+    assert_eq!(taken.len(), 1, "{taken:?}");
+    for header in ["Message-ID: <", "MIME-Version: 1.0", "Date: ", "Content-Transfer-Encoding: 7bit"] {
+        assert!(taken[0].lines().any(|line| line.starts_with(header)), "{header}: {}", taken[0]);
+    }
 }
 
 mod postgres {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::webhook::receiver;
 use crate::support::database::{execute, query};
 use crate::support::harness::{Database, eventually, on_both_databases, postgres_database};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text};
 
 /// A folder with settings for a migrated database, and the URL of the database.
 async fn migrated(database: Database) -> (Workdir, String) {
@@ -209,6 +209,32 @@ mod postgres {
         assert!(log.contains(&format!("instances: {difference}")), "it warned when it started: {log}");
     }
 
+    /// Limits would depend on the instance that a request meets, and secrets on the one that seals them.
+    #[tokio::test]
+    async fn settings_that_differ_are_noticed_and_another_key_is_refused() {
+        let (mut workdir, _) = migrated(Database::Postgres).await;
+        let first = serve(&workdir);
+        workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "30");
+        assert!(!workdir.text("status").contains("section"), "the default");
+        workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "7");
+        workdir.set("BELLBIRD_REDIS__URL", "redis://127.0.0.1:1");
+        let second = serve(&workdir);
+        let texts: Vec<_> = checked(&workdir).into_iter().map(|(_, detail)| detail).collect();
+        for section in ["limits", "redis"] {
+            let begin = format!("the settings of section {section} are not the same everywhere: ");
+            let found = texts.iter().find(|text| text.starts_with(&begin)).unwrap_or_else(|| panic!("{texts:?}"));
+            assert!(found.contains(&api(&first)) && found.contains(&api(&second)), "{found}");
+        }
+        assert!(workdir.text("status").contains("the settings of section limits"));
+        let (_, _, log) = second.stop("-TERM");
+        assert!(log.contains("the settings of section redis are not the same everywhere"), "{log}");
+
+        workdir.set("BELLBIRD_SECRETS__KEY", &MASTER_KEY.replace("main:", "other:"));
+        let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
+        assert!(error.contains("the other instances seal with the master key `main`, such as "), "{error}");
+        assert_eq!(first.stop("-TERM").0, Some(0));
+    }
+
     /// The row of an instance appears again after the database was lost for a while. That of a killed one is deleted.
     #[tokio::test]
     async fn instance_renews_its_row_after_a_lost_database() {
@@ -218,6 +244,15 @@ mod postgres {
         execute(&url, "ALTER TABLE instances RENAME TO lost", "").await;
         let message = "could not renew the row of this instance";
         eventually(async || std::fs::read_to_string(&log).unwrap().contains(message)).await;
+        // Nobody sends a request, and monitors see it all the same.
+        let ops = text(&service.json(), "opsUrl").to_owned();
+        let metric = async |name: &str| {
+            let page = reqwest::get(format!("{ops}/metrics")).await.unwrap().text().await.unwrap();
+            page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned))
+        };
+        eventually(async || metric("bellbird_database_available").await.as_deref() == Some("0")).await;
+        let (status, body) = get(&format!("{ops}/ready"), None).await;
+        assert!(status == 503 && text(&body, "database").contains("lacks a table or column of this version"), "{body}");
         let dead = uuid::Uuid::nil().to_string();
         let kill = format!("UPDATE lost SET id = '{dead}', last_seen_at = last_seen_at - 60000000");
         execute(&url, &kill, "").await;
@@ -229,6 +264,7 @@ mod postgres {
         })
         .await;
         assert_eq!(running(&workdir), [api(&service)]);
+        eventually(async || metric("bellbird_database_available").await.as_deref() == Some("1")).await;
         assert_eq!(service.stop("-TERM").0, Some(0));
     }
 }

@@ -41,6 +41,49 @@ async fn serve_prints_ready_and_stops_on_sigterm() {
     assert_eq!(lines.last().unwrap()["message"], "stopped");
 }
 
+/// As `rm` does, or a volume that is mounted over the folder. The steps are those of docs/alerts.md.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn deleted_database_fails_readiness_and_can_be_rescued() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    workdir.json("migrate");
+    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    workdir.json("user add --email me@example.com");
+    let file = workdir.path().join("bellbird.db");
+    std::fs::remove_file(&file).unwrap();
+    let ops = text(&service.json(), "opsUrl").to_owned();
+    let ready = async || get(&format!("{ops}/ready"), None).await;
+    eventually(async || ready().await.0 == 503).await;
+    let body = ready().await.1;
+    let reason = format!("the SQLite database {} was deleted: its rows are only in this process", file.display());
+    assert!(text(&body, "database").starts_with(&reason), "{body}");
+    let page = reqwest::get(format!("{ops}/metrics")).await.unwrap().text().await.unwrap();
+    assert!(page.lines().any(|line| line == "bellbird_database_available 0"), "{page}");
+    // A command must not bury it.
+    let error = workdir.error("user list", 1);
+    assert!(error.contains("does not exist: is this the right folder"), "{error}");
+
+    let id = service.id().to_string();
+    let signal = |name: &str| assert!(std::process::Command::new("kill").args([name, &id]).status().unwrap().success());
+    signal("-STOP");
+    for fd in std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().map(|entry| entry.unwrap().path()) {
+        let target = std::fs::read_link(&fd).unwrap_or_default();
+        let target = target.to_string_lossy();
+        for (end, copy) in [("bellbird.db", "rescued.db"), ("bellbird.db-wal", "rescued.db-wal")] {
+            if target.trim_end_matches(" (deleted)").ends_with(end) {
+                std::fs::copy(&fd, workdir.path().join(copy)).unwrap();
+            }
+        }
+    }
+    signal("-CONT");
+    workdir.set("BELLBIRD_DATABASE__URL", "sqlite:rescued.db");
+    workdir.json("backup rescued-backup.db");
+    assert_eq!(workdir.json("user list")[0]["email"], "me@example.com");
+    let (_, _, log) = service.stop("-TERM");
+    assert_eq!(log.matches("was deleted").count(), 1, "the reason is logged once: {log}");
+}
+
 on_both_databases! {
     /// Everybody may ask, so it costs no query. The reason is for the operator.
     async fn outside_readiness_follows_the_renewals_of_the_instance(database: Database) {

@@ -332,10 +332,24 @@ fn invalid_keys_are_rejected_up_front() {
     ] {
         workdir.set(KEYS, &keys);
         let error = workdir.error("secrets rotate", 1);
-        assert!(error.starts_with(&format!("error: secrets.key cannot be used: {message}")), "{error}");
+        assert!(error.contains(&format!(" cannot be used: {message}")), "{error}");
         assert!(!error.contains(bare), "{error}");
     }
     let mut empty = Workdir::new();
     empty.set(KEYS, OLD);
-    assert!(empty.error("secrets rotate", 1).starts_with("error: there is no SQLite database "));
+    assert!(empty.error("secrets rotate", 1).contains("bellbird.db does not exist"));
+    // In a file, a line for each key is the natural form. One that is wrong is named with the file.
+    let mut empty = Workdir::new();
+    let file = empty.path().join("keys");
+    empty.set("BELLBIRD_SECRETS__KEY_FILE", "keys");
+    std::fs::write(&file, format!("{NEW}\n\n{OLD}\n")).unwrap();
+    empty.json("migrate");
+    let ids = empty.json("status")["keyIds"].clone();
+    assert_eq!(ids, json!([&NEW[..4], &OLD[..4]]));
+    std::fs::write(&file, "main:c2hvcnQ=").unwrap();
+    let error = empty.error("secrets rotate", 1);
+    assert!(error.starts_with("error: secrets.key in the file keys cannot be used: "), "{error}");
+    std::fs::write(&file, "\n").unwrap();
+    let error = empty.error("secrets rotate", 1);
+    assert!(error.ends_with("the file keys is empty: restore your copy of it"), "{error}");
 }

@@ -126,6 +126,7 @@ async fn live(storage: Storage, clock: Clock, process: Process) {
         boot_id: String::new(),
         console_url: String::new(),
         key_ids: Vec::new(),
+        settings: std::collections::BTreeMap::new(),
         allow_loopback: false,
         started_at: clock.now(),
         last_seen_at: clock.now(),
