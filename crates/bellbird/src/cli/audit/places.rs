@@ -226,7 +226,7 @@ mod tests {
             boot_id: String::new(),
             console_url: String::new(),
             key_ids: Vec::new(),
-            settings: std::collections::BTreeMap::new(),
+            settings: BTreeMap::new(),
             allow_loopback: false,
             started_at: Timestamp::UNIX_EPOCH,
             last_seen_at: Timestamp::UNIX_EPOCH,
