@@ -200,8 +200,7 @@ fn field_of(file: &str, index: usize) -> Option<u64> {
     std::fs::read_to_string(file).ok()?.split(' ').nth(index)?.parse().ok()
 }
 
-/// A gauge is a float, which holds these numbers exactly enough.
-#[expect(clippy::cast_precision_loss, reason = "no process has 2^53 bytes")]
+/// A gauge is a float, which holds these numbers exactly: no process has 2^53 bytes.
 fn to_f64(number: u64) -> f64 {
     number as f64
 }
