@@ -141,9 +141,10 @@ async fn wrong_credentials_are_named_with_their_settings() {
     assert_eq!(text(check, "detail"), format!("Fiskil at {place}: {rejects}"));
     let (_, _, log) = service.stop("-TERM");
     let lines = lines(&log);
-    let warnings: Vec<&Value> = lines.iter().filter(|line| line["level"] == "WARN").collect();
+    let warnings: Vec<&Value> = lines.iter().filter(|line| line["message"] == "provider call failed").collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert_eq!((text(warnings[0], "error"), text(&warnings[0]["span"], "route")), (rejects, "/v1/transactions"));
+    let found = ["level", "error"].map(|name| text(warnings[0], name));
+    assert_eq!((found, text(&warnings[0]["span"], "route")), (["WARN", rejects], "/v1/transactions"));
     assert!(!log.contains(secret));
 }
 
