@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::sync::following::{Followed, Since};
 use DuplicateIds::{DistinctRows, SameRow};
 
 const ACCOUNT: AccountTag = AccountTag(7);
@@ -120,6 +121,18 @@ fn row_read_twice_counts_once() {
     let contents: Vec<u8> = reads.known.rows.iter().map(|row| row.digests.content.0[0]).collect();
     assert_eq!(contents, [1, 1], "the first reading, as in a page of changes");
     assert_eq!(reads.read(2, &rows), Changes::default());
+}
+
+/// A list that always has a row twice, with two contents.
+#[test]
+fn row_with_two_readings_is_given_once() {
+    let mut reads = Reads::new(SameRow);
+    let rows = seen(&[(1, 1), (2, 1), (1, 9)]);
+    reads.read_digests(1, &rows);
+    let since = Since::Mark { mark: 0, pending: &[] };
+    let mut followed = Followed::new(&reads.hasher, &reads.known, SameRow, UtcDay(0), since, None);
+    let given: Vec<usize> = (0..3).filter(|at| followed.take(&rows[*at]).is_some()).collect();
+    assert_eq!(given, [0, 1]);
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(super) enum Fault {
     UndoneRedelivery,
     /// What failed while an endpoint was disabled is never sent.
     NoRecovery,
+    /// A later attempt knows no fingerprints, so it takes a row that one read lacks for gone.
+    MissingRowIsGone,
 }
 
 pub(super) const ALL: &[Fault] = &[
@@ -53,6 +55,7 @@ pub(super) const ALL: &[Fault] = &[
     Fault::SecretsOutliveConnection,
     Fault::UndoneRedelivery,
     Fault::NoRecovery,
+    Fault::MissingRowIsGone,
 ];
 
 const OF_JOB: &str = "subject = $3 AND fence = $4";
@@ -64,6 +67,11 @@ const OF_ENDPOINT: &str = "fence = :fence AND lease_until IS NOT NULL";
 type Replacement = (&'static str, &'static str, &'static str);
 
 impl Fault {
+    /// Whether only deliveries have it.
+    pub(super) fn is_of_deliveries(self) -> bool {
+        self == Self::MissingRowIsGone
+    }
+
     fn replacements(self) -> &'static [Replacement] {
         match self {
             Self::UnfencedSync => &[
@@ -115,6 +123,7 @@ impl Fault {
             Self::UndoneRedelivery => {
                 &[("webhook_deliveries", "next_attempt_at = :due_at", "next_attempt_at <= :due_at")]
             }
+            Self::MissingRowIsGone => &[("SELECT entries, marks", "= $2", "= $2 AND user_id <> $1")],
             Self::NoRecovery => &[("SET state = 'waiting', attempts = 0", "state = 'failed'", "state = 'pending'")],
         }
     }

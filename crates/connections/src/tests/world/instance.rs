@@ -32,6 +32,7 @@ struct Wire {
     scene: Scene,
     process: Process,
     database: Storage,
+    is_of_deliveries: bool,
 }
 
 impl DatabaseSimulation for Wire {
@@ -51,6 +52,7 @@ impl DatabaseSimulation for Wire {
 
     fn statement(&self, text: &'static str) -> &'static str {
         let fault = self.scene.state.lock().fault;
+        let fault = fault.filter(|fault| self.is_of_deliveries || !fault.is_of_deliveries());
         fault.map_or(text, |fault| fault.statement(text))
     }
 }
@@ -66,7 +68,12 @@ pub(super) fn outside(scene: &Scene, database: &Storage) -> Storage {
     let process = scene::OUTSIDE;
     let (stands_still_until, is_late_until) = (Instant::now(), Instant::now());
     scene.state.lock().living.push(Condition { process, clock: 0, stands_still_until, is_late_until });
-    database.simulated_by(Arc::new(Wire { scene: scene.clone(), process, database: database.clone() }))
+    database.simulated_by(Arc::new(Wire {
+        scene: scene.clone(),
+        process,
+        database: database.clone(),
+        is_of_deliveries: false,
+    }))
 }
 
 pub(super) fn settings() -> SyncSettings {
@@ -80,8 +87,11 @@ pub(super) fn start(scene: &Scene, process: Process, database: &Storage, start: 
         let resolver = Resolver::with_name_servers(&[], rules).expect("a resolver");
         Client::new(resolver, rules, receiver::TIMEOUT).expect("a client")
     });
-    let wire = Wire { scene: scene.clone(), process, database: database.clone() };
-    let storage = database.simulated_by(Arc::new(wire)).held_by(process.id);
+    let storage_of = |is_of_deliveries| {
+        let wire = Wire { scene: scene.clone(), process, database: database.clone(), is_of_deliveries };
+        database.simulated_by(Arc::new(wire)).held_by(process.id)
+    };
+    let storage = storage_of(false);
     let link = |name| -> Arc<dyn Provider> { Arc::new(provider::Link { name, scene: scene.clone(), process }) };
     let providers = Registry::of(provider::NAMES.map(link).into());
     let clock = Clock::manual(start);
@@ -89,7 +99,7 @@ pub(super) fn start(scene: &Scene, process: Process, database: &Storage, start: 
     let connections =
         Connections::new(storage.clone(), providers.clone(), clock.clone()).with_syncs(settings(), buffer.clone());
     let webhooks = Webhooks::with_client(
-        storage.clone(),
+        storage_of(true),
         providers,
         clock.clone(),
         buffer,
