@@ -35,6 +35,18 @@ struct LastRenewal {
     failure: Option<(String, bool)>,
 }
 
+impl LastRenewal {
+    /// Why the instance should get no requests, this long after the last renewal that succeeded.
+    fn fault(&self, age: Duration) -> Option<String> {
+        let reason = match &self.failure {
+            Some((text, true)) => return Some(text.clone()),
+            Some((text, false)) => format!(": {text}"),
+            None => String::new(),
+        };
+        (age >= RENEWAL_AGE_MAX).then(|| format!("nothing was written to the database for {} s{reason}", age.as_secs()))
+    }
+}
+
 /// Leases of instances that have no row.
 macro_rules! of_no_instance {
     () => {
@@ -208,14 +220,7 @@ impl Instances<'_> {
             return Some(WRONG_CLOCK.to_owned());
         }
         let last = self.0.renewals.0.lock();
-        let LastRenewal { succeeded_at, failure } = last.as_ref()?;
-        let age = succeeded_at.elapsed();
-        match failure {
-            Some((text, true)) => Some(text.clone()),
-            _ if age < RENEWAL_AGE_MAX => None,
-            Some((text, false)) => Some(format!("nothing was written to the database for {} s: {text}", age.as_secs())),
-            None => Some(format!("nothing was written to the database for {} s", age.as_secs())),
-        }
+        last.as_ref().and_then(|last| last.fault(last.succeeded_at.elapsed()))
     }
 
     /// How long ago this instance last wrote to the database. None for a command.
@@ -304,4 +309,23 @@ fn instance(row: &Row<'_>) -> Result<Instance> {
 
 fn owned((section, digest): (&str, &str)) -> (String, String) {
     (section.to_owned(), digest.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fail_over_is_no_fault_and_a_lost_file_is_one_at_once() {
+        let fault = |failure: Option<(&str, bool)>, seconds| {
+            let failure = failure.map(|(text, is_lasting)| (text.to_owned(), is_lasting));
+            LastRenewal { succeeded_at: Instant::now(), failure }.fault(Duration::from_secs(seconds))
+        };
+        assert_eq!(fault(None, 14), None);
+        assert_eq!(fault(Some(("connection refused", false)), 14), None);
+        let text = "nothing was written to the database for 15 s: connection refused";
+        assert_eq!(fault(Some(("connection refused", false)), 15).as_deref(), Some(text));
+        assert_eq!(fault(None, 15).as_deref(), Some("nothing was written to the database for 15 s"));
+        assert_eq!(fault(Some(("the file was deleted", true)), 0).as_deref(), Some("the file was deleted"));
+    }
 }

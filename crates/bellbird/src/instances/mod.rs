@@ -89,14 +89,12 @@ impl Presence {
             clock_ahead_ms,
         };
         heed_clock(storage, &instance, None);
-        if storage.kind() != "sqlite" {
-            refuse_other_key(&running(storage).await?, &instance)?;
-        }
         if storage.kind() == "sqlite" {
             // The lock of the file allows one service: others in the table were killed.
             storage.instances().delete_all().await?;
         } else {
             storage.instances().delete_predecessors(&instance).await?;
+            refuse_other_key(&running(storage).await?, &instance)?;
         }
         let renewed = storage.instances().renew(&instance, now).await;
         storage.instances().record_renewal(&renewed);
