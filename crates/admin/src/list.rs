@@ -25,28 +25,28 @@ pub(crate) fn page_size(limit: Option<PageLimit>) -> u32 {
 /// Where a page of a list ends.
 pub(crate) trait PageEnd: FromStr + fmt::Display {
     /// The first part of its cursors, so that those of one list are invalid in another.
-    const LIST: &str;
+    const LIST: &'static str;
 }
 
 impl PageEnd for UserId {
-    const LIST: &str = "users";
+    const LIST: &'static str = "users";
 }
 
 impl PageEnd for ConnectionId {
-    const LIST: &str = "connections";
+    const LIST: &'static str = "connections";
 }
 
 impl PageEnd for EndpointId {
-    const LIST: &str = "endpoints";
+    const LIST: &'static str = "endpoints";
 }
 
 impl PageEnd for DeliveryPosition {
-    const LIST: &str = "deliveries";
+    const LIST: &'static str = "deliveries";
 }
 
 /// Of the audit.
 impl PageEnd for Uuid {
-    const LIST: &str = "audit";
+    const LIST: &'static str = "audit";
 }
 
 /// The `nextCursor` of the page before.

@@ -100,8 +100,6 @@ impl From<bellbird_providers::Error> for RebuildError {
     fn from(error: bellbird_providers::Error) -> Self {
         match error {
             bellbird_providers::Error::ReconnectNeeded(_) => Self::Reconnect,
-            // It stays due until the user's budget has a call.
-            bellbird_providers::Error::BudgetUsedUp { .. } => Self::Postponed,
             _ => Self::Provider,
         }
     }
@@ -200,7 +198,7 @@ impl Webhooks {
         let is_requested = delivery.attempts == 0 && !delivery.is_first;
         let cause = if is_requested { Cause::RequestedJob(claim.user_id) } else { Cause::Schedule };
         let context = CallContext::new(deadline.min(Instant::now() + REBUILD_DEADLINE), self.inner.clock.now(), cause);
-        let context = context.past_unreadable_rows();
+        let context = context.for_sync().past_unreadable_rows();
         let mut found = RereadRows::new(&batch, &source.fingerprints, &source.hasher);
         let mut read_all = hint.is_none();
         let mut outcome = source.read(event, hint.as_ref(), &context, &mut found).await;
