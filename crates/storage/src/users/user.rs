@@ -26,8 +26,8 @@ statements! {
     FIND_BY_EMAIL = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
         WHERE email_folded = $1";
 
-    FIND_BY_REFERENCE = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
-        WHERE reference = $1";
+    FIND_BY_REFERENCE = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in
+        FROM users WHERE reference = $1";
 
     LIST = "SELECT id, email, plan, timezone, created_at, reference, is_operator, console_sign_in FROM users
         ORDER BY email_folded";
