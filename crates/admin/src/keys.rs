@@ -23,6 +23,7 @@ const DEFAULT_GRACE: SignedDuration = SignedDuration::from_hours(24);
 
 pub(crate) fn paths() -> Vec<Path<Admin>> {
     const KEYS: &str = "/admin/v1/users/{id}/keys";
+    const TOO_MANY: &str = "The user has 100 API keys that work or were made within 30 days (`conflict`).";
     let create = Operation::new("create_key", TAG, "The key, which is not shown again.").text(
         "Create an API key",
         "The key reads all accounts of its user. It is in this response only: the database stores its hash.",
@@ -38,9 +39,12 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
     vec![
         Path::for_operators(RouteMethod::Get, KEYS, list_keys).described(list.json::<KeyList>()),
         Path::for_operators(RouteMethod::Post, KEYS, create_key)
-            .described(create.body::<NewKeyBody>().json::<NewKeyItem>().status(201)),
+            .described(create.body::<NewKeyBody>().json::<NewKeyItem>().status(201).error(409, TOO_MANY)),
         Path::for_operators(RouteMethod::Post, "/admin/v1/keys/{id}/rotate", rotate_key).described(
-            rotate.body::<RotationBody>().json::<NewKeyItem>().status(201).error(409, "The key is revoked or expired."),
+            rotate.body::<RotationBody>().json::<NewKeyItem>().status(201).error(
+                409,
+                "The key is revoked or expired, or the user has 100 API keys that work or were made within 30 days.",
+            ),
         ),
         Path::for_operators(RouteMethod::Delete, "/admin/v1/keys/{id}", revoke_key).described(revoke.status(204)),
     ]

@@ -30,8 +30,13 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
     let revoke = Operation::new("revoke_setup_tokens", TAG, "No token of the user can be claimed any more.")
         .text("Revoke a user's setup tokens", "Those that no program has claimed. Keys of claimed ones stay.");
     vec![
-        Path::for_operators(RouteMethod::Post, TOKENS, create_token)
-            .described(create.body::<NewTokenBody>().json::<TokenItem>().status(201)),
+        Path::for_operators(RouteMethod::Post, TOKENS, create_token).described(
+            create
+                .body::<NewTokenBody>()
+                .json::<TokenItem>()
+                .status(201)
+                .error(409, "The user has 20 setup tokens that no program has claimed (`conflict`)."),
+        ),
         Path::for_operators(RouteMethod::Delete, TOKENS, revoke_tokens).described(revoke.status(204)),
     ]
 }

@@ -1,4 +1,4 @@
-//! Deletes what has expired: links, consent sessions, provider events, webhook events, and what is
+//! Deletes what has expired: links, consent sessions, keys, provider events, webhook events, and what is
 //! remembered of operators' requests. Before that, tells endpoints of consents that expire soon. One instance does it,
 //! every hour.
 
@@ -31,6 +31,7 @@ async fn clean_up(state: &State, claim: &ClaimedJob) -> Result<(), ConnectionsEr
     state.storage.consent_sessions().delete_outdated(now).await?;
     state.storage.audit().delete_outdated_requests(now).await?;
     state.storage.audit().delete_outdated(now).await?;
+    state.storage.keys().delete_ended(now).await?;
     state.storage.key_reads().delete_outdated(now).await?;
     state.storage.sessions().forget_browsers(now).await?;
     cleanup::delete_outdated(&state.storage, now).await?;

@@ -8,7 +8,7 @@ use axum::response::Response;
 use bellbird_api::front::SignedInCaller;
 use bellbird_domain::Caller;
 use bytes::Bytes;
-use http::StatusCode;
+use http::{StatusCode, Version};
 use http_body_util::{BodyExt as _, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -46,13 +46,15 @@ impl ApiClient {
 
     /// `GET` of a path of `/v1`, with its query.
     pub(crate) async fn get<T: DeserializeOwned>(&self, caller: &Caller, path: &str) -> Result<T, ApiError> {
-        let body = read_whole(self.open(caller, path).await?).await?;
+        let body = read_whole(self.open(caller, path, Version::HTTP_11).await?).await?;
         serde_json::from_slice(&body).map_err(|_| unreadable())
     }
 
-    /// As [`Self::get`], without reading the body. Fails unless the status is 200.
-    pub(crate) async fn open(&self, caller: &Caller, path: &str) -> Result<Response, ApiError> {
+    /// As [`Self::get`], without reading the body. Fails unless the status is 200. The API rejects some requests of old
+    /// versions of HTTP, so a response that is passed on needs that of the browser's request.
+    pub(crate) async fn open(&self, caller: &Caller, path: &str, version: Version) -> Result<Response, ApiError> {
         let mut request = Request::get(path).body(Body::empty()).map_err(|_| unreadable())?;
+        *request.version_mut() = version;
         request.extensions_mut().insert(SignedInCaller(caller.clone()));
         let Ok(response) = self.0.clone().oneshot(request).await;
         if response.status() == StatusCode::OK {

@@ -1,7 +1,6 @@
 //! `GET /link/callback`: the redirect URI to which providers send the browser after consent. A browser that did not
 //! start the session gets a page that asks whose consent it is, and posts the answer to the same URL.
 
-use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Redirect, Response};
@@ -12,11 +11,11 @@ use http::header::{ALLOW, REFRESH, SET_COOKIE};
 use http::{HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
 
-use crate::link::{FORM_BYTES_MAX, is_cross_site};
+use crate::error_page;
 use crate::pages::{Notice, REFRESH_AFTER, page_with_images};
 use crate::prefetch::is_prefetch;
+use crate::session::GuestForm;
 use crate::state::Console;
-use crate::{body, error_page};
 
 const QUERY_BYTES_MAX: usize = 8 * 1024;
 const PARAMETERS_MAX: usize = 50;
@@ -40,30 +39,23 @@ pub(crate) async fn handle_callback(
 /// URL is the authentication, and for `again` the cookies too.
 pub(crate) async fn submit_answer(
     State(console): State<Console>,
-    headers: HeaderMap,
     RawQuery(query): RawQuery,
-    form: Body,
+    form: GuestForm,
 ) -> Response {
-    if is_cross_site(&headers) {
-        return error_page::cross_site_form(&console);
-    }
     let Some(parameters) = parameters(query.as_deref().unwrap_or_default()) else {
         return error_page::query_too_long(&console);
     };
-    let form = match body::read(&headers, form, FORM_BYTES_MAX).await {
-        Ok(form) => form,
-        Err(error) => return error_page::form_body_error(&console, error),
-    };
-    match form.as_ref() {
-        b"answer=yes" => {
-            let browser = console.inner.cookie.value_or(&headers, console.storage().new_token());
+    let headers = &form.headers;
+    match form.field("answer") {
+        Some("yes") => {
+            let browser = console.inner.cookie.value_or(headers, console.storage().new_token());
             let browser = browser.expose_secret();
-            let mut response = handled(&console, &headers, &parameters, CallbackAnswer::Yes(browser)).await;
+            let mut response = handled(&console, headers, &parameters, CallbackAnswer::Yes(browser)).await;
             response.headers_mut().extend(console.inner.cookie.header(browser).map(|cookie| (SET_COOKIE, cookie)));
             response
         }
-        b"answer=no" => handled(&console, &headers, &parameters, CallbackAnswer::No).await,
-        b"answer=again" => go_back_to_link(&console, &headers, &parameters).await,
+        Some("no") => handled(&console, headers, &parameters, CallbackAnswer::No).await,
+        Some("again") => go_back_to_link(&console, headers, &parameters).await,
         _ => error_page::invalid_form(&console),
     }
 }

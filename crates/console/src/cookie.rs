@@ -55,8 +55,8 @@ impl Cookie {
         Self::new("bellbird-known", KNOWN_BROWSER_MAX_AGE_SECONDS, console_url)
     }
 
-    /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine, its name has no prefix, and any
-    /// program on the same host can set it.
+    /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine or in a home network, its name
+    /// has no prefix, and any program on the same host can set it.
     fn new(name: &str, max_age_seconds: u32, console_url: &str) -> Self {
         let is_https = console_url.starts_with("https:");
         let prefix = if is_https { "__Host-" } else { "" };

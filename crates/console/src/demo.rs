@@ -4,20 +4,17 @@
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_connections::LinkTarget;
-use http::{Extensions, HeaderMap};
+use http::Extensions;
 use secrecy::ExposeSecret as _;
 
 use crate::error_page;
-use crate::local::is_own_form;
+use crate::local::is_from_here;
+use crate::session::GuestForm;
 use crate::state::Console;
 
-pub(crate) async fn create_link(
-    State(console): State<Console>,
-    headers: HeaderMap,
-    extensions: Extensions,
-) -> Response {
-    let Some(demo) = &console.inner.site.demo else { return error_page::not_found(&console, &headers) };
-    if !is_own_form(&headers, &extensions) {
+pub(crate) async fn create_link(State(console): State<Console>, extensions: Extensions, form: GuestForm) -> Response {
+    let Some(demo) = &console.inner.site.demo else { return error_page::not_found(&console, &form.headers) };
+    if !is_from_here(&form.headers, &extensions) {
         return error_page::cross_site_form(&console);
     }
     match console.inner.connections.links().create_link(demo.user, LinkTarget::UserChoice).await {

@@ -88,6 +88,14 @@ pub(crate) fn too_many_requests(console: &Console, retry_after_seconds: u64) -> 
     with_retry_after(page(console, StatusCode::TOO_MANY_REQUESTS, &notice), retry_after_seconds)
 }
 
+/// The user who is signed in has sent too many requests, in whatever browser.
+pub(crate) fn too_many_of_user(console: &Console, retry_after_seconds: u64) -> Response {
+    let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
+        .with("You have opened many pages or pressed many buttons within a minute. Nothing was changed.")
+        .with_retry_link();
+    with_retry_after(page(console, StatusCode::TOO_MANY_REQUESTS, &notice), retry_after_seconds)
+}
+
 /// Rejects a prefetch. A callback can complete a consent session, so it must not happen in advance.
 pub(crate) fn prefetch(console: &Console) -> Response {
     let notice = Notice::new(Tone::Neutral, "Open this page again")
@@ -96,10 +104,12 @@ pub(crate) fn prefetch(console: &Console) -> Response {
     page(console, StatusCode::SERVICE_UNAVAILABLE, &notice)
 }
 
+/// Either another website submits it, or somebody uses the console at another address than the configured one.
 pub(crate) fn cross_site_form(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Attention, "This request came from another website")
-        .with("Another website tried to press a button for you. Nothing was changed.")
-        .with("To link an account, press the button on this page yourself.")
+    let url = &console.inner.site.console_url;
+    let notice = Notice::new(Tone::Attention, "This did not come from a page of this console")
+        .with("Another website may have tried to press a button for you. Nothing was changed.")
+        .with(&format!("If you pressed it yourself, open {url} in this browser, and press it there."))
         .with_retry_link();
     page(console, StatusCode::FORBIDDEN, &notice)
 }
@@ -165,6 +175,10 @@ fn status_of(error: &ConnectionsError) -> StatusCode {
 }
 
 pub(crate) fn storage_error(console: &Console, error: &StorageError) -> Response {
+    if let StorageError::TooMany(text) = error {
+        let notice = Notice::new(Tone::Attention, "That did not work").with(text).with_retry_link();
+        return page(console, StatusCode::CONFLICT, &notice);
+    }
     tracing::error!(error = %Chain(error), "{}", error.log_message());
     if !matches!(error, StorageError::Unavailable(_)) {
         return internal_error(console);

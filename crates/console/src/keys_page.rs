@@ -21,8 +21,6 @@ const ROTATION_GRACE: SignedDuration = SignedDuration::from_hours(24);
 const NAME_CHARS_MAX: usize = 100;
 /// What a user sees at first who is signed in for the first time, if others have made keys or endpoints.
 pub(crate) const FIRST_SIGN_IN: &str = "/keys?first";
-/// Keys that work at the same time.
-const KEYS_MAX: usize = 100;
 
 #[derive(Template)]
 #[template(path = "keys.html")]
@@ -125,8 +123,8 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
             return page(&console, session, None, Some("Give the key a name of up to 100 characters.")).await;
         }
         return match create_key(&console, session, name).await {
-            Ok(Some(key)) => page(&console, session, Some(&key), None).await,
-            Ok(None) => page(&console, session, None, Some("You have 100 keys. Revoke one that you do not use.")).await,
+            Ok(key) => page(&console, session, Some(&key), None).await,
+            Err(StorageError::TooMany(text)) => page(&console, session, None, Some(text)).await,
             Err(error) => error_page::storage_error(&console, &error),
         };
     }
@@ -139,25 +137,18 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
         Ok(Some(key)) => page(&console, session, Some(&key), None).await,
         Ok(None) => Redirect::to(&console.path("/keys")).into_response(),
         Err(StorageError::NotFound(_)) => page(&console, session, None, Some("This key does not work any more.")).await,
+        Err(StorageError::TooMany(text)) => page(&console, session, None, Some(text)).await,
         Err(error) => error_page::storage_error(&console, &error),
     }
 }
 
-/// Makes a key with this name. None: the user has too many.
-pub(crate) async fn create_key(
-    console: &Console,
-    session: &Session,
-    name: &str,
-) -> Result<Option<ApiKey>, StorageError> {
-    let keys = console.storage().keys().list(session.user()).await?;
-    if keys.iter().filter(|key| works(key, session.now)).count() >= KEYS_MAX {
-        return Ok(None);
-    }
+/// Makes a key with this name.
+pub(crate) async fn create_key(console: &Console, session: &Session, name: &str) -> Result<ApiKey, StorageError> {
     let key = console.storage().new_key();
     let mut change = session.begin(console).await?;
     let id = change.insert_key(session.user(), &key, name, None).await?.id.to_string();
     session.commit(change, &OwnAction { name: "key.create", subject: Some(&id), detail: name }).await?;
-    Ok(Some(key))
+    Ok(key)
 }
 
 async fn rotate(console: &Console, session: &Session, id: KeyId) -> Result<ApiKey, StorageError> {

@@ -51,9 +51,9 @@ pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Resp
     }
     match delete(&console, session).await {
         Ok(true) => {
-            let notice = Notice::new(Tone::Good, "You are deleted").with(
-                "The consents are withdrawn, your keys have ended, and nothing about you is stored here any more.",
-            );
+            let notice = Notice::new(Tone::Good, "You are deleted")
+                .with("The consents are withdrawn, and your keys have ended.")
+                .with("Only that connections existed, and what operators changed, is still stored, without your name.");
             sign_out_of(&console, page_response(StatusCode::OK, &notice.page(&console.inner.frame)))
         }
         Ok(false) => page(&console, session, Some(STILL_CONNECTED)).await,

@@ -2,7 +2,6 @@
 //! provider's consent page, or remove a connection after a question. Opening the page changes nothing, because link
 //! previews and mail scanners open it too.
 
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -14,11 +13,10 @@ use secrecy::ExposeSecret as _;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
+use crate::error_page;
 use crate::pages::{Choice, Notice, REFRESH_AFTER, page_response, page_with_images};
+use crate::session::GuestForm;
 use crate::state::Console;
-use crate::{body, error_page};
-
-pub(crate) const FORM_BYTES_MAX: usize = 4 * 1024;
 
 /// What a button of the page submits.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,21 +64,12 @@ fn title(console: &Console, provider: &str) -> String {
 /// `POST /link/{token}` with one field: `provider`, `connection`, `session`, `remove` or `confirm-removal`.
 pub(crate) async fn submit_choice(
     State(console): State<Console>,
-    headers: HeaderMap,
     token: Result<Path<String>, PathRejection>,
-    form: Body,
+    form: GuestForm,
 ) -> Response {
-    if is_cross_site(&headers) {
-        return error_page::cross_site_form(&console);
-    }
     let Ok(Path(token)) = token else { return error_page::link_not_found(&console) };
-    let form = match body::read(&headers, form, FORM_BYTES_MAX).await {
-        Ok(form) => form,
-        Err(error) => return error_page::form_body_error(&console, error),
-    };
-    let fields: Vec<(String, String)> = form_urlencoded::parse(&form).into_owned().take(2).collect();
-    match Submitted::of_fields(&fields, &console.inner.connections.links().providers()) {
-        Some(submitted) => submit(&console, &headers, token, submitted).await,
+    match Submitted::of_fields(&form.fields, &console.inner.connections.links().providers()) {
+        Some(submitted) => submit(&console, &form.headers, token, submitted).await,
         None => error_page::invalid_form(&console),
     }
 }
@@ -93,11 +82,6 @@ pub(crate) async fn submit(console: &Console, headers: &HeaderMap, token: String
         Submitted::AskRemoval(connection) => ask_removal(console, headers, &token, connection).await,
         Submitted::Remove(connection) => remove(console, headers, token, connection).await,
     }
-}
-
-/// Whether another origin submits a form, also one of the same site: another program may run there.
-pub(crate) fn is_cross_site(headers: &HeaderMap) -> bool {
-    headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none")
 }
 
 impl Submitted {

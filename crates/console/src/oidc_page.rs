@@ -5,18 +5,18 @@ use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::user::parse_email;
 use bellbird_storage::{Identity, IdentitySignIn};
-use http::header::{HeaderValue, SET_COOKIE};
-use http::{HeaderMap, StatusCode};
+use http::header::{HeaderValue, REFRESH, SET_COOKIE};
+use http::{Extensions, HeaderMap, StatusCode};
 use secrecy::ExposeSecret as _;
 
 use crate::callback::parameters;
 use crate::error_page;
-use crate::local::is_same_origin;
 use crate::oidc::attempt::Attempt;
-use crate::oidc::{IdentityProvider, ProviderError};
+use crate::oidc::{ExchangePermit, IdentityProvider, ProviderError};
 use crate::pages::names::sanitized;
-use crate::pages::{Notice, Tone, page_response};
+use crate::pages::{Notice, REFRESH_AFTER, Tone, page_response};
 use crate::prefetch::is_prefetch;
+use crate::session::GuestForm;
 use crate::sign_in::{BrowserSession, record_sign_in};
 use crate::state::Console;
 
@@ -27,11 +27,10 @@ const BY: &str = "identity_provider";
 const RETRY_AFTER_SECONDS: u64 = 10;
 
 /// `POST /sign-in/oidc`
-pub(crate) async fn leave(State(console): State<Console>, headers: HeaderMap) -> Response {
-    let Some(provider) = &console.inner.identity_provider else { return error_page::not_found(&console, &headers) };
-    if !is_same_origin(&headers) {
-        return error_page::cross_site_form(&console);
-    }
+pub(crate) async fn leave(State(console): State<Console>, form: GuestForm) -> Response {
+    let Some(provider) = &console.inner.identity_provider else {
+        return error_page::not_found(&console, &form.headers);
+    };
     let cookie = console.storage().new_token();
     let attempt = Attempt::begin(cookie.expose_secret(), console.inner.clock.now());
     match provider.authorization_url(&attempt).await {
@@ -44,6 +43,7 @@ pub(crate) async fn leave(State(console): State<Console>, headers: HeaderMap) ->
 pub(crate) async fn come_back(
     State(console): State<Console>,
     headers: HeaderMap,
+    extensions: Extensions,
     RawQuery(query): RawQuery,
 ) -> Response {
     let Some(provider) = &console.inner.identity_provider else { return error_page::not_found(&console, &headers) };
@@ -61,14 +61,18 @@ pub(crate) async fn come_back(
     let cookie = provider.cookie.value(&headers);
     let attempt = cookie.zip(single("state")).and_then(|(cookie, state)| Attempt::find(cookie, state, now));
     // https://www.rfc-editor.org/rfc/rfc9207
-    let attempt = attempt.filter(|_| single("iss").is_none_or(|issuer| issuer == provider.issuer()));
+    let has_issuer = parameters.iter().any(|(key, _)| key == "iss");
+    let attempt = attempt.filter(|_| !has_issuer || single("iss") == Some(provider.issuer()));
     let Some(attempt) = attempt else {
         record_sign_in(BY, "unknown_attempt", None);
         return other_attempt(&console);
     };
+    let Some(permit) = provider.admit(console.limited_address(&extensions, &headers)) else {
+        return busy(&console);
+    };
     // Without its cookie, the same URL leads nowhere again.
     let response = match single("code") {
-        Some(code) => sign_in(&console, provider, &headers, &attempt, code).await,
+        Some(code) => sign_in(&console, provider, &headers, (permit, &attempt), code).await,
         None => {
             record_sign_in(BY, "declined", None);
             not_signed_in(&console, provider)
@@ -81,11 +85,11 @@ async fn sign_in(
     console: &Console,
     provider: &IdentityProvider,
     headers: &HeaderMap,
-    attempt: &Attempt,
+    (permit, attempt): (ExchangePermit<'_>, &Attempt),
     code: &str,
 ) -> Response {
     let now = console.inner.clock.now();
-    let proven = match provider.identify(attempt, code, now).await {
+    let proven = match provider.identify(permit, attempt, code, now).await {
         Ok(proven) => proven,
         Err(error) => {
             let outcome = match error {
@@ -153,6 +157,18 @@ fn provider_error(console: &Console, provider: &IdentityProvider, error: Provide
             page(console, StatusCode::FORBIDDEN, notice)
         }
     }
+}
+
+/// Another browser of the same address, or many others, come back at this moment. The page loads itself again, and the
+/// browser still has the cookie.
+fn busy(console: &Console) -> Response {
+    let notice = Notice::new(Tone::Waiting, "One moment")
+        .with("Others of your network are signing in. This page tries again by itself.")
+        .with_retry_link();
+    let response = page_response(StatusCode::SERVICE_UNAVAILABLE, &notice.page(&console.inner.frame));
+    let mut response = error_page::with_retry_after(response, RETRY_AFTER_SECONDS);
+    response.headers_mut().insert(REFRESH, REFRESH_AFTER);
+    response
 }
 
 /// Another browser has begun it, or it has expired, or it was used.

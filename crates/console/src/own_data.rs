@@ -1,125 +1,99 @@
-//! `/settings/data.json`: everything that is stored about a user, but secrets and their hashes.
+//! `/settings/data.json`: everything that is stored about a user, but secrets and digests. Tables can be long, so the
+//! file is read page by page while it is sent.
 
+use std::time::Duration;
+
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use bellbird_domain::{Account, Connection, DeliveryState, EndpointId};
-use bellbird_storage::{DeliveryRecord, IdentityRecord, SessionRecord, Storage, StorageError};
+use bellbird_api::front::ResponseTimeout;
+use bellbird_domain::UserId;
+use bellbird_limits::Permit;
+use bellbird_storage::{LEFT_OUT, OWN_TABLES, OwnPosition, StorageError, camel_case};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use serde_json::{Value, json};
+use http::{HeaderName, StatusCode};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::error_page;
+use crate::pages::{Notice, Tone, page_response};
 use crate::session::Session;
 use crate::state::Console;
 
-/// Deliveries in one read.
-const DELIVERIES_PAGE: u32 = 500;
-/// Deliveries of one endpoint in the file. The endpoint's log has the others.
-const DELIVERIES_MAX: usize = 10_000;
+/// A slow client holds a page of rows for so long.
+const TIMEOUT: Duration = Duration::from_secs(600);
+const RETRY_AFTER_SECONDS: u64 = 5;
+const HEADERS: [(HeaderName, &str); 2] =
+    [(CONTENT_TYPE, "application/json"), (CONTENT_DISPOSITION, "attachment; filename=\"bellbird-data.json\"")];
+
+/// The rest of a file.
+struct OwnData {
+    console: Console,
+    user: UserId,
+    /// Those before it have been written.
+    table: usize,
+    /// Where the rest of that table begins.
+    after: Option<OwnPosition>,
+    /// A user reads one file at a time. None: all of it has been read.
+    permit: Option<Permit<UserId>>,
+}
 
 /// `GET /settings/data.json`
 pub(crate) async fn download(State(console): State<Console>, session: Session) -> Response {
-    match collect(console.storage(), &session).await {
-        Ok(data) => {
-            let headers = [
-                (CONTENT_TYPE, "application/json"),
-                (CONTENT_DISPOSITION, "attachment; filename=\"bellbird-data.json\""),
-            ];
-            (headers, format!("{data:#}")).into_response()
-        }
-        Err(error) => error_page::storage_error(&console, &error),
-    }
-}
-
-async fn collect(storage: &Storage, session: &Session) -> Result<Value, StorageError> {
     let user = session.user();
-    let mut keys = Vec::new();
-    for key in storage.keys().list(user).await? {
-        let history = storage.setup_tokens().list_key_audit(user, key.id).await?;
-        let history: Vec<_> = history.iter().map(|row| json!({"at": row.at, "event": row.event})).collect();
-        keys.push(json!({"key": key, "history": history}));
-    }
-    let (accounts, _) = storage.accounts().list(user, u32::MAX, 0).await?;
-    let mut connections = Vec::new();
-    for connection in storage.connections().list(user).await? {
-        let history = storage.connections().list_audit(connection.id).await?;
-        let accounts = accounts.iter().filter(|account| account.connection_id == connection.id).map(account_data);
-        connections.push(json!({
-            "connection": connection_data(&connection),
-            "accounts": accounts.collect::<Vec<_>>(),
-            "history": history,
-        }));
-    }
-    let mut endpoints = Vec::new();
-    for endpoint in storage.endpoints().list(user).await? {
-        let deliveries = deliveries(storage, session, endpoint.id).await?;
-        endpoints.push(json!({"endpoint": endpoint, "deliveries": deliveries}));
-    }
-    let sessions = storage.sessions().list(user, session.now).await?;
-    let identities = storage.sessions().list_identities(user).await?;
-    let registrations = storage.provider_users().list(user).await?;
-    Ok(json!({
-        "user": storage.users().find(user).await?,
-        "emailsOff": storage.emails().find_off(user).await?,
-        "sessions": sessions.iter().map(session_data).collect::<Vec<_>>(),
-        "identities": identities.iter().map(identity_data).collect::<Vec<_>>(),
-        "keys": keys,
-        "registeredAt": registrations.iter().map(|registration| &registration.provider).collect::<Vec<_>>(),
-        "connections": connections,
-        "webhookEndpoints": endpoints,
-    }))
+    let Some(permit) = console.inner.own_data_permits.try_acquire(user) else {
+        let notice = Notice::new(Tone::Waiting, "Your data is being downloaded already")
+            .with("Wait until that has ended.")
+            .with_retry_link();
+        let response = page_response(StatusCode::TOO_MANY_REQUESTS, &notice.page(&console.inner.frame));
+        return error_page::with_retry_after(response, RETRY_AFTER_SECONDS);
+    };
+    let data = OwnData { console: console.clone(), user, table: 0, after: None, permit: Some(permit) };
+    let (first, data) = match data.next_part().await {
+        Ok(Some(first)) => first,
+        Ok(None) => return error_page::internal_error(&console),
+        Err(error) => return error_page::storage_error(&console, &error),
+    };
+    let rest = stream::try_unfold(data, |data| async {
+        data.next_part().await.inspect_err(|error| tracing::warn!(%error, "own data cut off"))
+    });
+    let body = Body::from_stream(stream::once(async { Ok(first) }).chain(rest));
+    let mut response = (HEADERS, body).into_response();
+    response.extensions_mut().insert(ResponseTimeout(TIMEOUT));
+    response
 }
 
-async fn deliveries(
-    storage: &Storage,
-    session: &Session,
-    endpoint: EndpointId,
-) -> Result<Vec<DeliveryRecord>, StorageError> {
-    let every_state: Option<DeliveryState> = None;
-    let mut found: Vec<DeliveryRecord> = Vec::new();
-    while found.len() < DELIVERIES_MAX {
-        let last = found.last().map(|delivery| (delivery.created_at, delivery.event_id));
-        let of = (session.user(), endpoint);
-        let page = storage.deliveries().list_before(last, of, every_state, DELIVERIES_PAGE).await?;
-        if page.is_empty() {
-            break;
+impl OwnData {
+    /// A page of rows of a table, or the end of the file.
+    async fn next_part(mut self) -> Result<Option<(Bytes, Self)>, StorageError> {
+        let Some(table) = OWN_TABLES.get(self.table) else {
+            if self.permit.take().is_none() {
+                return Ok(None);
+            }
+            let left_out: serde_json::Map<_, _> =
+                LEFT_OUT.iter().map(|(table, why)| (camel_case(table), json!(why))).collect();
+            let end = format!(",\n\"leftOut\": {}}}\n", json!(left_out));
+            return Ok(Some((end.into(), self)));
+        };
+        let (rows, next) = self.console.storage().own_rows(table, self.user, self.after.as_ref()).await?;
+        let mut part = Vec::new();
+        let is_first_page = self.after.is_none();
+        if is_first_page {
+            let before = if self.table == 0 { "{" } else { ",\n" };
+            part.extend_from_slice(format!("{before}\"{}\": [", camel_case(table.name)).as_bytes());
         }
-        found.extend(page);
+        for (at, row) in rows.iter().enumerate() {
+            part.extend_from_slice(if is_first_page && at == 0 { b"\n" } else { b",\n" });
+            // To memory, where it cannot fail.
+            let _ = row.serialize(&mut serde_json::Serializer::new(&mut part));
+        }
+        self.after = next;
+        if self.after.is_none() {
+            part.extend_from_slice(b"]");
+            self.table += 1;
+        }
+        Ok(Some((part.into(), self)))
     }
-    Ok(found)
-}
-
-fn session_data(session: &SessionRecord) -> Value {
-    json!({
-        "browser": session.browser,
-        "createdAt": session.created_at,
-        "lastUsedAt": session.last_used_at,
-        "expiresAt": session.expires_at,
-    })
-}
-
-fn identity_data(identity: &IdentityRecord) -> Value {
-    json!({"issuer": identity.issuer, "subject": identity.subject, "createdAt": identity.created_at})
-}
-
-fn connection_data(connection: &Connection) -> Value {
-    json!({
-        "id": connection.id,
-        "provider": connection.provider,
-        "institutionId": connection.institution_id,
-        "institutionName": connection.institution_name,
-        "status": connection.status,
-        "consentExpiresAt": connection.consent_expires_at,
-        "lastRefreshedAt": connection.last_refreshed_at,
-        "createdAt": connection.created_at,
-    })
-}
-
-fn account_data(account: &Account) -> Value {
-    json!({
-        "id": account.id,
-        "name": account.name,
-        "number": account.number.as_ref().map(|number| number.as_str()),
-        "type": account.account_type,
-        "currency": account.currency,
-    })
 }

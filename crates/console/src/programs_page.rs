@@ -152,13 +152,13 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
         return error_page::invalid_form(&console);
     };
     let made = if program.takes_token() {
-        create_token(&console, session, program.name).await.map(Some)
+        create_token(&console, session, program.name).await
     } else {
-        create_key(&console, session, program.name).await.map(|key: Option<ApiKey>| key.map(|key| key.expose().into()))
+        create_key(&console, session, program.name).await.map(|key: ApiKey| key.expose().into())
     };
     match made {
-        Ok(Some(secret)) => page(&console, session, Some(Made { program, secret }), None).await,
-        Ok(None) => page(&console, session, None, Some("You have 100 keys. Revoke one that you do not use.")).await,
+        Ok(secret) => page(&console, session, Some(Made { program, secret }), None).await,
+        Err(StorageError::TooMany(text)) => page(&console, session, None, Some(text)).await,
         Err(error) => error_page::storage_error(&console, &error),
     }
 }

@@ -1,5 +1,5 @@
-//! Adds security headers to every response. They forbid caching, framing by other pages, and sending link URLs as
-//! `Referer`.
+//! Adds security headers to every response. They forbid caching, framing by other pages, and sending link URLs to other
+//! sites as `Referer`.
 
 use axum::response::Response;
 use http::HeaderValue;
@@ -9,8 +9,9 @@ use http::header::{
 
 use crate::pages::ImageOrigins;
 
+/// With `no-referrer`, browsers would send `Origin: null` with the console's own forms.
 const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
-    (REFERRER_POLICY, "no-referrer"),
+    (REFERRER_POLICY, "same-origin"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),

@@ -1,21 +1,24 @@
 //! Who is signed in: extractors for pages and forms. A handler of a page takes [`Session`], and one of a form takes
-//! [`OwnForm`], so neither runs for anybody else, and no form runs for a page of another site.
+//! [`OwnForm`], so neither runs for anybody else, or for more requests of one user than the limits allow. No form runs
+//! for a page of another site: one of somebody who may not be signed in is a [`GuestForm`].
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Request};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{Caller, UserId};
+use bellbird_limits::{RateLimiter, gcra};
 use bellbird_storage::{OperatorChange, OwnAction, SignedIn, StorageError};
 use http::HeaderMap;
 use http::request::Parts;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::link::FORM_BYTES_MAX;
-use crate::local::is_same_origin;
+use crate::local::is_own_form;
 use crate::pages::{LocalTime, SignedInFrame};
 use crate::state::Console;
 use crate::{body, error_page};
+
+const FORM_BYTES_MAX: usize = 4 * 1024;
 
 /// A request of a browser in which a user is signed in.
 pub(crate) struct Session {
@@ -59,20 +62,38 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Finds who is signed in, and takes one request of theirs out of a limit.
+    async fn find(
+        headers: &HeaderMap,
+        console: &Console,
+        limit: Option<&RateLimiter<UserId>>,
+    ) -> Result<Self, Response> {
+        let now = console.inner.access.clock().now();
+        let found = match console.inner.session_cookie.value(headers) {
+            Some(token) => console.find_session(token, now).await,
+            None => Ok(None),
+        };
+        let SignedIn { caller, email, is_operator, .. } = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => return Err(Redirect::to(&console.path("/sign-in")).into_response()),
+            Err(error) => return Err(error_page::storage_error(console, &error)),
+        };
+        if let Some(limit) = limit {
+            let decision = limit.take(caller.user_id, now).await;
+            if !decision.allowed {
+                return Err(error_page::too_many_of_user(console, gcra::whole_seconds(decision.wait_us)));
+            }
+        }
+        Ok(Self { caller, email, is_operator, now })
+    }
+}
+
 impl FromRequestParts<Console> for Session {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
-        let now = console.inner.access.clock().now();
-        let found = match console.inner.session_cookie.value(&parts.headers) {
-            Some(token) => console.storage().sessions().find(token, now).await,
-            None => Ok(None),
-        };
-        match found {
-            Ok(Some(SignedIn { caller, email, is_operator, .. })) => Ok(Self { caller, email, is_operator, now }),
-            Ok(None) => Err(Redirect::to(&console.path("/sign-in")).into_response()),
-            Err(error) => Err(error_page::storage_error(console, &error)),
-        }
+        Self::find(&parts.headers, console, console.inner.page_limit.as_ref()).await
     }
 }
 
@@ -81,12 +102,10 @@ impl OptionalFromRequestParts<Console> for Session {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Option<Self>, Response> {
-        let has_cookie = console.inner.session_cookie.value(&parts.headers).is_some();
-        let found = <Self as FromRequestParts<Console>>::from_request_parts(parts, console).await;
-        match found {
+        match <Self as FromRequestParts<Console>>::from_request_parts(parts, console).await {
             Ok(session) => Ok(Some(session)),
-            Err(response) if has_cookie && response.status().is_server_error() => Err(response),
-            Err(_) => Ok(None),
+            Err(response) if response.status().is_redirection() => Ok(None),
+            Err(response) => Err(response),
         }
     }
 }
@@ -117,11 +136,9 @@ impl FromRequest<Console> for OwnForm {
     type Rejection = Response;
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
-        let (mut parts, form) = request.into_parts();
-        if !is_same_origin(&parts.headers) {
-            return Err(error_page::cross_site_form(console));
-        }
-        let session = <Session as FromRequestParts<Console>>::from_request_parts(&mut parts, console).await?;
+        let (parts, form) = request.into_parts();
+        check_origin(console, &parts.headers)?;
+        let session = Session::find(&parts.headers, console, console.inner.form_limit.as_ref()).await?;
         let fields = read_fields(console, &parts.headers, form).await?;
         Ok(Self { session, fields })
     }
@@ -130,7 +147,7 @@ impl FromRequest<Console> for OwnForm {
 /// A form that a page of the console submits, in a browser in which nobody may be signed in.
 pub(crate) struct GuestForm {
     pub(crate) headers: HeaderMap,
-    fields: Vec<(String, String)>,
+    pub(crate) fields: Vec<(String, String)>,
 }
 
 impl GuestForm {
@@ -145,11 +162,18 @@ impl FromRequest<Console> for GuestForm {
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
         let (parts, form) = request.into_parts();
-        if !is_same_origin(&parts.headers) {
-            return Err(error_page::cross_site_form(console));
-        }
+        check_origin(console, &parts.headers)?;
         let fields = read_fields(console, &parts.headers, form).await?;
         Ok(Self { headers: parts.headers, fields })
+    }
+}
+
+/// Every form begins here, because every one is read by an extractor of this file.
+fn check_origin(console: &Console, headers: &HeaderMap) -> Result<(), Response> {
+    if is_own_form(&console.inner.site.console_url, headers) {
+        Ok(())
+    } else {
+        Err(error_page::cross_site_form(console))
     }
 }
 

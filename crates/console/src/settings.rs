@@ -15,6 +15,10 @@ pub struct ConsoleSettings {
     pub trusted_proxies: Vec<Network>,
     /// Requests a minute with unknown link tokens and states, for each client address. 0 means no limit.
     pub failed_auth_per_minute: u32,
+    /// Pages a minute that a user who is signed in opens, in all browsers together. 0 means no limit.
+    pub console_per_minute: u32,
+    /// The same for forms.
+    pub console_forms_per_minute: u32,
     /// None: users sign in by link only.
     pub oidc: Option<OidcSettings>,
     /// None: no e-mails.

@@ -17,16 +17,16 @@ use crate::browser_name::browser_name;
 use crate::cookie::{Cookie, SESSION_TTL};
 use crate::error_page;
 use crate::keys_page;
-use crate::local::{is_own_form, is_same_origin};
+use crate::local::is_from_here;
 use crate::pages::{Notice, SignIn, Tone, page_response};
 use crate::prefetch::is_prefetch;
-use crate::session::{OwnForm, Session};
+use crate::session::{GuestForm, OwnForm, Session};
 use crate::state::Console;
 
 /// How long a link works.
 const LINK_TTL: SignedDuration = SignedDuration::from_mins(10);
 /// Links of one user that work at the same time.
-const LINKS_MAX: i64 = 20;
+pub(crate) const LINKS_MAX: i64 = 20;
 
 const TOO_MANY_LINKS: StorageError = StorageError::Conflict("20 sign-in links that work: wait ten minutes");
 
@@ -110,7 +110,7 @@ pub(crate) async fn open_link(
     let Ok(Path(token)) = token else { return link_does_not_work(&console) };
     let now = console.inner.access.clock().now();
     let browser = console.inner.cookie.value(&headers);
-    match console.storage().sessions().find_link(&token, browser, now).await {
+    match console.look_up_unproven(console.storage().sessions().find_link(&token, browser, now)).await {
         Ok(Some(link)) if link.is_of_browser => sign_in(&console, &headers, &token, now).await,
         Ok(Some(link)) => page_response(StatusCode::OK, &SignIn::with_link(&console.inner.frame, &link.email)),
         Ok(None) => link_does_not_work(&console),
@@ -121,38 +121,35 @@ pub(crate) async fn open_link(
 /// `POST /sign-in/{token}`: the answer of a browser that did not ask for the link.
 pub(crate) async fn use_link(
     State(console): State<Console>,
-    headers: HeaderMap,
     token: Result<Path<String>, PathRejection>,
+    form: GuestForm,
 ) -> Response {
-    if !is_same_origin(&headers) {
-        return error_page::cross_site_form(&console);
-    }
     let Ok(Path(token)) = token else { return link_does_not_work(&console) };
     let now = console.inner.access.clock().now();
-    sign_in(&console, &headers, &token, now).await
+    sign_in(&console, &form.headers, &token, now).await
 }
 
 /// `POST /demo/sign-in`: signs in as the user of `bellbird demo`, for a browser on this machine.
 pub(crate) async fn sign_in_to_demo(
     State(console): State<Console>,
-    headers: HeaderMap,
     extensions: Extensions,
+    form: GuestForm,
 ) -> Response {
-    let Some(demo) = &console.inner.site.demo else { return error_page::not_found(&console, &headers) };
-    if !is_own_form(&headers, &extensions) {
+    let Some(demo) = &console.inner.site.demo else { return error_page::not_found(&console, &form.headers) };
+    if !is_from_here(&form.headers, &extensions) {
         return error_page::cross_site_form(&console);
     }
     let now = console.inner.access.clock().now();
     let url = create_sign_in_link(console.storage(), demo.user, "", now).await;
     match url.as_ref().map(|url| url.expose_secret().trim_start_matches("/sign-in/")) {
-        Ok(token) => sign_in(&console, &headers, token, now).await,
+        Ok(token) => sign_in(&console, &form.headers, token, now).await,
         Err(error) => error_page::storage_error(&console, error),
     }
 }
 
 async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
     let session = BrowserSession::new(console, headers, now);
-    match console.storage().sessions().sign_in(link, &session.row(), now).await {
+    match console.look_up_unproven(console.storage().sessions().sign_in(link, &session.row(), now)).await {
         Ok(Some(begun)) => {
             record_sign_in("link", "signed_in", Some(&begun));
             session.begun(console, headers, &begun, now).await

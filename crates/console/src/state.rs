@@ -1,20 +1,25 @@
 //! The state shared by all handlers of the console.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::extract::ConnectInfo;
 use bellbird_api::front::Access;
 use bellbird_connections::{Connections, provider_names};
 use bellbird_domain::{Clock, KeyId, UserId};
-use bellbird_limits::{Expiring, RateLimiter};
-use bellbird_storage::Storage;
-use http::HeaderMap;
-use tokio::sync::Semaphore;
+use bellbird_limits::client_address::{client_address, rate_limit_key};
+use bellbird_limits::{Expiring, InFlight, RateLimiter};
+use bellbird_storage::{SignedIn, Storage, StorageError};
+use http::{Extensions, HeaderMap};
+use jiff::Timestamp;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::api_client::ApiClient;
 use crate::cookie::Cookie;
+use crate::emailed_link::{self, EmailedLink};
 use crate::money_cache::CachedMoney;
 use crate::oidc::IdentityProvider;
 use crate::pages::Frame;
@@ -26,6 +31,12 @@ pub(crate) const PROVIDER_EVENTS_CONCURRENT_MAX: usize = 64;
 /// As long as balances.
 const MONEY_TTL: Duration = Duration::from_secs(300);
 const MONEY_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// How long a session's cookie counts as known after it has worked. Whether it still works is read for each request.
+const KNOWN_COOKIE_TTL: Duration = Duration::from_secs(24 * 3600);
+const KNOWN_COOKIES_MAX: u64 = 10_000;
+/// Lookups at the same time of cookies and sign-in links that anybody can make up. They leave database connections to
+/// others.
+const UNPROVEN_LOOKUPS_MAX: usize = 4;
 /// Of one user, because each is a request to another service, and is stored.
 const PINGS_PER_MINUTE: u32 = 10;
 
@@ -45,6 +56,16 @@ pub(crate) struct Inner {
     pub(crate) frame: Frame,
     pub(crate) clock: Clock,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
+    /// Of pages and of forms that a user who is signed in asks for.
+    pub(crate) page_limit: Option<RateLimiter<UserId>>,
+    pub(crate) form_limit: Option<RateLimiter<UserId>>,
+    /// Files of a user's own data that are being sent.
+    pub(crate) own_data_permits: InFlight<UserId>,
+    /// SHA-256 of the sessions' cookies that have worked lately. They are looked up at once.
+    known_cookies: Expiring<[u8; 32], ()>,
+    unproven_lookups: Semaphore,
+    /// Links to sign in that are to be sent. None: no e-mails are.
+    pub(crate) asked_links: Option<mpsc::Sender<EmailedLink>>,
     pub(crate) cookie: Cookie,
     pub(crate) link_cookie: Cookie,
     pub(crate) session_cookie: Cookie,
@@ -82,6 +103,11 @@ impl Console {
         let store = access.shared_store();
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
         let failed_auth_limit = failed_auth_limit.map(|limit| limit.shared(store, "console_failed_auth"));
+        let limit_of_user =
+            |name, per_minute| RateLimiter::per_minute(per_minute).map(|limit| limit.shared(store, name));
+        let page_limit = limit_of_user("console", settings.console_per_minute);
+        let form_limit = limit_of_user("console_forms", settings.console_forms_per_minute);
+        let asked_links = site.mailer.clone().map(|mailer| emailed_link::start(mailer, store));
         let ping_limit = RateLimiter::per_minute(PINGS_PER_MINUTE).map(|limit| limit.shared(store, "ping"));
         let (connections, clock) = (access.connections().clone(), access.clock().clone());
         let session_cookie = Cookie::of_session(&site.console_url);
@@ -97,6 +123,12 @@ impl Console {
             frame,
             clock,
             failed_auth_limit,
+            page_limit,
+            form_limit,
+            own_data_permits: InFlight::new(1),
+            known_cookies: Expiring::new(KNOWN_COOKIE_TTL, KNOWN_COOKIES_MAX, |_, ()| 1),
+            unproven_lookups: Semaphore::new(UNPROVEN_LOOKUPS_MAX),
+            asked_links,
             cookie,
             link_cookie,
             session_cookie,
@@ -111,6 +143,42 @@ impl Console {
 
     pub(crate) fn storage(&self) -> &Storage {
         self.inner.access.storage()
+    }
+
+    /// The client's address, as limits count it. None without a listener.
+    pub(crate) fn limited_address(&self, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+        let peer = extensions.get::<ConnectInfo<SocketAddr>>()?.0;
+        Some(rate_limit_key(client_address(peer, headers, &self.inner.settings.trusted_proxies)))
+    }
+
+    /// Who is signed in with a cookie.
+    pub(crate) async fn find_session(&self, token: &str, now: Timestamp) -> Result<Option<SignedIn>, StorageError> {
+        let known = &self.inner.known_cookies;
+        let mut of_cookie = [0; 32];
+        of_cookie.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+        let lookup = self.storage().sessions().find(token, now);
+        if known.renew(&of_cookie, now).is_none() {
+            let found = self.look_up_unproven(lookup).await?;
+            if found.is_some() {
+                known.insert(of_cookie, (), now);
+            }
+            return Ok(found);
+        }
+        let found = lookup.await?;
+        if found.is_none() {
+            known.remove(&of_cookie);
+        }
+        Ok(found)
+    }
+
+    /// Awaits a lookup of what anybody can make up, once one of a few places is free.
+    pub(crate) async fn look_up_unproven<T>(
+        &self,
+        lookup: impl Future<Output = Result<T, StorageError>>,
+    ) -> Result<T, StorageError> {
+        // It is never closed.
+        let _place = self.inner.unproven_lookups.acquire().await;
+        lookup.await
     }
 
     /// Whether the browser says that a user is signed in. It decides what a page offers, and never what it may do.

@@ -34,6 +34,8 @@ pub(crate) fn settings() -> ConsoleSettings {
         operator_name: Some("<Acme> Ltd".to_owned()),
         trusted_proxies: Vec::new(),
         failed_auth_per_minute: 3,
+        console_per_minute: 0,
+        console_forms_per_minute: 0,
         oidc: None,
         email: None,
     }

@@ -3,19 +3,29 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
+use axum::response::Response;
+use axum::routing::get;
+use bellbird_api::front::ResponseTimeout;
 use bellbird_domain::ConnectionId;
-use http::{HeaderMap, Request, StatusCode};
+use bellbird_storage::{LEFT_OUT, OWN_TABLES, camel_case};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use secrecy::ExposeSecret as _;
 use tower::ServiceExt as _;
 
+use crate::create_sign_in_link;
 use crate::settings::{Demo, Site};
 use crate::state::PROVIDER_EVENTS_CONCURRENT_MAX;
-use crate::test_support::{TestConsole, pending_body};
+use crate::test_support::{TestConsole, pending_body, settings};
 
 const CHOICE_LINK: &str = "/link/choice-token";
 const PROVIDER_LINK: &str = "/link/provider-token";
+/// A form of the console at its public URL, over plain HTTP in another browser than one of today.
+const OWN: [(&str, &str); 1] = [("origin", "https://example.com")];
 
 struct TestResponse {
     status: StatusCode,
@@ -53,7 +63,7 @@ async fn every_response_has_security_headers() {
             "{path}"
         );
         assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("form-action"), "{path}");
-        assert_eq!(headers["referrer-policy"], "no-referrer", "{path}");
+        assert_eq!(headers["referrer-policy"], "same-origin", "{path}");
         assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
         assert_eq!(headers["cross-origin-opener-policy"], "same-origin", "{path}");
         assert_eq!(headers["cache-control"], "no-store", "{path}");
@@ -189,9 +199,10 @@ async fn answers_are_small_and_same_site() {
         console.send(request("POST", "/link/callback?state=x", headers, form)).await.status.as_u16()
     };
     assert_eq!(post(&[("sec-fetch-site", "cross-site")], "answer=yes".to_owned()).await, 403);
-    assert_eq!(post(&[("sec-fetch-site", "same-origin")], "answer=yes".to_owned()).await, 400, "no such session");
-    assert_eq!(post(&[], "answer=perhaps".to_owned()).await, 400);
-    assert_eq!(post(&[], "x".repeat(4 * 1024 + 1)).await, 413);
+    assert_eq!(post(&[], "answer=yes".to_owned()).await, 403, "nobody says from where");
+    assert_eq!(post(&OWN, "answer=yes".to_owned()).await, 400, "no such session");
+    assert_eq!(post(&OWN, "answer=perhaps".to_owned()).await, 400);
+    assert_eq!(post(&OWN, "x".repeat(4 * 1024 + 1)).await, 413);
 }
 
 #[tokio::test]
@@ -204,12 +215,14 @@ async fn forms_are_small_single_choice_and_same_site() {
     };
     let connection = format!("connection={}", ConnectionId::new());
     assert_eq!(post(&[("sec-fetch-site", "cross-site")], connection.clone()).await, 403);
-    assert_eq!(post(&[("sec-fetch-site", "same-origin")], connection.clone()).await, 410, "no such connection");
-    assert_eq!(post(&[], "provider=somebank".to_owned()).await, 400, "no provider has a consent page");
-    assert_eq!(post(&[], format!("{connection}&{connection}")).await, 400);
-    assert_eq!(post(&[], "x".repeat(4 * 1024 + 1)).await, 413);
-    assert_eq!(post(&[("content-length", "8194")], String::new()).await, 413, "by its declared length");
-    let response = console.send(request("POST", "/link/none", &[], connection)).await;
+    assert_eq!(post(&[], connection.clone()).await, 403, "nobody says from where");
+    assert_eq!(post(&[("origin", "null")], connection.clone()).await, 403);
+    assert_eq!(post(&OWN, connection.clone()).await, 410, "no such connection");
+    assert_eq!(post(&OWN, "provider=somebank".to_owned()).await, 400, "no provider has a consent page");
+    assert_eq!(post(&OWN, format!("{connection}&{connection}")).await, 400);
+    assert_eq!(post(&OWN, "x".repeat(4 * 1024 + 1)).await, 413);
+    assert_eq!(post(&[OWN[0], ("content-length", "8194")], String::new()).await, 413, "by its declared length");
+    let response = console.send(request("POST", "/link/none", &OWN, connection)).await;
     assert_eq!(response.status, 410);
 }
 
@@ -281,4 +294,58 @@ async fn concurrent_provider_events_are_bounded() {
     assert_eq!(router.clone().oneshot(other).await.unwrap().status(), 404, "another provider has permits of its own");
     waiting.clear();
     assert_eq!(post(Body::empty()).await.unwrap().status(), 404, "the permits are free again");
+}
+
+/// The cookie of a browser in which the user is signed in.
+async fn sign_in(console: &TestConsole, router: &Router) -> String {
+    let (storage, now) = (console.access.storage(), console.access.clock().now());
+    let link = create_sign_in_link(storage, console.user, "", now).await.unwrap();
+    let signed_in = router.clone().oneshot(request("POST", link.expose_secret(), &OWN, "")).await.unwrap();
+    let mut cookies = signed_in.headers().get_all("set-cookie").iter().map(|cookie| cookie.to_str().unwrap());
+    let cookie = cookies.find(|cookie| cookie.contains("bellbird-session=")).unwrap();
+    cookie.split(';').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn own_data_is_read_while_it_is_sent() {
+    let console = TestConsole::new().await;
+    let router = console.router(console.site());
+    let cookie = sign_in(&console, &router).await;
+    let download = || router.clone().oneshot(request("GET", "/settings/data.json", &[("cookie", &cookie)], ""));
+    let first = download().await.unwrap();
+    assert_eq!((first.status(), first.headers().get("content-length")), (StatusCode::OK, None));
+    assert!(first.extensions().get::<ResponseTimeout>().is_some());
+    let second = download().await.unwrap();
+    assert_eq!((second.status().as_u16(), &second.headers()["retry-after"]), (429, &HeaderValue::from(5)));
+    let body = to_bytes(first.into_body(), usize::MAX).await.unwrap();
+    let data: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(data["users"][0]["email"], "<emma>@example.com");
+    assert_eq!(data["links"].as_array().unwrap().len(), 2);
+    let tables = OWN_TABLES.iter().map(|table| camel_case(table.name));
+    let mut members: Vec<_> = tables.chain(["leftOut".to_owned()]).collect();
+    members.sort_unstable();
+    let mut found: Vec<_> = data.as_object().unwrap().keys().cloned().collect();
+    found.sort_unstable();
+    assert_eq!(found, members);
+    assert_eq!(data["leftOut"].as_object().unwrap().len(), LEFT_OUT.len());
+    let text = std::str::from_utf8(&body).unwrap();
+    assert!(!text.contains("hash") && !text.contains("choice-token"), "{text}");
+    assert_eq!(download().await.unwrap().status(), 200);
+}
+
+/// The listener learns from the extension how long a file may take.
+#[tokio::test]
+async fn files_keep_what_the_listener_must_know() {
+    let console = TestConsole::new().await;
+    let file = async || {
+        let mut response = Response::new(Body::from("rows"));
+        response.extensions_mut().insert(ResponseTimeout(Duration::from_secs(3_600)));
+        response
+    };
+    let api = Router::new().route("/v1/export/transactions.csv", get(file));
+    let router = crate::router(console.access.clone(), api, settings(), console.site());
+    let cookie = sign_in(&console, &router).await;
+    let file = router.oneshot(request("GET", "/transactions.csv", &[("cookie", &cookie)], "")).await.unwrap();
+    assert_eq!(file.status(), 200);
+    assert!(file.extensions().get::<ResponseTimeout>().is_some());
 }

@@ -63,11 +63,15 @@ pub struct RateLimiter<K> {
 }
 
 impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
+    #[must_use]
+    pub fn new(limit: Limit) -> Self {
+        Self { limit, buckets: Buckets::default(), shared: None }
+    }
+
     /// Returns `None` if `calls_per_minute` is 0, which means no limit.
     #[must_use]
     pub fn per_minute(calls_per_minute: u32) -> Option<Self> {
-        let limit = Limit::per_minute(calls_per_minute);
-        (calls_per_minute > 0).then(|| Self { limit, buckets: Buckets::default(), shared: None })
+        (calls_per_minute > 0).then(|| Self::new(Limit::per_minute(calls_per_minute)))
     }
 
     /// Shares the limit with other instances, under a name of its own. Without a store, nothing changes.

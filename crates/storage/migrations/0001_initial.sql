@@ -55,6 +55,9 @@ CREATE TABLE api_keys (
 
 CREATE UNIQUE INDEX api_keys_hash ON api_keys (key_hash);
 CREATE UNIQUE INDEX api_keys_id ON api_keys (id);
+-- Finds those that have ended long ago.
+CREATE INDEX api_keys_ended ON api_keys (COALESCE(revoked_at, expires_at))
+    WHERE revoked_at IS NOT NULL OR expires_at IS NOT NULL;
 
 -- How often keys were used, by day and route, for their users.
 CREATE TABLE key_reads (

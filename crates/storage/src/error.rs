@@ -14,6 +14,9 @@ pub enum StorageError {
     /// The row already exists, or is still in use. The text names it.
     #[error("conflict: {0}")]
     Conflict(&'static str),
+    /// The user has as many of these rows as a user may have. The text says so, and what to do.
+    #[error("{0}")]
+    TooMany(&'static str),
     /// The row to change does not exist, or belongs to another user. The text names its kind.
     #[error("there is no such {0}")]
     NotFound(&'static str),

@@ -83,6 +83,7 @@ pub use users::emails::{DueEmail, EmailKey};
 pub use users::identities::{Identity, IdentityRecord, IdentitySignIn};
 pub use users::key_reads::KeyReadCount;
 pub use users::keys::KeyRecord;
+pub use users::own_data::{LEFT_OUT, OWN_TABLES, OwnPosition, OwnRow, OwnTable, camel_case};
 pub use users::sessions::{
     BegunSession, NO_CONSOLE_SIGN_IN, NewSession, NewSignInLink, SessionRecord, SignInLink, SignedIn,
 };

@@ -342,6 +342,9 @@ impl From<StorageError> for Problem {
 
 impl From<&StorageError> for Problem {
     fn from(error: &StorageError) -> Self {
+        if let StorageError::TooMany(text) = error {
+            return Self::Conflict((*text).into());
+        }
         tracing::error!(error = %Chain(error), "{}", error.log_message());
         match error {
             StorageError::Unavailable(_) => Self::ServiceUnavailable,

@@ -218,6 +218,8 @@ impl Settings {
             operator_name,
             trusted_proxies: access.trusted_proxies.clone(),
             failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),
+            console_per_minute: from.number("limits.console_per_minute", 120, 0..=1_000_000),
+            console_forms_per_minute: from.number("limits.console_forms_per_minute", 30, 0..=1_000_000),
             oidc,
             email,
         };

@@ -12,7 +12,6 @@ use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, 
 use lettre::message::{Body, Mailbox};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
-use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 pub use server::EmailSettings;
@@ -24,8 +23,6 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECTIONS_MAX: u32 = 4;
 /// The longest line that SMTP takes, without its end.
 const LINE_BYTES_MAX: usize = 998;
-/// Sign-in links being sent at the same time.
-const LINKS_IN_FLIGHT: usize = 32;
 
 /// Sends e-mails. Cheap to clone.
 #[derive(Clone)]
@@ -41,8 +38,6 @@ struct Inner {
     console_url: String,
     /// The host of the console, which ends the ids of messages.
     host: String,
-    /// Of [`LINKS_IN_FLIGHT`].
-    links: Arc<Semaphore>,
 }
 
 /// Why an e-mail was not sent. It names the server and has none of its text, which may name the recipient.
@@ -86,19 +81,13 @@ impl Mailer {
             .timeout(Some(SEND_TIMEOUT))
             .pool_config(lettre::transport::smtp::PoolConfig::new().max_size(CONNECTIONS_MAX))
             .build();
-        let links = Arc::new(Semaphore::new(LINKS_IN_FLIGHT));
         let (server, host) = (settings.server(), name.unwrap_or_else(|| "localhost".to_owned()));
-        let inner = Inner { transport, from: settings.from.clone(), server, console_url, host, links };
+        let inner = Inner { transport, from: settings.from.clone(), server, console_url, host };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     pub(crate) fn console_url(&self) -> &str {
         &self.inner.console_url
-    }
-
-    /// The permits to send sign-in links.
-    pub(crate) fn links(&self) -> &Arc<Semaphore> {
-        &self.inner.links
     }
 
     /// Connects to the mail server, with TLS and login as the settings say, and sends nothing.

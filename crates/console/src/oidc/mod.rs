@@ -3,10 +3,12 @@
 pub(crate) mod attempt;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::Plan;
+use bellbird_limits::{InFlight, Permit};
 use bellbird_providers::http::pool::{self, GaiResolver, Limits, Pool, tls_config};
 use bellbird_providers::settings::provider_url;
 use bytes::Bytes;
@@ -25,7 +27,7 @@ use openidconnect::{
     SignatureVerificationError, TokenResponse as _, UserInfoError,
 };
 use secrecy::ExposeSecret as _;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use self::attempt::Attempt;
@@ -113,6 +115,14 @@ pub(crate) struct IdentityProvider {
     pub(crate) cookie: Cookie,
     known: Mutex<Known>,
     permits: Semaphore,
+    /// One for each client address, so that nobody holds all the others with made-up codes.
+    permits_of_address: InFlight<IpAddr>,
+}
+
+/// The right to exchange one code.
+pub(crate) struct ExchangePermit<'p> {
+    _of_all: SemaphorePermit<'p>,
+    _of_address: Option<Permit<IpAddr>>,
 }
 
 /// Asks the identity provider for its metadata and keys. Returns the redirect URI to register there, or the reason why
@@ -134,6 +144,7 @@ impl IdentityProvider {
             cookie: Cookie::of_identity_provider(console_url),
             known: Mutex::default(),
             permits: Semaphore::new(ASKED_AT_ONCE_MAX),
+            permits_of_address: InFlight::new(1),
         }
     }
 
@@ -163,14 +174,21 @@ impl IdentityProvider {
         }
     }
 
+    /// Permits a client to exchange a code. None: others of its address do, or many others. `address` is None without a
+    /// listener.
+    pub(crate) fn admit(&self, address: Option<IpAddr>) -> Option<ExchangePermit<'_>> {
+        let of_address = address.map(|address| self.permits_of_address.try_acquire(address).ok_or(()));
+        Some(ExchangePermit { _of_address: of_address.transpose().ok()?, _of_all: self.permits.try_acquire().ok()? })
+    }
+
     /// Exchanges the code of a callback, once, and checks who it stands for.
     pub(crate) async fn identify(
         &self,
+        _permit: ExchangePermit<'_>,
         attempt: &Attempt,
         code: &str,
         now: Timestamp,
     ) -> Result<ProvenIdentity, ProviderError> {
-        let _permit = self.permits.try_acquire().map_err(|_| TOO_MANY)?;
         let metadata = self.metadata(None).await?;
         let (client, pool) = (self.client(&metadata)?, http_pool()?);
         let http = |request| send(pool.clone(), request);

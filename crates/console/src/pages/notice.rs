@@ -11,6 +11,8 @@ use super::institution::{AccountRow, ImageOrigins, Institution, account_rows};
 use super::names::{institution_name, sanitized};
 
 const OPEN_LINK_AGAIN: &str = "To try again, open your link again. It works for half an hour after it was created.";
+/// For a user who is signed in, and came by a button of the console.
+const TRY_IN_CONSOLE: &str = "To try again, go to your connections, and press the button there.";
 const YOU_CAN_CLOSE: &str = "You can close this page.";
 
 /// The colour of the page.
@@ -146,8 +148,11 @@ impl Notice {
         Self { needs_sign_in: true, ..self }
     }
 
-    /// Adds a link to the page of connections, for a user who is signed in.
-    pub(crate) fn with_connections_link(self, is_signed_in: bool) -> Self {
+    /// Leads to the page of connections, for a user who is signed in and so needs no link.
+    pub(crate) fn with_connections_link(mut self, is_signed_in: bool) -> Self {
+        for paragraph in self.paragraphs.iter_mut().filter(|paragraph| is_signed_in && *paragraph == OPEN_LINK_AGAIN) {
+            TRY_IN_CONSOLE.clone_into(paragraph);
+        }
         Self { is_signed_in, ..self }
     }
 
@@ -204,7 +209,7 @@ impl Notice {
             retry_link: Some("Back to your link"),
             ..Self::new(Tone::Good, format!("{name} is removed"))
         }
-        .with("No application can read its accounts through Bellbird any more.")
+        .with("No program can read its accounts through Bellbird any more.")
         .with(&format!("Your consent is being withdrawn at {provider}, which can take a few minutes."))
         .with_app_return(page.app_return.clone())
     }
@@ -279,7 +284,7 @@ impl Notice {
             }
             LinkOutcome::Reconnected => {
                 let notice = Self::new(Tone::Good, format!("{} connected again", subject(&names)));
-                notice.with("Your applications work as before.").with_accounts_hint(result).with_way_on(return_link)
+                notice.with("Your programs work as before.").with_accounts_hint(result).with_way_on(return_link)
             }
             LinkOutcome::LinkedOther => Self::new(Tone::Attention, format!("{} connected separately", subject(&names)))
                 .with(
@@ -452,6 +457,8 @@ mod tests {
             assert_eq!(label(outcome, None), None, "{outcome}");
             let notice = notice_of(outcome, &[], None);
             assert!(notice.paragraphs.iter().any(|text| text == OPEN_LINK_AGAIN), "{outcome}");
+            let html = html(&notice.with_connections_link(true));
+            assert!(html.contains(TRY_IN_CONSOLE) && !html.contains(OPEN_LINK_AGAIN), "{outcome}: {html}");
         }
         for outcome in [Linked, Reconnected, Unchanged] {
             assert_eq!(label(outcome, Some(ReturnLink::Link)), again("Back to your banks"), "{outcome}");

@@ -6,6 +6,8 @@ use axum::extract::{FromRequestParts, Query};
 use bellbird_domain::{Account, AccountId, Connection, ConnectionCategory, ConnectionId};
 use bellbird_storage::StorageError;
 use http::request::Parts;
+use jiff::ToSpan as _;
+use jiff::civil::Date;
 use serde::Deserialize;
 
 use super::WINDOW_ROWS;
@@ -59,7 +61,8 @@ pub(crate) struct AccountOption {
 }
 
 impl Choice {
-    /// Among the user's accounts of one category. Without an account that is theirs, the first one.
+    /// Among the user's accounts of one category. Days of banks that have an end only begin thirty days before it.
+    /// Without an account that is theirs, the first one.
     pub(crate) async fn load(
         console: &Console,
         session: &Session,
@@ -95,7 +98,19 @@ impl Choice {
             .collect();
         let offset = query.offset.parse().unwrap_or_default();
         let search = query.search.trim().chars().take(SEARCH_CHARS_MAX).collect();
-        Ok(Self { institutions, from: query.from, to: query.to, offset, search, chosen })
+        let from = match query.to.parse::<Date>() {
+            Ok(to) if query.from.is_empty() && category == ConnectionCategory::Banking => {
+                to.saturating_sub(30.days()).to_string()
+            }
+            _ => query.from,
+        };
+        Ok(Self { institutions, from, to: query.to, offset, search, chosen })
+    }
+
+    /// Why no row can be on these days.
+    pub(super) fn problem(&self) -> Option<String> {
+        let (from, to) = (self.from.parse::<Date>().ok()?, self.to.parse::<Date>().ok()?);
+        (from > to).then(|| "The first day is after the last one. Change one of them.".to_owned())
     }
 
     /// The query of the API for the account, and for the days if it has some. None: there is no account.

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::ConnectionCategory;
-use http::StatusCode;
+use http::{StatusCode, Version};
 use serde::Deserialize;
 
 use super::choice::{Choice, ChoiceQuery};
@@ -184,10 +184,18 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
             rows
         });
     }
+    if let Some(problem) = choice.problem() {
+        page.trades = Err(problem);
+    }
     page_response(StatusCode::OK, &page)
 }
 
 /// `GET /trades.csv`
-pub(crate) async fn download_csv(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
-    download(&console, &session, ConnectionCategory::Brokerage, query, "trades.csv").await
+pub(crate) async fn download_csv(
+    State(console): State<Console>,
+    session: Session,
+    version: Version,
+    query: ChoiceQuery,
+) -> Response {
+    download(&console, &session, ConnectionCategory::Brokerage, query, "trades.csv", version).await
 }

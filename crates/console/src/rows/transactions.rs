@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::{Category, ConnectionCategory};
-use http::StatusCode;
+use http::{StatusCode, Version};
 use serde::Deserialize;
 
 use super::choice::{Choice, ChoiceQuery};
@@ -104,7 +104,9 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
         older: None,
         api_url: String::new(),
     };
-    if let Some(window) = choice.window() {
+    if let Some(problem) = choice.problem() {
+        page.error = Some(problem);
+    } else if let Some(window) = choice.window() {
         let path = format!("/v1/transactions?{window}");
         page.api_url = format!("{}{path}", console.inner.site.api_url.trim_end_matches('/'));
         if !choice.search.is_empty() {
@@ -127,11 +129,21 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
 }
 
 /// `GET /transactions.csv`
-pub(crate) async fn download_csv(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
-    download(&console, &session, ConnectionCategory::Banking, query, "transactions.csv").await
+pub(crate) async fn download_csv(
+    State(console): State<Console>,
+    session: Session,
+    version: Version,
+    query: ChoiceQuery,
+) -> Response {
+    download(&console, &session, ConnectionCategory::Banking, query, "transactions.csv", version).await
 }
 
 /// `GET /transactions.ofx`
-pub(crate) async fn download_ofx(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
-    download(&console, &session, ConnectionCategory::Banking, query, "transactions.ofx").await
+pub(crate) async fn download_ofx(
+    State(console): State<Console>,
+    session: Session,
+    version: Version,
+    query: ChoiceQuery,
+) -> Response {
+    download(&console, &session, ConnectionCategory::Banking, query, "transactions.ofx", version).await
 }

@@ -25,40 +25,57 @@ pub(super) struct EndpointFields {
     pub(super) problem: Option<String>,
     /// What it does not include is not offered.
     plan: Plan,
+    /// Where events may go.
+    rules: Rules,
 }
 
 impl EndpointFields {
     /// Those of an endpoint that is not made yet.
-    pub(super) fn of_new(plan: Plan) -> Self {
-        Self { url: String::new(), events: DEFAULT_EVENTS.to_vec(), problem: None, plan }
+    pub(super) fn of_new(console: &Console, plan: Plan) -> Self {
+        Self::new(console, String::new(), DEFAULT_EVENTS.to_vec(), plan)
     }
 
-    pub(super) fn of(endpoint: &Endpoint, plan: Plan) -> Self {
-        Self { url: endpoint.url.clone(), events: endpoint.event_types.clone(), problem: None, plan }
+    pub(super) fn of(console: &Console, endpoint: &Endpoint, plan: Plan) -> Self {
+        Self::new(console, endpoint.url.clone(), endpoint.event_types.clone(), plan)
+    }
+
+    fn new(console: &Console, url: String, events: Vec<EventType>, plan: Plan) -> Self {
+        Self { url, events, problem: None, plan, rules: console.inner.site.webhooks.rules() }
     }
 
     /// None: the form is another one.
-    pub(super) fn submitted(form: &OwnForm) -> Option<Self> {
+    pub(super) fn submitted(console: &Console, form: &OwnForm) -> Option<Self> {
         let url = form.field("url")?.trim().to_owned();
         let events = form.fields().iter().filter(|(name, _)| name == "event");
         let events = events.filter_map(|(_, event)| event.parse().ok());
         let events: Vec<EventType> = events.filter(|event| EventType::SUBSCRIBABLE_BY_USERS.contains(event)).collect();
-        Some(Self { url, events: in_order(&events), problem: None, plan: form.session.caller.plan })
+        Some(Self::new(console, url, in_order(&events), form.session.caller.plan))
     }
 
-    /// The URL in its normal form, or what is wrong.
-    pub(super) async fn check(&self, rules: Rules) -> Result<String, String> {
+    /// The URL in its normal form, or what is wrong. Which private names the operator's name servers know is nothing
+    /// for users, so an unknown name and one with a private address get the same text.
+    pub(super) async fn check(&self) -> Result<String, String> {
+        const NOT_PUBLIC: &str = "The host name has no public address, or is not known at this moment. Correct it, or \
+            try again in a minute.";
         if self.events.is_empty() {
             return Err("Choose at least one kind of event.".to_owned());
         }
-        match EndpointUrl::check(&self.url, rules).await {
-            Ok(checked) => Ok(checked.url),
+        match EndpointUrl::check(&self.url, self.rules).await {
+            Ok(EndpointUrl { url, unresolved: None }) => Ok(url),
+            Ok(EndpointUrl { unresolved: Some(_), .. }) | Err(EndpointUrlError::PrivateAddress) => {
+                Err(NOT_PUBLIC.to_owned())
+            }
             Err(EndpointUrlError::Resolver(error)) => {
                 tracing::error!(%error, "could not set up name resolution");
                 Err("The URL could not be checked. Try again in a moment.".to_owned())
             }
             Err(error) => Err(sentence(&error.to_string())),
         }
+    }
+
+    /// What an address has to be, besides one with https and a public host name.
+    pub(super) fn allows_this_machine(&self) -> bool {
+        self.rules.allow_loopback
     }
 
     /// Each kind of event that the plan includes, with what it says and whether it is chosen.

@@ -161,7 +161,7 @@ async fn page(
         Ok(found) => found,
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let fields = fields.unwrap_or_else(|| EndpointFields::of(endpoint, session.caller.plan));
+    let fields = fields.unwrap_or_else(|| EndpointFields::of(console, endpoint, session.caller.plan));
     let status = if fields.problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     let page = LogPage {
         frame: &session.frame(console, "/webhooks"),
@@ -250,7 +250,7 @@ pub(crate) async fn change(
         Ok(None) => return error_page::not_found(&console, &headers),
         Err(error) => return error_page::storage_error(&console, &error),
     };
-    if let Some(fields) = EndpointFields::submitted(&form) {
+    if let Some(fields) = EndpointFields::submitted(&console, &form) {
         return update(&console, session, &endpoint, fields).await;
     }
     let since = form.field("recover").and_then(|value| SINCE.iter().find(|(name, ..)| *name == value));
@@ -271,7 +271,7 @@ pub(crate) async fn change(
 
 async fn update(console: &Console, session: &Session, endpoint: &Endpoint, mut fields: EndpointFields) -> Response {
     let query = LogQuery { state: None, before: None };
-    let url = match fields.check(console.inner.site.webhooks.rules()).await {
+    let url = match fields.check().await {
         Ok(url) => url,
         Err(problem) => {
             fields.problem = Some(problem);

@@ -93,7 +93,7 @@ impl Done {
 
 /// `GET /webhooks`
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
-    page(&console, &session, None, &EndpointFields::of_new(session.caller.plan)).await
+    page(&console, &session, None, &EndpointFields::of_new(&console, session.caller.plan)).await
 }
 
 async fn page(console: &Console, session: &Session, done: Option<&Done>, fields: &EndpointFields) -> Response {
@@ -123,7 +123,7 @@ fn row(endpoint: Endpoint, zone: &LocalTime) -> EndpointRow {
 
 /// `POST /webhooks`, with the fields of a new endpoint, or with one field: what to do, and the endpoint's id.
 pub(crate) async fn change(State(console): State<Console>, headers: HeaderMap, form: OwnForm) -> Response {
-    if let Some(fields) = EndpointFields::submitted(&form) {
+    if let Some(fields) = EndpointFields::submitted(&console, &form) {
         if let Some(refused) = plan::refuse_form(&console, &form.session) {
             return refused;
         }
@@ -151,13 +151,30 @@ fn chosen(form: &OwnForm) -> Option<(Action, EndpointId)> {
     Some((action, id.parse().ok()?))
 }
 
+fn too_many() -> String {
+    format!("You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first.")
+}
+
+/// The URL in its normal form, or what is wrong. Asks no name server for an endpoint that would be one too many.
+async fn check_new(
+    console: &Console,
+    session: &Session,
+    fields: &EndpointFields,
+) -> Result<Result<String, String>, StorageError> {
+    if console.storage().endpoints().list(session.user()).await?.len() >= ENDPOINTS_MAX as usize {
+        return Ok(Err(too_many()));
+    }
+    Ok(fields.check().await)
+}
+
 async fn create(console: &Console, session: &Session, mut fields: EndpointFields) -> Response {
-    let url = match fields.check(console.inner.site.webhooks.rules()).await {
-        Ok(url) => url,
-        Err(problem) => {
+    let url = match check_new(console, session, &fields).await {
+        Ok(Ok(url)) => url,
+        Ok(Err(problem)) => {
             fields.problem = Some(problem);
             return page(console, session, None, &fields).await;
         }
+        Err(error) => return error_page::storage_error(console, &error),
     };
     let secret = new_secret();
     let new = NewEndpoint {
@@ -170,11 +187,10 @@ async fn create(console: &Console, session: &Session, mut fields: EndpointFields
     match insert(console, session, &new).await {
         Ok(()) => {
             let done = Done::Secret { url, secret, kind: SecretKind::OfNewEndpoint };
-            page(console, session, Some(&done), &EndpointFields::of_new(session.caller.plan)).await
+            page(console, session, Some(&done), &EndpointFields::of_new(console, session.caller.plan)).await
         }
         Err(StorageError::Conflict(_)) => {
-            let limit = format!("You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first.");
-            fields.problem = Some(limit);
+            fields.problem = Some(too_many());
             page(console, session, None, &fields).await
         }
         Err(error) => error_page::storage_error(console, &error),
@@ -217,7 +233,7 @@ async fn act(
         }
     };
     let Some(done) = done else { return Ok(None) };
-    Ok(Some(page(console, session, Some(&done), &EndpointFields::of_new(session.caller.plan)).await))
+    Ok(Some(page(console, session, Some(&done), &EndpointFields::of_new(console, session.caller.plan)).await))
 }
 
 /// Returns false if the endpoint was deleted meanwhile.

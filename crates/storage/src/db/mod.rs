@@ -22,5 +22,5 @@ pub(crate) mod statement;
 pub(crate) mod wire;
 
 pub(crate) use database::{Db, Tx};
-pub(crate) use row::{Row, as_stored};
+pub(crate) use row::{ReadRow, Row, as_stored};
 pub(crate) use statement::{Bound, Param, Sql, named, params, statements, strip_nul};

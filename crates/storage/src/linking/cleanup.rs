@@ -57,6 +57,13 @@ statements! {
     DELETE_SETUP_TOKENS = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1", ""),
         on_postgres = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
 
+    HAS_OUTDATED_UNCLAIMED_TOKENS = "SELECT id FROM setup_tokens WHERE expires_at <= $1 AND key_id IS NULL LIMIT 1";
+
+    DELETE_UNCLAIMED_TOKENS = delete_some!("setup_tokens", "user_id, id", "expires_at <= $1 AND key_id IS NULL", ""),
+        on_postgres = delete_some!(
+            "setup_tokens", "user_id, id", "expires_at <= $1 AND key_id IS NULL", " FOR UPDATE SKIP LOCKED"
+        );
+
     HAS_OUTDATED_SIGN_IN_LINKS = "SELECT id FROM sign_in_links WHERE expires_at <= $1 LIMIT 1";
 
     DELETE_SIGN_IN_LINKS = delete_some!("sign_in_links", "user_id, id", "expires_at <= $1", ""),
@@ -84,9 +91,10 @@ statements! {
 }
 
 impl ConsentSessions<'_> {
-    /// Deletes sessions and sign-in links that have expired, links and consent sessions 24 hours after they expire,
-    /// setup tokens 30 days after that, and provider events after 30 days. A consent session stays while it is leased,
-    /// or if it has credentials and has not ended. Returns the number of deleted rows, without secrets.
+    /// Deletes sessions, sign-in links and unclaimed setup tokens that have expired, links and consent sessions 24
+    /// hours after they expire, claimed setup tokens 30 days after that, and provider events after 30 days. A consent
+    /// session stays while it is leased, or if it has credentials and has not ended. Returns the number of deleted
+    /// rows, without secrets.
     ///
     /// It works in small transactions, so the caller may cancel it at any time.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
@@ -97,9 +105,10 @@ impl ConsentSessions<'_> {
         let sessions = self.delete_outdated_sessions(expired, now).await?;
         let events = self.delete_in_steps(HAS_OUTDATED_EVENTS, DELETE_EVENTS, received).await?;
         let tokens = self.delete_in_steps(HAS_OUTDATED_SETUP_TOKENS, DELETE_SETUP_TOKENS, token_expired).await?;
+        let unclaimed = self.delete_in_steps(HAS_OUTDATED_UNCLAIMED_TOKENS, DELETE_UNCLAIMED_TOKENS, now).await?;
         let sign_in_links = self.delete_in_steps(HAS_OUTDATED_SIGN_IN_LINKS, DELETE_SIGN_IN_LINKS, now).await?;
         let signed_in = self.delete_in_steps(HAS_OUTDATED_SESSIONS, DELETE_SESSIONS, now).await?;
-        Ok(links + sessions + events + tokens + sign_in_links + signed_in)
+        Ok(links + sessions + events + tokens + unclaimed + sign_in_links + signed_in)
     }
 
     /// Checks before each step whether a row is left, because a step takes SQLite's one writer.

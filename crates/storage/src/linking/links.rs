@@ -12,6 +12,10 @@ use crate::error::Result;
 use crate::locks::lock_user;
 use crate::{Links, StorageError};
 
+/// Links of a user, which stay for a day after they have expired.
+const LINKS_MAX: i64 = 200;
+const TOO_MANY_LINKS: &str = "There are 200 links of the last day: wait until they are deleted";
+
 /// The columns that [`link`] expects, in its order.
 macro_rules! columns {
     () => {
@@ -21,6 +25,8 @@ macro_rules! columns {
 
 statements! {
     CONNECTION_EXISTS = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
+
+    COUNT = "SELECT COUNT(*) FROM links WHERE user_id = $1";
 
     INSERT = "INSERT INTO links
             (user_id, id, token_hash, provider, connection_id, created_at, expires_at, is_session, return_url,
@@ -98,7 +104,7 @@ impl Links<'_> {
     ///
     /// # Errors
     /// [`StorageError::NotFound`] if the user or the connection to repair does not exist, [`StorageError::Conflict`] if
-    /// the token does.
+    /// the token does, and [`StorageError::TooMany`] if the user has 200 links.
     pub async fn insert(self, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
         let mut tx = self.0.db.begin().await?;
         let id = insert(&mut tx, link, now).await?;
@@ -131,6 +137,9 @@ impl Links<'_> {
 /// As `storage.links().insert`, in a transaction.
 pub(crate) async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, link.user_id).await?;
+    if tx.one(COUNT, params![link.user_id], |row| row.int(0)).await?.unwrap_or_default() >= LINKS_MAX {
+        return Err(StorageError::TooMany(TOO_MANY_LINKS));
+    }
     require_connection(tx, link.user_id, link.connection_id).await?;
     let (id, token) = (Uuid::now_v7(), hash(link.token));
     let NewLinkSession { return_url, state } = link.session.unwrap_or_default();

@@ -2,8 +2,8 @@
 //!
 //! A key has 178 random bits, so guessing is hopeless and a fast hash is enough. A slow one would delay each request.
 
-use bellbird_domain::{ApiKey, KeyId, UserId};
-use jiff::Timestamp;
+use bellbird_domain::{ApiKey, KeyId, TimestampExt as _, UserId};
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::db::{Row, Tx, as_stored, params, statements};
@@ -13,7 +13,28 @@ use crate::locks::{lock_user, lock_user_if_exists};
 use crate::users::caller_lookups::{FoundCaller, found_caller};
 use crate::{Keys, StorageError};
 
+/// Keys of a user that work, or were made lately: a row stays when its key ends, so it counts too.
+const KEYS_MAX: i64 = 100;
+const LATELY: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// How long the row of a key that has ended is kept.
+const ENDED_RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// Ended keys that are read at once, to delete them.
+const DELETE_BATCH_SIZE: i64 = 200;
+
+pub(crate) const TOO_MANY_KEYS: &str = "There are 100 API keys that work, or were made within 30 days: revoke keys \
+    that nobody uses, or wait";
+
 statements! {
+    COUNT = "SELECT COUNT(*) FROM api_keys
+        WHERE user_id = $1 AND (created_at > $2 OR (revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3)))";
+
+    LIST_ENDED = "SELECT user_id, id FROM api_keys
+        WHERE (revoked_at IS NOT NULL OR expires_at IS NOT NULL) AND COALESCE(revoked_at, expires_at) <= $1 LIMIT $2";
+
+    DELETE = "DELETE FROM api_keys WHERE user_id = $1 AND id = $2";
+
+    DELETE_AUDIT = "DELETE FROM key_audit WHERE user_id = $1 AND key_id = $2";
+
     INSERT = "INSERT INTO api_keys (user_id, id, key_hash, name, prefix, created_at, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
@@ -60,7 +81,8 @@ impl Keys<'_> {
     /// Stores the key's hash, prefix and name.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the key does.
+    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the key does, and
+    /// [`StorageError::TooMany`] if the user has too many keys.
     pub async fn insert(
         self,
         user: UserId,
@@ -111,6 +133,7 @@ impl Keys<'_> {
 
     /// Stores a new key with the name and the expiry of an old one, which from now on expires at `ends_at` or at its
     /// own expiry.
+    /// [`StorageError::TooMany`] as for a new key.
     pub async fn rotate(self, old: &KeyRecord, new: &ApiKey, ends_at: Timestamp, now: Timestamp) -> Result<KeyRecord> {
         let mut tx = self.0.db.begin().await?;
         let record = rotate(&mut tx, old, new, ends_at, now).await?;
@@ -130,6 +153,31 @@ impl Keys<'_> {
     pub async fn expire(self, id: KeyId, at: Timestamp) -> Result<KeyRecord> {
         self.0.db.write_one(EXPIRE, params![id, at], record).await?.ok_or(StorageError::NotFound("key"))
     }
+
+    /// Deletes keys 90 days after they have ended, with their audit. Returns how many. It works in small transactions,
+    /// so the caller may cancel it at any time.
+    pub async fn delete_ended(self, now: Timestamp) -> Result<u64> {
+        let until = now.minus(ENDED_RETENTION);
+        let mut deleted = 0;
+        loop {
+            let id = |row: &Row<'_>| Ok((row.id::<UserId>(0)?, row.id::<KeyId>(1)?));
+            let ended = self.0.db.all(LIST_ENDED, params![until, DELETE_BATCH_SIZE], id).await?;
+            let before = deleted;
+            for (user, key) in ended {
+                let mut tx = self.0.db.begin().await?;
+                if lock_user_if_exists(&mut tx, user).await? {
+                    deleted += tx.run(DELETE, params![user, key]).await?;
+                    tx.run(DELETE_AUDIT, params![user, key]).await?;
+                    tx.commit().await?;
+                } else {
+                    tx.rollback().await;
+                }
+            }
+            if deleted == before {
+                return Ok(deleted);
+            }
+        }
+    }
 }
 
 /// As `storage.keys().insert`, in a transaction.
@@ -142,6 +190,10 @@ pub(crate) async fn insert(
     now: Timestamp,
 ) -> Result<KeyRecord> {
     lock_user(tx, user).await?;
+    let counted = tx.one(COUNT, params![user, now.minus(LATELY), now], |row| row.int(0)).await?;
+    if counted.unwrap_or_default() >= KEYS_MAX {
+        return Err(StorageError::TooMany(TOO_MANY_KEYS));
+    }
     let (id, hash) = (KeyId::new(), hash(key.expose()));
     let values = params![user, id, hash.as_ref(), name, key.prefix(), now, expires_at];
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;

@@ -13,6 +13,10 @@ use crate::operators::audit;
 use crate::users::caller_lookups::caller;
 use crate::{Sessions, StorageError};
 
+/// Sessions of a user. One more ends the one that was used least recently.
+const SESSIONS_MAX: i64 = 50;
+/// Browsers in which a user is known to have signed in.
+const BROWSERS_MAX: i64 = 50;
 const BROWSERS_FOR: SignedDuration = SignedDuration::from_hours(400 * 24);
 /// One write a minute for each session, not one for each page.
 const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
@@ -51,6 +55,13 @@ statements! {
     FIND_BY_ID = "SELECT s.id, s.user_id, s.last_used_at, u.plan, u.timezone, u.revision, u.email, u.is_operator
         FROM sessions s JOIN users u ON u.id = s.user_id
         WHERE s.user_id = $1 AND s.id = $2 AND s.expires_at > $3 AND u.console_sign_in = 1";
+
+    /// All but the newest.
+    DELETE_OLDEST = "DELETE FROM sessions WHERE user_id = $1 AND id NOT IN
+        (SELECT id FROM sessions WHERE user_id = $1 ORDER BY last_used_at DESC, id DESC LIMIT $2)";
+
+    DELETE_OLDEST_BROWSERS = "DELETE FROM known_browsers WHERE user_id = $1 AND cookie_hash NOT IN
+        (SELECT cookie_hash FROM known_browsers WHERE user_id = $1 ORDER BY signed_in_at DESC, cookie_hash LIMIT $2)";
 
     TOUCH = "UPDATE sessions SET last_used_at = $3 WHERE user_id = $1 AND id = $2 AND last_used_at < $3";
 
@@ -267,9 +278,11 @@ pub(super) async fn insert(
     let is_first = is_new && tx.one(HAS_BROWSER, params![user], |_| Ok(())).await?.is_none();
     if is_new {
         tx.run(INSERT_BROWSER, params![user, browser.as_ref(), now]).await?;
+        tx.run(DELETE_OLDEST_BROWSERS, params![user, BROWSERS_MAX]).await?;
     }
     let values = params![user, Param::Id(id), token.as_ref(), session.browser, now, session.expires_at];
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this session"))?;
+    tx.run(DELETE_OLDEST, params![user, SESSIONS_MAX]).await?;
     audit::insert_sign_in(tx, (user, id), session.browser, is_new, now).await?;
     Ok(BegunSession { user_id: user, id, is_first })
 }

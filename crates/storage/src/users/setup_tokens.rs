@@ -5,15 +5,19 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::SetupTokens;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::{lock_user, lock_user_if_exists};
 use crate::users::keys::{self, KeyRecord};
+use crate::{SetupTokens, StorageError};
 
 /// Further rejected claims of a key's token are not recorded: anyone who has the token can repeat them.
 const REJECTED_CLAIMS_MAX: i64 = 100;
+
+/// Tokens of a user that nobody has claimed.
+const UNCLAIMED_MAX: i64 = 20;
+const TOO_MANY_TOKENS: &str = "There are 20 setup tokens that no program has claimed: revoke them first";
 
 const CLAIMED: &str = "claimed";
 const CLAIM_REJECTED: &str = "claim_rejected";
@@ -22,12 +26,13 @@ statements! {
     INSERT = "INSERT INTO setup_tokens (user_id, id, token_hash, name, created_at, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6)";
 
+    COUNT_UNCLAIMED = "SELECT COUNT(*) FROM setup_tokens WHERE user_id = $1 AND key_id IS NULL AND expires_at > $2";
+
     FIND = "SELECT user_id, id, name, expires_at, key_id FROM setup_tokens WHERE token_hash = $1";
 
     SET_KEY = "UPDATE setup_tokens SET key_id = $3 WHERE user_id = $1 AND id = $2 AND key_id IS NULL";
 
-    EXPIRE_UNCLAIMED = "UPDATE setup_tokens SET expires_at = $2
-        WHERE user_id = $1 AND key_id IS NULL AND expires_at > $2";
+    DELETE_UNCLAIMED = "DELETE FROM setup_tokens WHERE user_id = $1 AND key_id IS NULL AND expires_at > $2";
 
     RECORD = "INSERT INTO key_audit (user_id, id, key_id, recorded_at, event)
         SELECT id, $2, $3, $4, $5 FROM users WHERE id = $1
@@ -79,8 +84,8 @@ impl SetupTokens<'_> {
     /// Stores a setup token, and returns its id.
     ///
     /// # Errors
-    /// [`crate::StorageError::NotFound`] if the user does not exist, and [`crate::StorageError::Conflict`] if the token
-    /// does.
+    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the token does, and
+    /// [`StorageError::TooMany`] if nobody has claimed 20 tokens of the user.
     pub async fn insert(self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
         let mut tx = self.0.db.begin().await?;
         let id = insert(&mut tx, new, now).await?;
@@ -88,7 +93,8 @@ impl SetupTokens<'_> {
         Ok(id)
     }
 
-    /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds.
+    /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds. [`StorageError::TooMany`]
+    /// if the user has too many keys: the token can then still be claimed.
     pub async fn claim(self, token: &SetupToken, key: &ApiKey, now: Timestamp) -> Result<SetupTokenClaim> {
         let hash = hash(token.expose());
         // A read first: made-up tokens must not take SQLite's one writer.
@@ -120,7 +126,7 @@ impl SetupTokens<'_> {
         Ok(claim)
     }
 
-    /// Makes every setup token of a user expire that nobody has claimed. Returns their number.
+    /// Deletes the setup tokens of a user that somebody could still claim. Returns their number.
     pub async fn revoke_unclaimed(self, user: UserId, now: Timestamp) -> Result<u64> {
         let mut tx = self.0.db.begin().await?;
         let revoked = revoke_unclaimed(&mut tx, user, now).await?;
@@ -138,6 +144,10 @@ impl SetupTokens<'_> {
 /// As `storage.setup_tokens().insert`, in a transaction.
 pub(crate) async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, new.user_id).await?;
+    let unclaimed = tx.one(COUNT_UNCLAIMED, params![new.user_id, now], |row| row.int(0)).await?;
+    if unclaimed.unwrap_or_default() >= UNCLAIMED_MAX {
+        return Err(StorageError::TooMany(TOO_MANY_TOKENS));
+    }
     let (id, hash) = (Uuid::now_v7(), hash(new.token.expose()));
     let values = params![new.user_id, Param::Id(id), hash.as_ref(), new.name, now, new.expires_at];
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this setup token"))?;
@@ -146,7 +156,7 @@ pub(crate) async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp)
 
 /// As `storage.setup_tokens().revoke_unclaimed`, in a transaction.
 pub(crate) async fn revoke_unclaimed(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64> {
-    tx.run(EXPIRE_UNCLAIMED, params![user, now]).await
+    tx.run(DELETE_UNCLAIMED, params![user, now]).await
 }
 
 async fn record(tx: &mut Tx, user: UserId, key: KeyId, event: &str, now: Timestamp) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The console in a real browser, every page and action, with axe, at 360 and 1280 pixels, light and dark.
 
+use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
 use bellbird_storage::UserChange;
 
@@ -159,4 +160,50 @@ async fn pages_of_a_plan_that_reads_nothing() {
         assert!(browser.text().contains("Your plan (saver) does not include"), "{path}: {}", browser.text());
         browser.assert_accessible(&format!("console-saver{}", path.replace('/', "-")));
     }
+}
+
+/// Over plain HTTP at an address of a home network, to which browsers send no `Sec-Fetch-Site`. The packets stay on
+/// this machine, and the browser does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn console_works_over_http_in_a_home_network() {
+    const LAN: &str = "http://192.168.77.5:8081";
+    let app = App::start(Setup::with(|settings| settings.console.public_url = Some(LAN.to_owned()))).await;
+    let address = app.console_url.trim_start_matches("http://");
+    let mut browser = Browser::start_with(&format!(
+        "--host-resolver-rules='MAP 192.168.77.5:8081 {address}, MAP other.lan {address}'"
+    ));
+    browser.size(1280, 800, false);
+    let at_lan = |url: String| url.replace(&app.console_url, LAN);
+    let user = app.ben.user.id;
+    browser.open(&at_lan(app.sign_in_link(user).await));
+    assert_eq!(browser.evaluate("isSecureContext"), false);
+    browser.click("button.strong");
+    assert_eq!(browser.url(), format!("{LAN}/overview"), "{}", browser.text());
+    browser.click("nav a[href='/keys']");
+    browser.write("#name", "Spreadsheet");
+    browser.click("form.line button");
+    browser.press(".card.good .copy button");
+    browser.wait_for("document.querySelector('.card.good .copy button').textContent === 'Selected'");
+    browser.click("nav a[href='/connections']");
+    browser.click("button[name=remove]");
+    browser.click("button[name=confirm-removal]");
+    assert!(browser.text().contains("is removed"), "{}", browser.text());
+
+    // The page of a link, whose form another site submits too.
+    let link_url = at_lan(app.link_url(user, LinkTarget::UserChoice).await);
+    browser.open("http://other.lan/link/none");
+    browser.evaluate(&format!(
+        "document.body.innerHTML = `<form method=post action='{link_url}'><button name=provider \
+         value=akahu>Win</button></form>`, null"
+    ));
+    browser.click("button[name=provider]");
+    assert!(browser.text().contains("Nothing was changed"), "{}", browser.text());
+    assert_eq!(browser.evaluate("document.referrer"), "", "no page tells another site its URL");
+    browser.open(&link_url);
+    browser.click("button[name=provider][value=akahu]");
+    assert!(!browser.url().starts_with(LAN), "at the provider: {}", browser.text());
+
+    browser.open(&format!("{LAN}/overview"));
+    browser.click("footer button");
+    assert_eq!(browser.url(), format!("{LAN}/sign-in"), "{}", browser.text());
 }

@@ -162,7 +162,7 @@ async fn forms_of_other_sites_change_no_user() {
     for (path, form) in [(&user, "plan=saver"), (&user, "sign-in-link=yes"), (&endpoint, "enable=yes")] {
         for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example"), ("x-nothing", "1")]
         {
-            let request = browser::post(&format!("{}{path}", app.console_url), form).header(name, value);
+            let request = browser::foreign_post(&format!("{}{path}", app.console_url), form).header(name, value);
             let page = Page::of(with_session(request, Some(&operator.cookie)).send().await.unwrap()).await;
             assert_eq!(page.status, 403, "{path} {name}: {}", page.text);
         }

@@ -5,6 +5,7 @@ use bellbird_domain::{ConnectionStatus, Plan};
 use bellbird_storage::UserChange;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{SignedIn, get, post};
 use crate::support::harness::{App, Setup, on_both_databases};
@@ -340,9 +341,42 @@ async fn transactions_are_those_of_the_api() {
         query = older.replace("&#38;", "&");
     }
     let file = browser.get(&format!("/transactions.csv?{query}")).await;
-    let same = format!("/v1/export/transactions.csv?connectionId={connection}&accountId={id}&from=2026-01-01");
+    let same = format!(
+        "/v1/export/transactions.csv?connectionId={connection}&accountId={id}&from=2026-01-01&byteOrderMark=true\
+         &quoteFormulas=true"
+    );
     assert_eq!(file.text, app.get_as(&app.olivia.key, &same).await.text);
+    assert!(file.text.starts_with('\u{feff}'), "a spreadsheet opens it");
     assert!(file.headers["content-disposition"].to_str().unwrap().starts_with("attachment"), "{:?}", file.headers);
+    assert!(file.headers.contains_key("trailer"), "{:?}", file.headers);
+
+    // With an old version of HTTP, a file that is cut off would look whole.
+    let host = app.console_url.trim_start_matches("http://");
+    let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
+    let head = format!("GET /transactions.csv?{query} HTTP/1.0\r\ncookie: bellbird-session={}\r\n\r\n", browser.cookie);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert!(text.contains("There is no file") && text.contains("HTTP/1.1"), "{text}");
+}
+
+/// A last day alone is the end of thirty days, and days in the wrong order are an error and no empty list.
+#[tokio::test]
+async fn days_of_a_table_are_what_they_say() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.olivia.user.id).await;
+    let (account, _) = app.busiest().await;
+    let id = account["id"].as_str().unwrap();
+    let (only_to, both) = ("to=2026-02-15", "from=2026-01-16&to=2026-02-15");
+    let pages = [only_to, both].map(|days| format!("/transactions?account={id}&{days}"));
+    let shown = [browser.get(&pages[0]).await, browser.get(&pages[1]).await].map(|page| text_of(&page.text));
+    assert_eq!(shown[0], shown[1]);
+    assert!(shown[0].contains("2026-02-15"), "{}", shown[0]);
+    for path in ["/transactions", "/investments"] {
+        let reversed = browser.get(&format!("{path}?account={id}&from=2026-02-15&to=2026-02-14")).await.text;
+        let is_said = reversed.contains("The first day is after the last one") || reversed.contains("No broker");
+        assert!(is_said && !reversed.contains("There are no"), "{path}: {reversed}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Who gets in, and who does not.
 
+use bellbird_connections::LinkTarget;
 use bellbird_domain::Plan;
 use bellbird_storage::{NewUser, UserChange};
 use jiff::SignedDuration;
@@ -115,7 +116,7 @@ async fn forms_of_other_sites_change_nothing() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let link = app.sign_in_link(app.olivia.user.id).await;
-    let host = app.console_url.trim_start_matches("http://");
+    let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let keys = app.storage.keys().list(app.ben.user.id).await.unwrap();
     for (path, form) in [
         ("/keys", "name=evil".to_owned()),
@@ -126,6 +127,8 @@ async fn forms_of_other_sites_change_nothing() {
         ("/connections", "provider=fiskil".to_owned()),
         ("/sign-out", String::new()),
         (link.strip_prefix(app.console_url.as_str()).unwrap(), String::new()),
+        (link_url.strip_prefix(app.console_url.as_str()).unwrap(), "provider=akahu".to_owned()),
+        ("/link/callback?state=x", "answer=yes".to_owned()),
     ] {
         for (name, value) in [
             ("sec-fetch-site", "cross-site"),
@@ -135,7 +138,7 @@ async fn forms_of_other_sites_change_nothing() {
             ("origin", "null"),
             ("x-nothing", "1"),
         ] {
-            let request = browser::post(&format!("{}{path}", app.console_url), &form).header(name, value);
+            let request = browser::foreign_post(&format!("{}{path}", app.console_url), &form).header(name, value);
             let page = Page::of(with_session(request, Some(&browser.cookie)).send().await.unwrap()).await;
             assert_eq!((page.status, &page.cookie), (403, &None), "{path} {name}: {value}");
         }
@@ -143,7 +146,7 @@ async fn forms_of_other_sites_change_nothing() {
     assert_eq!(app.storage.keys().list(app.ben.user.id).await.unwrap(), keys);
     // A browser that sends no Sec-Fetch-Site, because the console has no TLS.
     let request = browser::post(&format!("{}/settings", app.console_url), "timezone=UTC");
-    let request = with_session(request.header("origin", format!("http://{host}")), Some(&browser.cookie));
+    let request = with_session(request, Some(&browser.cookie));
     assert_eq!(request.send().await.unwrap().status(), 303);
 }
 
@@ -226,4 +229,48 @@ async fn attempts_are_limited_by_address() {
         statuses.push(get(&format!("{}/sign-in/{at:064}", app.console_url), None).await.status);
     }
     assert_eq!(statuses, [410, 410, 410, 429, 429]);
+}
+
+/// A user has so many pages and forms a minute, in all browsers, and others have their own.
+#[tokio::test]
+async fn requests_of_a_user_are_limited() {
+    let app = App::start(Setup::with(|settings| {
+        settings.pages.console_per_minute = 4;
+        settings.pages.console_forms_per_minute = 2;
+    }))
+    .await;
+    let browsers = [app.sign_in(app.ben.user.id).await, app.sign_in(app.ben.user.id).await];
+    let other = app.sign_in(app.olivia.user.id).await;
+    for path in ["/settings", "/settings/data.json"] {
+        for browser in &browsers {
+            assert_eq!(browser.get(path).await.status, 200, "{path}");
+        }
+    }
+    for path in ["/settings", "/settings/data.json", "/", "/sign-in"] {
+        let refused = browsers[0].get(path).await;
+        assert_eq!((refused.status, refused.headers["retry-after"].to_str().unwrap()), (429, "15"), "{path}");
+        assert!(refused.text.contains("many pages"), "{}", refused.text);
+    }
+    for browser in &browsers {
+        assert_eq!(browser.post("/settings", "timezone=UTC").await.status, 303);
+    }
+    let refused = browsers[0].post("/settings", "timezone=Australia/Sydney").await;
+    assert_eq!((refused.status, refused.headers["retry-after"].to_str().unwrap()), (429, "30"));
+    assert_eq!((other.get("/settings").await.status, other.post("/settings", "timezone=UTC").await.status), (200, 303));
+    app.advance_clock(SignedDuration::from_secs(30)).await;
+    assert_eq!(browsers[0].post("/settings", "timezone=UTC").await.status, 303);
+}
+
+/// Made-up cookies are looked up, so many that they would fill every place, and a new session is still found.
+#[tokio::test]
+async fn made_up_cookies_sign_nobody_in_or_out() {
+    let app = App::start(Setup::default()).await;
+    let url = format!("{}/keys", app.console_url);
+    let made_up: Vec<String> = (0..64).map(|number| format!("{number:064x}")).collect();
+    let guesses = made_up.iter().map(|cookie| get(&url, Some(cookie)));
+    let (guessed, browser) = tokio::join!(futures_util::future::join_all(guesses), app.sign_in(app.ben.user.id));
+    for page in guessed {
+        page.assert_needs_sign_in("made up");
+    }
+    assert_eq!(browser.get("/keys").await.status, 200);
 }

@@ -51,7 +51,7 @@ fn assert_returns(page: &BrowserPage, link: &CreatedLink) {
     let url = page.location();
     let expected = format!("{RETURN_URL}&session={}&state=user+42+%26+co", link.id);
     assert_eq!(url.as_str(), expected);
-    assert_eq!(page.headers["referrer-policy"], "no-referrer");
+    assert_eq!(page.headers["referrer-policy"], "same-origin");
     assert_eq!(page.headers["cache-control"], "no-store");
 }
 

@@ -372,14 +372,11 @@ async fn link_urls_are_scoped_and_expire() {
         page.assert_shows(200, words);
     }
     assert!(page.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
-    assert_eq!(page.headers["referrer-policy"], "no-referrer");
+    assert_eq!(page.headers["referrer-policy"], "same-origin");
     assert_eq!(page.headers["cache-control"], "no-store");
 
-    let post = |form: &'static str| {
-        let request = client().post(&choice).header("content-type", "application/x-www-form-urlencoded").body(form);
-        browse(request)
-    };
-    let authorize_url = post("provider=akahu").await.location();
+    let submit = |form: &'static str| browse(post(&choice, form));
+    let authorize_url = submit("provider=akahu").await.location();
     assert!(
         authorize_url.query_pairs().any(|(name, value)| name == "scope" && value == "ENDURING_CONSENT"),
         "{authorize_url}"
@@ -387,20 +384,17 @@ async fn link_urls_are_scoped_and_expire() {
     for (form, status) in
         [("provider=unknown", 400), ("", 400), ("provider=akahu&connection=x", 400), ("connection=x", 400)]
     {
-        assert_eq!(post(form).await.status, status, "{form}");
+        assert_eq!(submit(form).await.status, status, "{form}");
     }
     // Another user's connection is unknown.
     let other = app.ben.connections[0].id;
     let form = format!("connection={other}");
-    let request = client().post(&choice).header("content-type", "application/x-www-form-urlencoded").body(form);
-    assert_eq!(browse(request).await.status, 410);
+    assert_eq!(browse(post(&choice, &form)).await.status, 410);
     assert!(app.connections.links().create_link(user, LinkTarget::Connection(other)).await.is_err());
 
     // A link URL for one provider does not start a session at another.
     let fiskil_only = app.link_url(user, LinkTarget::Provider("fiskil")).await;
-    let request =
-        client().post(&fiskil_only).header("content-type", "application/x-www-form-urlencoded").body("provider=akahu");
-    assert_eq!(browse(request).await.status, 410);
+    assert_eq!(browse(post(&fiskil_only, "provider=akahu")).await.status, 410);
     let head = browse(client().head(&fiskil_only)).await;
     assert_eq!(head.status, 200, "HEAD starts no session");
     let calls = app.calls_of("fiskil").await;

@@ -68,8 +68,14 @@ pub(crate) async fn open_elsewhere(url: &str) -> BrowserPage {
     browse_elsewhere(client().get(url)).await
 }
 
-/// A form as a browser posts it.
+/// A form of a page of the same site, as a browser posts it over plain HTTP.
 pub(crate) fn post(url: &str, form: &str) -> reqwest::RequestBuilder {
+    let origin = url.parse::<Url>().unwrap().origin().ascii_serialization();
+    foreign_post(url, form).header("origin", origin)
+}
+
+/// A form of which nobody says where it comes from.
+pub(crate) fn foreign_post(url: &str, form: &str) -> reqwest::RequestBuilder {
     client().post(url).header("content-type", "application/x-www-form-urlencoded").body(form.to_owned())
 }
 

@@ -46,6 +46,7 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::users::emails::STATEMENTS,
         crate::users::identities::STATEMENTS,
         crate::users::key_reads::STATEMENTS,
+        crate::users::own_data::STATEMENTS,
         crate::users::sessions::STATEMENTS,
         crate::users::setup_tokens::STATEMENTS,
         crate::linking::consent_session_claims::STATEMENTS,

@@ -98,4 +98,28 @@ both! {
         assert!(!db.links().open("another", 9, at(1)).await.unwrap(), "unknown");
         assert_eq!(db.texts("SELECT CAST(open_count AS TEXT) FROM links").await, ["6"]);
     }
+
+    async fn links_of_a_user_are_limited(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        for number in 0..200 {
+            db.links().insert(&new_link(user, &number.to_string(), at(60)), at(0)).await.unwrap();
+        }
+        let refused = db.links().insert(&new_link(user, "one more", at(900)), at(61)).await;
+        assert!(matches!(refused, Err(StorageError::TooMany(_))), "those that have expired count too: {refused:?}");
+        db.links().insert(&new_link(other, "other", at(60)), at(61)).await.unwrap();
+        db.consent_sessions().delete_outdated(at(86_460)).await.unwrap();
+        db.links().insert(&new_link(user, "one more", at(86_520)), at(86_460)).await.unwrap();
+    }
+
+    async fn links_of_a_user_are_limited(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        for number in 0..200 {
+            db.links().insert(&new_link(user, &number.to_string(), at(60)), at(0)).await.unwrap();
+        }
+        let refused = db.links().insert(&new_link(user, "one more", at(900)), at(61)).await;
+        assert!(matches!(refused, Err(StorageError::TooMany(_))), "those that have expired count too: {refused:?}");
+        db.links().insert(&new_link(other, "other", at(60)), at(61)).await.unwrap();
+        db.consent_sessions().delete_outdated(at(86_460)).await.unwrap();
+        db.links().insert(&new_link(user, "one more", at(86_520)), at(86_460)).await.unwrap();
+    }
 }

@@ -1,8 +1,9 @@
 use bellbird_domain::{KeyId, Plan, UserId};
 use jiff::tz::TimeZone;
 
-use crate::tests::support::{at, both, key};
-use crate::{NewUser, StorageError, UserChange};
+use crate::tests::fixtures::insert_setup_token;
+use crate::tests::support::{at, both, key, setup_token};
+use crate::{NewUser, SetupTokenClaim, StorageError, UserChange};
 
 both! {
     async fn key_finds_its_user(db) {
@@ -106,6 +107,54 @@ both! {
         db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
         db.raw("UPDATE users SET timezone = 'Mars/Olympus'").await;
         assert!(matches!(db.keys().find_caller(&key(1), at(1)).await, Err(StorageError::Corrupt("a timezone"))));
+    }
+
+    async fn keys_of_a_user_are_counted(db) {
+        const DAY: i64 = 86_400;
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let insert = async |user, now| db.keys().insert(user, &db.new_key(), "k", None, at(now)).await;
+        let too_many = |inserted| matches!(inserted, Err(StorageError::TooMany(_)));
+        for number in 0..100 {
+            let made = insert(user, 0).await.unwrap();
+            if number < 90 {
+                db.keys().revoke(made.id, at(1)).await.unwrap();
+            }
+        }
+        assert!(too_many(insert(user, 2).await), "those that were revoked count too");
+        let newest = db.keys().list(user).await.unwrap().into_iter().find(|key| key.revoked_at.is_none()).unwrap();
+        assert!(too_many(db.keys().rotate(&newest, &db.new_key(), at(9), at(2)).await));
+        let unchanged = db.keys().find(newest.id).await.unwrap().unwrap();
+        assert_eq!(unchanged.expires_at, None, "the old key is as before");
+        insert_setup_token(db, user, 1, at(60)).await;
+        let claimed = db.setup_tokens().claim(&setup_token(1), &db.new_key(), at(2)).await;
+        assert!(matches!(claimed, Err(StorageError::TooMany(_))), "{claimed:?}");
+        insert(other, 2).await.unwrap();
+
+        for _ in 0..90 {
+            insert(user, 30 * DAY).await.unwrap();
+        }
+        assert!(too_many(insert(user, 30 * DAY).await), "ten work, and 90 are new");
+    }
+
+    async fn ended_keys_are_deleted_after_90_days(db) {
+        const DAYS: i64 = 90 * 86_400;
+        let user = db.user("a@x").await.id;
+        insert_setup_token(db, user, 1, at(60)).await;
+        let claimed = db.setup_tokens().claim(&setup_token(1), &key(1), at(0)).await.unwrap();
+        let SetupTokenClaim::Created(revoked) = claimed else { panic!("{claimed:?}") };
+        db.keys().revoke(revoked.id, at(5)).await.unwrap();
+        let expired = db.keys().insert(user, &key(2), "expired", Some(at(7)), at(0)).await.unwrap();
+        let kept = [Some(at(9)), None];
+        for (number, expires_at) in (3..).zip(kept) {
+            db.keys().insert(user, &key(number), "kept", expires_at, at(0)).await.unwrap();
+        }
+        assert_eq!(db.keys().delete_ended(at(DAYS + 4)).await.unwrap(), 0);
+        assert_eq!(db.setup_tokens().list_key_audit(user, revoked.id).await.unwrap().len(), 1);
+        assert_eq!(db.keys().delete_ended(at(DAYS + 7)).await.unwrap(), 2);
+        let left = db.keys().list(user).await.unwrap();
+        assert_eq!(left.iter().map(|key| key.expires_at).collect::<Vec<_>>(), kept);
+        assert!(left.iter().all(|key| key.id != expired.id));
+        assert_eq!(db.setup_tokens().list_key_audit(user, revoked.id).await.unwrap(), []);
     }
 }
 

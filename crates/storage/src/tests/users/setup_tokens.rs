@@ -146,9 +146,52 @@ both! {
             insert_setup_token(db, user, number, at(expires_at)).await;
         }
         claimed(db, 1, 8, 10).await;
-        assert_eq!(db.consent_sessions().delete_outdated(at(59 + 30 * DAY)).await.unwrap(), 0);
-        assert_eq!(db.consent_sessions().delete_outdated(at(60 + 30 * DAY)).await.unwrap(), 2);
-        assert_eq!(db.texts("SELECT 'x' FROM setup_tokens").await.len(), 1);
+        // Those that were not claimed, when they expire, and the other one later.
+        for (now, deleted) in [(59, 0), (60, 1), (61, 1), (59 + 30 * DAY, 0), (60 + 30 * DAY, 1)] {
+            assert_eq!(db.consent_sessions().delete_outdated(at(now)).await.unwrap(), deleted, "{now}");
+        }
         assert_eq!(db.texts("SELECT event FROM key_audit").await, ["claimed"], "kept with the key");
+    }
+
+    async fn unclaimed_tokens_of_a_user_are_limited(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let insert = async |user_id, number, expires, now| {
+            let new = NewSetupToken { user_id, token: &setup_token(number), name: "Actual", expires_at: at(expires) };
+            db.setup_tokens().insert(&new, at(now)).await.map(|_| ())
+        };
+        for number in 0..20 {
+            insert(user, number, 60, 0).await.unwrap();
+        }
+        let refused = insert(user, 20, 60, 1).await;
+        assert!(matches!(refused, Err(StorageError::TooMany(_))), "{refused:?}");
+        insert(other, 21, 60, 1).await.unwrap();
+        claimed(db, 0, 9, 1).await;
+        insert(user, 22, 60, 1).await.unwrap();
+        insert(user, 23, 120, 60).await.unwrap();
+        assert_eq!(db.setup_tokens().revoke_unclaimed(user, at(61)).await.unwrap(), 1);
+        assert!(matches!(claim(db, 23, 8, 62).await, SetupTokenClaim::Unknown));
+        assert_eq!(db.consent_sessions().delete_outdated(at(60)).await.unwrap(), 21, "expired, and not claimed");
+        assert!(matches!(claim(db, 0, 8, 62).await, SetupTokenClaim::Repeated { .. }));
+    }
+
+    async fn unclaimed_tokens_of_a_user_are_limited(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let insert = async |user_id, number, expires, now| {
+            let new = NewSetupToken { user_id, token: &setup_token(number), name: "Actual", expires_at: at(expires) };
+            db.setup_tokens().insert(&new, at(now)).await.map(|_| ())
+        };
+        for number in 0..20 {
+            insert(user, number, 60, 0).await.unwrap();
+        }
+        let refused = insert(user, 20, 60, 1).await;
+        assert!(matches!(refused, Err(StorageError::TooMany(_))), "{refused:?}");
+        insert(other, 21, 60, 1).await.unwrap();
+        claimed(db, 0, 9, 1).await;
+        insert(user, 22, 60, 1).await.unwrap();
+        insert(user, 23, 120, 60).await.unwrap();
+        assert_eq!(db.setup_tokens().revoke_unclaimed(user, at(61)).await.unwrap(), 1);
+        assert!(matches!(claim(db, 23, 8, 62).await, SetupTokenClaim::Unknown));
+        assert_eq!(db.consent_sessions().delete_outdated(at(60)).await.unwrap(), 21, "expired, and not claimed");
+        assert!(matches!(claim(db, 0, 8, 62).await, SetupTokenClaim::Repeated { .. }));
     }
 }
