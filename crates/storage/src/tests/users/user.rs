@@ -22,7 +22,8 @@ both! {
 
     async fn email_is_unique_ignoring_case(db) {
         db.user("ärger@example.com").await;
-        let again = NewUser { email: "ÄRGER@example.com", plan: Plan::Saver, timezone: None, reference: None, console_sign_in: true };
+        let (email, plan) = ("ÄRGER@example.com", Plan::Saver);
+        let again = NewUser { email, plan, timezone: None, reference: None, console_sign_in: true };
         let error = db.users().insert(&again, at(1)).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("a user with this e-mail address")), "{error:?}");
         assert!(!format!("{error:?} {error}").contains("example"));
