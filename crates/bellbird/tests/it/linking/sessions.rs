@@ -1,13 +1,14 @@
 //! Consent sessions over HTTP: from the link URL through the callback to the first read. The simulated providers
 //! redirect back at once. The tests in `chromium.rs` go through their pages.
 
-use bellbird_connections::LinkTarget;
+use bellbird_connections::{ConnectionsError, LinkTarget};
 use bellbird_domain::{ConnectionStatus, Plan};
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::json;
 
 use crate::support::browser::{browse, client, open, open_elsewhere, post, start};
+use crate::support::database::execute;
 use crate::support::harness::{AccountLabel, App, Setup, eventually, on_both_databases, simulated_providers};
 use crate::support::provider_spec::{ProviderSpec, Registration, SPECS, spec};
 
@@ -405,6 +406,31 @@ async fn link_urls_are_scoped_and_expire() {
     open(&fiskil_only).await.assert_shows(410, "expired");
 }
 
+/// Ends all sessions, as a refusal at the provider does.
+async fn end_sessions(app: &App) {
+    execute(&app.shared.database, "UPDATE consent_sessions SET phase = 'ended', outcome = 'declined'", "").await;
+}
+
+#[tokio::test]
+async fn five_visits_of_a_user_to_a_provider_are_open_at_most() {
+    let app = App::start(Default::default()).await;
+    let user = app.ben.user.id;
+    let links = [app.link_url(user, LinkTarget::UserChoice).await, app.link_url(user, LinkTarget::UserChoice).await];
+    for at in 0..5 {
+        browse(post(&links[at % 2], "provider=akahu")).await.location();
+    }
+    app.reset_calls().await;
+    browse(post(&links[0], "provider=akahu")).await.assert_shows(503, "five times without coming back");
+    assert_eq!(app.total_calls("akahu").await, 0);
+    let refused = app.connections.links().create_link(user, LinkTarget::Provider("akahu")).await;
+    assert!(matches!(refused.err(), Some(ConnectionsError::TooManySessions)));
+    browse(post(&links[0], "provider=fiskil")).await.location();
+    let of_other = app.link_url(app.olivia.user.id, LinkTarget::Provider("akahu")).await;
+    start(&of_other).await.location();
+    app.advance_clock(SignedDuration::from_mins(31)).await;
+    start(&app.link_url(user, LinkTarget::Provider("akahu")).await).await.location();
+}
+
 #[tokio::test]
 async fn link_url_starts_at_most_twenty_sessions() {
     let app = App::start(Default::default()).await;
@@ -412,6 +438,7 @@ async fn link_url_starts_at_most_twenty_sessions() {
     for at in 0..20 {
         let shown = start(&link_url).await;
         assert_eq!(shown.status, 303, "{at}");
+        end_sessions(&app).await;
     }
     // Akahu's sessions cannot be confirmed on the page, so nothing is left to do there.
     let page = open(&link_url).await;
@@ -424,8 +451,11 @@ async fn link_url_starts_at_most_twenty_sessions() {
 async fn used_up_link_still_confirms_its_sessions() {
     let app = App::start(Default::default()).await;
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
-    for _ in 0..20 {
+    for at in 0..20 {
         browse(post(&link_url, "provider=fiskil")).await.location();
+        if at < 15 {
+            end_sessions(&app).await;
+        }
     }
     let page = open(&link_url).await;
     page.assert_shows(200, "I gave my consent");
