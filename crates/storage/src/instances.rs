@@ -9,43 +9,17 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
 use serde::Serialize;
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::db::{Db, Param, Row, Sql, params, statements};
-use crate::error::{Chain, Result};
+use crate::error::Result;
 use crate::{Instances, StorageError};
 
 /// An instance that has not renewed its row for this long is dead.
 pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
-/// Three renewals that failed. One that fails alone may be a fail-over, which requests wait for.
-const RENEWAL_AGE_MAX: Duration = Duration::from_secs(15);
 const WRONG_CLOCK: &str = "the clock of this machine differs from that of the database by 20 s or more";
-
-/// How the renewals of this process's row went. They are its regular writes.
-#[derive(Default)]
-pub(crate) struct Renewals(Mutex<Option<LastRenewal>>);
-
-struct LastRenewal {
-    succeeded_at: Instant,
-    /// Why the last one failed, and whether no later one can succeed by itself.
-    failure: Option<(String, bool)>,
-}
-
-impl LastRenewal {
-    /// Why the instance should get no requests, this long after the last renewal that succeeded.
-    fn fault(&self, age: Duration) -> Option<String> {
-        let reason = match &self.failure {
-            Some((text, true)) => return Some(text.clone()),
-            Some((text, false)) => format!(": {text}"),
-            None => String::new(),
-        };
-        (age >= RENEWAL_AGE_MAX).then(|| format!("nothing was written to the database for {} s{reason}", age.as_secs()))
-    }
-}
 
 /// Leases of instances that have no row.
 macro_rules! of_no_instance {
@@ -204,28 +178,17 @@ impl Instances<'_> {
 
     /// Records how a renewal went, for [`Self::fault`]. Returns whether that is news.
     pub fn record_renewal(self, renewed: &Result<()>) -> bool {
-        let is_lasting = |error: &StorageError| matches!(error, StorageError::File(_) | StorageError::Schema(_));
-        let failure = renewed.as_ref().err().map(|error| (Chain(error).to_string(), is_lasting(error)));
-        let mut last = self.0.renewals.0.lock();
-        let was_failing = last.as_ref().and_then(|last| last.failure.as_ref().map(|(text, _)| text.clone()));
-        let succeeded_at = last.as_ref().map(|last| last.succeeded_at).filter(|_| failure.is_some());
-        let is_news = failure.as_ref().map(|(text, _)| text) != was_failing.as_ref();
-        *last = Some(LastRenewal { succeeded_at: succeeded_at.unwrap_or_else(Instant::now), failure });
-        is_news
+        self.0.renewals.record(renewed)
     }
 
     /// Why this instance should get no requests, as its renewals found. Asks nobody. None for a command.
     pub fn fault(self) -> Option<String> {
-        if self.0.claims_nothing() {
-            return Some(WRONG_CLOCK.to_owned());
-        }
-        let last = self.0.renewals.0.lock();
-        last.as_ref().and_then(|last| last.fault(last.succeeded_at.elapsed()))
+        if self.0.claims_nothing() { Some(WRONG_CLOCK.to_owned()) } else { self.0.renewals.fault() }
     }
 
     /// How long ago this instance last wrote to the database. None for a command.
     pub fn renewal_age(self) -> Option<Duration> {
-        self.0.renewals.0.lock().as_ref().map(|last| last.succeeded_at.elapsed())
+        self.0.renewals.age()
     }
 
     /// Lists the instances that are alive, oldest first.
@@ -309,23 +272,4 @@ fn instance(row: &Row<'_>) -> Result<Instance> {
 
 fn owned((section, digest): (&str, &str)) -> (String, String) {
     (section.to_owned(), digest.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fail_over_is_no_fault_and_a_lost_file_is_one_at_once() {
-        let fault = |failure: Option<(&str, bool)>, seconds| {
-            let failure = failure.map(|(text, is_lasting)| (text.to_owned(), is_lasting));
-            LastRenewal { succeeded_at: Instant::now(), failure }.fault(Duration::from_secs(seconds))
-        };
-        assert_eq!(fault(None, 14), None);
-        assert_eq!(fault(Some(("connection refused", false)), 14), None);
-        let text = "nothing was written to the database for 15 s: connection refused";
-        assert_eq!(fault(Some(("connection refused", false)), 15).as_deref(), Some(text));
-        assert_eq!(fault(None, 15).as_deref(), Some("nothing was written to the database for 15 s"));
-        assert_eq!(fault(Some(("the file was deleted", true)), 0).as_deref(), Some("the file was deleted"));
-    }
 }

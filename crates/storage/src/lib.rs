@@ -30,6 +30,7 @@ mod linking;
 mod locks;
 mod migrate;
 mod operators;
+mod renewals;
 mod secrets;
 #[cfg(feature = "test-support")]
 mod simulation;
@@ -59,7 +60,6 @@ pub use db::service_lock::ServiceLock;
 #[cfg(feature = "test-support")]
 pub use db::wire::{DatabaseSimulation, DatabaseStep};
 pub use error::{Chain, SealError, StorageError};
-use instances::Renewals;
 pub use instances::{INSTANCE_TIMEOUT, Instance};
 pub use jobs::overview::{FailingJob, JobCounts};
 pub use jobs::{ClaimedJob, JobKey, job_kinds};
@@ -72,6 +72,7 @@ pub use operators::audit::{OperatorAction, OperatorAuditRow, OwnAction};
 pub use operators::changes::{BegunChange, OperatorChange};
 pub use operators::keys::{FoundOperatorKey, OperatorKeyRecord};
 pub use operators::requests::{Idempotency, StoredResponse};
+use renewals::Renewals;
 pub use secrets::random::{Cell, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};

@@ -14,7 +14,7 @@ use lettre::transport::smtp::extension::ClientId;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
 use uuid::Uuid;
 
-pub use server::EmailSettings;
+pub use server::{EmailSettings, SendError};
 pub(crate) use texts::{SignInEmail, Text};
 
 /// For one e-mail, from the connection on.
@@ -38,27 +38,6 @@ struct Inner {
     console_url: String,
     /// The host of the console, which ends the ids of messages.
     host: String,
-}
-
-/// Why an e-mail was not sent. It names the server and has none of its text, which may name the recipient.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// The server rejects it for good, or the address cannot be one.
-    #[error("{0}")]
-    Rejected(String),
-    /// The server cannot be used, or takes the e-mail later.
-    #[error("{0}")]
-    Unavailable(String),
-}
-
-impl SendError {
-    /// The label in metrics.
-    fn outcome(&self) -> &'static str {
-        match self {
-            Self::Rejected(_) => "rejected",
-            Self::Unavailable(_) => "failed",
-        }
-    }
 }
 
 impl std::fmt::Debug for Mailer {

@@ -8,11 +8,31 @@ use lettre::transport::smtp::{AsyncSmtpTransportBuilder, Error};
 use lettre::{AsyncSmtpTransport, Tokio1Executor};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::SendError;
 use crate::local::is_loopback_host;
 
 /// Codes of a server that wants another login than that of the settings (RFC 4954).
 const LOGIN_CODES: [&str; 5] = ["530", "534", "535", "538", "454"];
+
+/// Why an e-mail was not sent. It names the server and has none of its text, which may name the recipient.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The server rejects it for good, or the address cannot be one.
+    #[error("{0}")]
+    Rejected(String),
+    /// The server cannot be used, or takes the e-mail later.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl SendError {
+    /// The label in metrics.
+    pub(super) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Rejected(_) => "rejected",
+            Self::Unavailable(_) => "failed",
+        }
+    }
+}
 
 /// By which server e-mails are sent, and as whom.
 #[derive(Debug, Clone)]

@@ -1,5 +1,7 @@
 //! How the calls of this process to a provider went.
 
+use hyper::header::{DATE, HeaderMap};
+use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Error;
@@ -20,6 +22,13 @@ pub struct ProviderHealth {
 }
 
 impl ProviderHealth {
+    /// Compares the clock at `now` with the date of a response.
+    pub(super) fn compare_clock(&mut self, now: Timestamp, headers: &HeaderMap) {
+        let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+        let date = date.and_then(|text| DateTimeParser::new().parse_timestamp(text).ok());
+        self.clock_ahead = date.map(|date| now.duration_since(date)).or(self.clock_ahead);
+    }
+
     /// Records the end of a call. A consent that has ended, or credentials that are wrong, are its user's business.
     pub(super) fn record(&mut self, now: Timestamp, error: Option<&Error>) {
         match error {

@@ -22,8 +22,7 @@ use bellbird_limits::{CallBudgets, SharedStore};
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
-use jiff::Timestamp;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -354,9 +353,7 @@ impl Client {
             let request = request.build()?;
             let recorded = context.recorder.as_ref().map(|recorder| (recorder, recorder.masked_request(&request)));
             let response = self.pool.send(request).await.map_err(|error| Error::unavailable(pool::reason(&error)))?;
-            if let Some(date) = date(&response) {
-                self.health.lock().clock_ahead = Some(context.wall_clock().duration_since(date));
-            }
+            self.health.lock().compare_clock(context.wall_clock(), response.headers());
             let permit = self.body_permits.acquire().await.map_err(|_| CLOSED)?;
             let response = read(response).await?;
             if let Some((recorder, request)) = recorded {
@@ -385,12 +382,6 @@ impl Client {
             tracing::debug!(provider, operation, error = %error, "attempt of provider call failed");
         }
     }
-}
-
-/// When the provider sent a response.
-fn date<B>(response: &hyper::Response<B>) -> Option<Timestamp> {
-    let text = response.headers().get(DATE)?.to_str().ok()?;
-    jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
 }
 
 /// Counts a call that was not made.
@@ -486,7 +477,7 @@ mod tests {
     }
 
     fn context(cause: Cause) -> CallContext {
-        CallContext::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH, cause)
+        CallContext::new(Instant::now() + Duration::from_secs(25), jiff::Timestamp::UNIX_EPOCH, cause)
     }
 
     #[tokio::test(start_paused = true)]
@@ -557,7 +548,7 @@ mod tests {
             // One poll of a task may acquire only so many permits.
             tokio::task::yield_now().await;
         }
-        let permit = client.call_permits.acquire(Some(greedy), Timestamp::UNIX_EPOCH);
+        let permit = client.call_permits.acquire(Some(greedy), jiff::Timestamp::UNIX_EPOCH);
         assert!(permit.now_or_never().is_some());
     }
 
