@@ -296,7 +296,7 @@ impl Client {
     }
 
     /// See [`crate::Provider::refusal`].
-    pub(crate) fn refusal(&self, user: UserId, now: jiff::Timestamp) -> Option<Error> {
+    pub(crate) fn refusal(&self, user: UserId, now: Timestamp) -> Option<Error> {
         let of_budget = self.budgets.known_refusal(&user, self.user_calls_per_minute, now).map(budget_used_up);
         of_budget.or_else(|| {
             let refused = self.window.as_ref()?.known_refusal(self.request_kind(true), Some(user.uuid()))?;
@@ -501,10 +501,10 @@ mod tests {
             assert_eq!(admitted(&few, request).await, (Ok(()), 0));
         }
         let used_up = Err(Error::BudgetUsedUp { retry_after: Duration::from_secs(10) });
-        assert_eq!(few.refusal(user_id, jiff::Timestamp::UNIX_EPOCH), used_up.clone().err());
+        assert_eq!(few.refusal(user_id, Timestamp::UNIX_EPOCH), used_up.clone().err());
         assert_eq!(admitted(&few, Cause::RequestedJob(user_id)).await, (used_up, 0), "a job is repeated instead");
         assert_eq!(admitted(&few, request).await, (Ok(()), 10), "until the budget has a call");
-        assert_eq!(few.refusal(UserId::new(), jiff::Timestamp::UNIX_EPOCH), None);
+        assert_eq!(few.refusal(UserId::new(), Timestamp::UNIX_EPOCH), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -560,7 +560,7 @@ mod tests {
         for second in 0..120 {
             for at in 0..6 {
                 let cause = if at % 2 == 0 { Cause::RequestedJob(greedy) } else { Cause::Request(greedy) };
-                let begins = CallContext::new(Instant::now(), jiff::Timestamp::UNIX_EPOCH, cause);
+                let begins = CallContext::new(Instant::now(), Timestamp::UNIX_EPOCH, cause);
                 made += usize::from(client.admitted(&begins).await.is_ok());
             }
             let other = client.admitted(&context(Cause::Request(UserId::new()))).await.map(drop);
