@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::Deliveries;
 use crate::db::{Bound, Param, Row, Sql, Tx, named, params, statements};
 use crate::error::Result;
-use crate::webhooks::endpoints::{self, fail_unfinished_deliveries};
+use crate::webhooks::endpoints;
 use crate::webhooks::webhook_events::{WebhookEvent, webhook_event, webhook_event_columns};
 
 /// How exact the time of an endpoint's last success is, so that its queues seldom write the endpoint's row.
@@ -353,7 +353,7 @@ impl Deliveries<'_> {
             tx.rollback().await;
             return Ok(false);
         }
-        fail_unfinished_deliveries(&mut tx, (claim.user_id, claim.endpoint_id), now).await?;
+        endpoints::fail_deliveries(&mut tx, (claim.user_id, claim.endpoint_id), now).await?;
         tx.commit().await?;
         Ok(true)
     }
@@ -370,7 +370,7 @@ impl Deliveries<'_> {
         match endpoints::find(&mut tx, claim.endpoint_id).await?.map(|endpoint| endpoint.status) {
             None => endpoints::delete_queue(&mut tx, queue).await?,
             Some(EndpointStatus::Disabled) => {
-                fail_unfinished_deliveries(&mut tx, queue, now).await?;
+                endpoints::fail_deliveries(&mut tx, queue, now).await?;
             }
             // It was enabled meanwhile.
             Some(EndpointStatus::Enabled) => {}

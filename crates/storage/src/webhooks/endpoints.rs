@@ -376,14 +376,11 @@ pub(crate) async fn disable(
     reason: &str,
     now: Timestamp,
 ) -> Result<Option<u64>> {
-    if !lock_owner_if_exists(tx, user).await? {
+    if !lock_owner_if_exists(tx, user).await? || !is_of(tx, endpoint).await? {
         return Ok(None);
     }
-    tx.run(STOP_QUEUE, params![user, id]).await?;
-    if !set_disabled(tx, endpoint, reason, None).await? {
-        return Ok(None);
-    }
-    fail_unfinished_deliveries(tx, endpoint, now).await.map(Some)
+    let failed = fail_deliveries(tx, endpoint, now).await?;
+    Ok(set_disabled(tx, endpoint, reason, None).await?.then_some(failed))
 }
 
 /// Disables an endpoint, with a revision only if it still has that. Returns false if it does not exist or has changed.
@@ -398,7 +395,7 @@ pub(crate) async fn set_disabled(
 
 /// As `storage.endpoints().delete`, in a transaction.
 pub(crate) async fn delete(tx: &mut Tx, endpoint @ (user, id): (UserId, EndpointId)) -> Result<bool> {
-    if !lock_owner_if_exists(tx, user).await? {
+    if !lock_owner_if_exists(tx, user).await? || !is_of(tx, endpoint).await? {
         return Ok(false);
     }
     delete_queue(tx, endpoint).await?;
@@ -407,6 +404,11 @@ pub(crate) async fn delete(tx: &mut Tx, endpoint @ (user, id): (UserId, Endpoint
     }
     delete_secrets(tx, user, vec![id]).await?;
     Ok(true)
+}
+
+/// Whether the endpoint is the user's: they may have a queue at one of the installation.
+async fn is_of(tx: &mut Tx, (user, id): (UserId, EndpointId)) -> Result<bool> {
+    Ok(find(tx, id).await?.is_some_and(|endpoint| endpoint.user_id == user))
 }
 
 /// Locks all queues of a user, so that no other task changes their deliveries. The caller holds the lock on the user's
@@ -420,12 +422,9 @@ pub(crate) fn queues_lock<'a>(user: UserId) -> Bound<'a> {
     (LOCK_QUEUES, params![user].to_vec())
 }
 
-/// Fails the deliveries of a queue that have not ended, and returns their number. The caller holds the lock on its row.
-pub(crate) async fn fail_unfinished_deliveries(
-    tx: &mut Tx,
-    (user, id): (UserId, EndpointId),
-    now: Timestamp,
-) -> Result<u64> {
+/// Fails the deliveries of a queue that have not ended, and returns their number. Ends the claim of the queue.
+pub(crate) async fn fail_deliveries(tx: &mut Tx, (user, id): (UserId, EndpointId), now: Timestamp) -> Result<u64> {
+    tx.run(STOP_QUEUE, params![user, id]).await?;
     tx.run(FAIL_UNFINISHED_DELIVERIES, params![user, id, now, ENDPOINT_DISABLED]).await
 }
 

@@ -4,8 +4,8 @@ use crate::tests::support::{connect, on_postgres};
 use crate::webhooks::deliveries;
 
 /// 30,000 endpoints of 10,000 users, with a queue each: a third due, a tenth leased, some failing, some disabled.
-const FILL: &str = "INSERT INTO users (id, email, email_folded, plan, revision, created_at)
-    SELECT CAST(to_char(n, 'FM00000000-0000-0000-0000-000000000000') AS UUID), n, n, 'professional', 1, 0
+const FILL: &str = "INSERT INTO users (id, email, email_folded, plan, console_sign_in, revision, created_at)
+    SELECT CAST(to_char(n, 'FM00000000-0000-0000-0000-000000000000') AS UUID), n, n, 'professional', 1, 1, 0
     FROM generate_series(0, 9999) n;
     INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at, enabled_at)
     SELECT CAST(to_char(n % 10000, 'FM00000000-0000-0000-0000-000000000000') AS UUID),

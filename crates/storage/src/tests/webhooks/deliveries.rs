@@ -278,7 +278,7 @@ both! {
         assert_eq!(find().await.failing_since, None);
         finish(&claim, &[retry(170, 1)], 170).await;
         assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(170)), Some(at(94))));
-        assert!(db.endpoints().enable(user, id, at(100)).await.unwrap());
+        assert!(db.endpoints().enable(user, id, at(171)).await.unwrap());
         let (is_failing, claim) = reclaim(claim, 171).await;
         assert_eq!((is_failing, claim.is_unhealthy, claim.failing_since), (false, false, None));
     }

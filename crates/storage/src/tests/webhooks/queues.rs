@@ -127,6 +127,8 @@ both! {
         let read: Vec<_> = again.iter().map(|claim| (claim.url.as_deref(), claim.api_version)).collect();
         assert_eq!(read, [(Some("https://new.example.com"), ApiVersion::NEWEST); 2], "they stay due");
 
+        assert_eq!(db.endpoints().disable(users[0], shared, "by user", at(33)).await.unwrap(), None, "not theirs");
+        assert!(!db.endpoints().delete(users[0], shared).await.unwrap());
         assert_eq!(db.endpoints().disable(OWNER, shared, "by command", at(33)).await.unwrap(), Some(0));
         let late = synced(db, "c@x", 1).await;
         assert_eq!(states(db, late, shared).await, [DeliveryState::Failed], "recovered later");
@@ -138,7 +140,7 @@ both! {
             assert_eq!(claim.url, None);
             assert!(db.deliveries().end_deliveries(&claim, at(34)).await.unwrap());
             assert_eq!(states(db, claim.user_id, shared).await, [DeliveryState::Failed]);
-            assert!(db.deliveries().release_endpoint(&claim, at(34)).await.unwrap());
+            assert!(!db.deliveries().release_endpoint(&claim, at(34)).await.unwrap(), "the claim has ended");
         }
         assert_eq!(claims(db, 99).await, [], "each fails once");
 
