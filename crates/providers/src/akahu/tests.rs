@@ -1,6 +1,7 @@
 //! Tests of the adapter: fixtures and snapshots, tables of unusual rows, and calls to a mock provider.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bellbird_domain::{Bound, DateRange};
 use jiff::Timestamp;

@@ -109,7 +109,6 @@ fn error_message(error_type: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use secrecy::ExposeSecret;
     use serde_json::json;

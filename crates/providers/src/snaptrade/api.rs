@@ -308,7 +308,6 @@ fn code(body: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::sync::LazyLock;
-    use std::time::Duration;
 
     use hyper::StatusCode;
     use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};

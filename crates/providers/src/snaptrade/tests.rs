@@ -1,6 +1,7 @@
 //! Tests of the adapter against a mock provider that checks every signature, with fixtures and snapshots.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bellbird_domain::{AccountType, Bound, Currency, DateFilter, TradeTime, UserId};
 use jiff::Timestamp;

@@ -162,26 +162,22 @@ fn unknown_parameter_names_the_one_that_is_meant() {
             "cursr: unknown; known are connectionId, accountId, from, to, limit, offset".to_owned(),
         ]
     );
-    assert_eq!(rejection_of::<None>("a=1").unwrap().1, ["a: unknown; none is known here"]);
+    assert_eq!(rejection_of::<Nothing>("a=1").unwrap().1, ["a: unknown; none is known here"]);
     let long = format!("{}=1", "é".repeat(1_000));
-    assert!(rejection_of::<None>(&long).unwrap().1[0].len() < 200);
-    assert_eq!(rejection_of::<None>(&"x=1&".repeat(1_000)).unwrap().1.len(), UNKNOWN_MAX);
+    assert!(rejection_of::<Nothing>(&long).unwrap().1[0].len() < 200);
+    assert_eq!(rejection_of::<Nothing>(&"x=1&".repeat(1_000)).unwrap().1.len(), UNKNOWN_MAX);
     assert!(read_known::<Mixed>(RawParams::Query("b=1&account=a")).is_ok());
 }
 
 #[derive(Debug, serde::Deserialize)]
-struct None {}
+struct Nothing {}
 
 #[test]
 fn json_members_are_read_by_type() {
     let members = |json: &str| serde_json::from_str::<Map<String, Json>>(json).unwrap();
     let good = members(r#"{"account": ["a", "b"], "pending": false, "limit": 50.0, "from": null}"#);
-    let expected = Mixed {
-        account: vec!["a".to_owned(), "b".to_owned()],
-        pending: Some(false),
-        limit: Some(50),
-        from: Option::None,
-    };
+    let expected =
+        Mixed { account: vec!["a".to_owned(), "b".to_owned()], pending: Some(false), limit: Some(50), from: None };
     assert_eq!(read::<Mixed>(RawParams::Arguments(&good)).unwrap(), expected);
     let bad = members(r#"{"account": ["a", 1], "pending": "yes", "limit": 1.5, "from": {}, "other": 1}"#);
     let faults = read::<Mixed>(RawParams::Arguments(&bad)).unwrap_err();
@@ -204,9 +200,9 @@ fn null_and_repeated_members_of_a_body_are_faults() {
         let members: Members = serde_json::from_str(json).unwrap();
         read::<Change>(RawParams::Body(&members)).map_err(|faults| faults.details())
     };
-    let change = |reference| Change { email: Option::None, reference, events: vec!["a".to_owned()] };
-    assert_eq!(read(r#"{"events": ["a"]}"#), Ok(change(Option::None)));
-    assert_eq!(read(r#"{"events": ["a"], "reference": null}"#), Ok(change(Some(Option::None))));
+    let change = |reference| Change { email: None, reference, events: vec!["a".to_owned()] };
+    assert_eq!(read(r#"{"events": ["a"]}"#), Ok(change(None)));
+    assert_eq!(read(r#"{"events": ["a"], "reference": null}"#), Ok(change(Some(None))));
     assert_eq!(read(r#"{"events": ["a"], "reference": "b"}"#), Ok(change(Some(Some("b".to_owned())))));
     let wrong =
         r#"{"email": null, "reference": "a", "events": [], "reference": null, "events": ["a"], "x": 1, "x": 2}"#;
