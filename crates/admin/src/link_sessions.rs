@@ -43,7 +43,7 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
                 .error(
                     409,
                     "The service has no provider or no console to link with, the user's plan does not include what is \
-                     to be linked, five of the user's visits to the provider are open, or the user has 200 links of \
+                     to be linked, five of the user's visits to the provider are open, or the user has 1,000 links of \
                      the last day (`conflict`).",
                 ),
         ),

@@ -13,8 +13,8 @@ use crate::locks::lock_user;
 use crate::{Links, StorageError};
 
 /// Links of a user, which stay for a day after they have expired.
-const LINKS_MAX: i64 = 200;
-const TOO_MANY_LINKS: &str = "There are 200 links of the last day: wait until they are deleted";
+const LINKS_MAX: i64 = 1_000;
+const TOO_MANY_LINKS: &str = "There are 1,000 links of the last day: wait until they are deleted";
 
 /// The columns that [`link`] expects, in its order.
 macro_rules! columns {
@@ -104,7 +104,7 @@ impl Links<'_> {
     ///
     /// # Errors
     /// [`StorageError::NotFound`] if the user or the connection to repair does not exist, [`StorageError::Conflict`] if
-    /// the token does, and [`StorageError::TooMany`] if the user has 200 links.
+    /// the token does, and [`StorageError::TooMany`] if the user has 1,000 links.
     pub async fn insert(self, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
         let mut tx = self.0.db.begin().await?;
         let id = insert(&mut tx, link, now).await?;
