@@ -205,21 +205,4 @@ both! {
         }
         assert_eq!(db.texts("SELECT user_id FROM known_browsers").await.len(), 50);
     }
-
-    async fn new_session_ends_the_one_used_least_recently(db) {
-        let user = db.user("a@x").await.id;
-        for number in 0..52 {
-            let now = if number < 49 { number } else { 300 + number };
-            insert_link(db, user, &format!("link{number}"), None, 600).await;
-            sign_in(db, &format!("link{number}"), &format!("cookie{number}"), now).await.unwrap();
-            if number == 48 {
-                signed_in(db, "cookie0", 200).await.unwrap();
-            }
-        }
-        assert_eq!(db.sessions().list(user, at(500)).await.unwrap().len(), 50);
-        for (cookie, works) in [("cookie0", true), ("cookie1", false), ("cookie2", false), ("cookie3", true)] {
-            assert_eq!(signed_in(db, cookie, 500).await.is_some(), works, "{cookie}");
-        }
-        assert_eq!(db.texts("SELECT user_id FROM known_browsers").await.len(), 50);
-    }
 }
