@@ -23,9 +23,9 @@ pub(super) fn ready_path() -> Path<V1State> {
         Operation::new("ready", "Service", "The service can respond to requests.")
             .text(
                 "Whether the service is ready",
-                "For monitors and load balancers. Needs no key and costs no query: every five seconds, the service \
-                 itself checks that it can use its database, and this is what it found last. Only the operator's \
-                 `/ready` gives the reason.",
+                "For monitors and load balancers. Needs no key and costs no query: the service writes to its database \
+                 every five seconds, and is not ready once it could not for 15. Only the operator's `/ready` gives the \
+                 reason.",
             )
             .error(503, "The service cannot use its database, or its clock is wrong (with `Retry-After`).")
             .json::<Health>(),
