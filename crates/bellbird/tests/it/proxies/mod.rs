@@ -233,15 +233,14 @@ behind_both_proxies! {
         let site = Site::start(program, &[("LIMITS__FAILED_AUTH_PER_MINUTE", "3")]).await;
         let attempt = |client: &str, claim: &str| {
             let claim = format!("X-Forwarded-For: {claim}");
-            let url = format!("{}/v1/accounts", site.url);
-            let key = "Authorization: Bearer bb_wrong";
-            site.curl.send(&["--interface", client, "--header", &claim, "--header", key, &url]).status
+            let unknown_link = format!("{}/sign-in/{}", site.url, "0".repeat(64));
+            site.curl.send(&["--interface", client, "--header", &claim, &unknown_link]).status
         };
         // A new claim each time does not help.
         let claims = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4"];
         let statuses = claims.map(|claim| attempt("127.0.0.2", claim));
-        assert_eq!(statuses, [401, 401, 401, 429]);
-        assert_eq!(attempt("127.0.0.3", "127.0.0.2"), 401, "another address");
+        assert_eq!(statuses, [410, 410, 410, 429]);
+        assert_eq!(attempt("127.0.0.3", "127.0.0.2"), 410, "another address");
     }
 }
 
