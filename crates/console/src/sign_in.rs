@@ -5,11 +5,11 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{KeyId, TimestampExt as _, UserId};
-use bellbird_storage::{BegunSession, NewSession, NewSignInLink, OperatorChange, OwnAction, Storage, StorageError};
+use bellbird_domain::{KeyId, TimestampExt as _};
+use bellbird_storage::{BegunSession, NewSession, OwnAction, Storage, StorageError};
 use http::header::{HeaderName, SET_COOKIE, USER_AGENT};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
@@ -21,72 +21,10 @@ use crate::local::is_from_here;
 use crate::pages::{Notice, SignIn, Tone, page_response};
 use crate::prefetch::is_prefetch;
 use crate::session::{GuestForm, OwnForm, Session};
+use crate::sign_in_link::create_sign_in_link;
 use crate::state::Console;
 
-/// How long a link works.
-const LINK_TTL: SignedDuration = SignedDuration::from_mins(10);
-/// Links of one user that work at the same time.
-pub(crate) const LINKS_MAX: i64 = 20;
-
-const TOO_MANY_LINKS: StorageError = StorageError::Conflict("20 sign-in links that work: wait ten minutes");
-
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
-
-/// Makes a link with which a user signs in, for a user who did not ask for it in a browser: `bellbird console login`.
-///
-/// # Errors
-/// [`StorageError::NotFound`] if there is no such user, and [`StorageError::Conflict`] if the user may not sign in, or
-/// too many of the user's links still work.
-pub async fn create_sign_in_link(
-    storage: &Storage,
-    user_id: UserId,
-    console_url: &str,
-    now: Timestamp,
-) -> Result<SecretString, StorageError> {
-    insert_link(storage, user_id, None, LINKS_MAX, console_url, now).await?.ok_or(TOO_MANY_LINKS)
-}
-
-/// Returns the URL, or None if the user has `links_max` that work. `browser` is the cookie of the browser that asks.
-pub(crate) async fn insert_link(
-    storage: &Storage,
-    user_id: UserId,
-    browser: Option<&str>,
-    links_max: i64,
-    console_url: &str,
-    now: Timestamp,
-) -> Result<Option<SecretString>, StorageError> {
-    let token = storage.new_token();
-    let link = new_link(user_id, &token, browser, now);
-    let is_inserted = storage.sessions().insert_link(&link, links_max, now).await?;
-    Ok(is_inserted.then(|| url_of(console_url, &token)))
-}
-
-/// As [`create_sign_in_link`], for an operator in the console. None of it is stored before the change is committed.
-pub(crate) async fn create_sign_in_link_in(
-    change: &mut OperatorChange<'_>,
-    user_id: UserId,
-    console_url: &str,
-    now: Timestamp,
-) -> Result<SecretString, StorageError> {
-    let token = change.storage().new_token();
-    if !change.insert_sign_in_link(&new_link(user_id, &token, None, now), LINKS_MAX).await? {
-        return Err(TOO_MANY_LINKS);
-    }
-    Ok(url_of(console_url, &token))
-}
-
-fn new_link<'a>(
-    user_id: UserId,
-    token: &'a SecretString,
-    browser: Option<&'a str>,
-    now: Timestamp,
-) -> NewSignInLink<'a> {
-    NewSignInLink { user_id, token: token.expose_secret(), browser, expires_at: now.plus(LINK_TTL) }
-}
-
-fn url_of(console_url: &str, token: &SecretString) -> SecretString {
-    SecretString::from(format!("{}/sign-in/{}", console_url.trim_end_matches('/'), token.expose_secret()))
-}
 
 /// `GET /sign-in`
 pub(crate) async fn show(State(console): State<Console>, session: Option<Session>) -> Response {

@@ -19,7 +19,8 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::api_client::ApiClient;
 use crate::cookie::Cookie;
-use crate::emailed_link::{self, EmailedLink};
+use crate::emails::Mailer;
+use crate::emails::asked_links::AskedLink;
 use crate::money_cache::CachedMoney;
 use crate::oidc::IdentityProvider;
 use crate::pages::Frame;
@@ -65,7 +66,7 @@ pub(crate) struct Inner {
     known_cookies: Expiring<[u8; 32], ()>,
     unproven_lookups: Semaphore,
     /// Links to sign in that are to be sent. None: no e-mails are.
-    pub(crate) asked_links: Option<mpsc::Sender<EmailedLink>>,
+    pub(crate) asked_links: Option<mpsc::Sender<AskedLink>>,
     pub(crate) cookie: Cookie,
     pub(crate) link_cookie: Cookie,
     pub(crate) session_cookie: Cookie,
@@ -107,7 +108,9 @@ impl Console {
             |name, per_minute| RateLimiter::per_minute(per_minute).map(|limit| limit.shared(store, name));
         let page_limit = limit_of_user("console", settings.console_per_minute);
         let form_limit = limit_of_user("console_forms", settings.console_forms_per_minute);
-        let asked_links = site.mailer.clone().map(|mailer| emailed_link::start(mailer, store));
+        let send_links =
+            |mailer: Mailer| mailer.send_asked_links(access.storage().clone(), access.clock().clone(), store);
+        let asked_links = site.mailer.clone().map(send_links);
         let ping_limit = RateLimiter::per_minute(PINGS_PER_MINUTE).map(|limit| limit.shared(store, "ping"));
         let (connections, clock) = (access.connections().clone(), access.clock().clone());
         let session_cookie = Cookie::of_session(&site.console_url);

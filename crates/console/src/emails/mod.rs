@@ -1,6 +1,7 @@
 //! E-mails to users, by the operator's mail server: links to sign in, and what a user has to know. They hold no amount
 //! and no account number.
 
+pub(crate) mod asked_links;
 mod notices;
 mod server;
 mod texts;

@@ -16,7 +16,7 @@ use crate::keys_page::{self, KeyRow};
 use crate::pages::names::{institution_name, sanitized};
 use crate::pages::{LocalTime, SignedInFrame, page_response};
 use crate::session::Session;
-use crate::sign_in::create_sign_in_link_in;
+use crate::sign_in_link::create_sign_in_link_in;
 use crate::state::Console;
 
 #[derive(Template)]
