@@ -4,7 +4,7 @@ use bellbird_domain::UserId;
 use jiff::SignedDuration;
 
 use crate::Followers;
-use crate::job_kinds::REFRESH;
+use crate::job_kinds::{REFRESH, SYNC};
 use crate::tests::fixtures::{SYNCS_AND_CHANGES, connection_to_sync, empty_sync, endpoint, start_sync};
 use crate::tests::support::{at, both};
 
@@ -47,5 +47,28 @@ both! {
             db.endpoints().disable(owner, endpoint, "for a test", at(40)).await.unwrap().expect("there");
             assert_eq!(followers().await, Some(followed), "disabled");
         }
+    }
+}
+
+both! {
+    async fn run_that_was_asked_for_is_charged_to_the_user(db) {
+        let user = db.user("a@x").await.id;
+        let id = connection_to_sync(db, user, "c", 0).await;
+        let request = async |now| {
+            assert!(db.syncs().request(user, id, at(now), SignedDuration::ZERO).await.unwrap());
+        };
+        let claim = async |now| db.claim_due(SYNC, at(now), at(now + 100), 1).await.unwrap().remove(0);
+        request(10).await;
+        let asked = claim(10).await;
+        assert!(asked.is_requested);
+        db.jobs().fail(&asked, "failed", at(20)).await.unwrap();
+        let repeated = claim(20).await;
+        assert!(repeated.is_requested);
+        db.jobs().finish(&repeated, Some(at(30))).await.unwrap();
+        let scheduled = claim(30).await;
+        assert!(!scheduled.is_requested);
+        request(31).await;
+        db.jobs().finish(&scheduled, Some(at(90))).await.unwrap();
+        assert!(claim(31).await.is_requested, "it was asked for meanwhile");
     }
 }
