@@ -166,7 +166,8 @@ fn details(workdir: &Workdir, options: &str, name: &str) -> Vec<String> {
 fn doctor_recognises_a_demo() {
     let mut workdir = Workdir::migrated();
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    let demo = RunningCommand::start(&Workdir::new(), &format!("demo --json {ANY_PORTS}"));
+    let folder = Workdir::new();
+    let demo = RunningCommand::start(&folder, &format!("demo --json {ANY_PORTS}"));
     let address = |url: &str| text(&demo.json(), url).strip_prefix("http://").unwrap().to_owned();
     let (api, ops) = (address("apiUrl"), address("opsUrl"));
     let options = format!("--api-listen {api} --console-listen 127.0.0.1:0 --ops-listen {ops}");
