@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bellbird_domain::{Digest, UserId};
-use bellbird_providers::Provider;
+use bellbird_providers::{Cause, Provider};
 use bellbird_providers::webhook_verifier::{AffectedResource, Rejection, RemovedTransactions};
 use bellbird_storage::{AffectedRef, JobKey, StorageError};
 use bellbird_webhooks::event::digest::RowHasher;

@@ -161,7 +161,7 @@ impl Removals<'_> {
         require_lease(self.0.storage.removals().finish(claim, cause, self.0.clock.now()).await?)?;
         tracing::info!(cause, "connection removed");
         // Its user may be removed with it.
-        self.0.signals.wake(job_kinds::USER_REMOVAL, "");
+        self.0.lanes.wake(job_kinds::USER_REMOVAL, "");
         Ok(())
     }
 

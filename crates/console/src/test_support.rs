@@ -52,7 +52,7 @@ fn access(storage: Storage, connections: Connections) -> Access {
         live_in_flight: 0,
         provider_calls_per_minute: 0,
         operator_per_minute: 0,
-        changes_max_age: std::time::Duration::from_secs(60),
+        changes_max_age: Duration::from_secs(60),
         trusted_proxies: Vec::new(),
         cors_origins: Vec::new(),
     };

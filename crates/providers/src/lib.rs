@@ -116,6 +116,11 @@ impl CallContext {
         Self { of_sync: Some(SyncPart::Refresh), ..self }
     }
 
+    /// Waits as long as `refused` says, if this is a request and the wait ends before its deadline.
+    async fn wait_out(&self, refused: Error) -> Result<(), Error> {
+        if matches!(self.cause, Cause::Request(_)) { self.wait(refused).await } else { Err(refused) }
+    }
+
     async fn wait(&self, refused: Error) -> Result<(), Error> {
         let until = Instant::now() + refused.retry_after().unwrap_or_default();
         if until >= self.deadline {

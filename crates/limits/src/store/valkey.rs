@@ -199,7 +199,7 @@ async fn server_that_is_away_is_noticed_without_a_request() {
     assert_eq!(settings.servers(), "127.0.0.1:1");
     let store = SharedStore::open(&settings, &[7; 32]).unwrap();
     while !store.inner.is_away() {
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let error = store.check().await.unwrap_err();
     assert!(error.contains("refused") && !error.contains("hunter2"), "{error}");

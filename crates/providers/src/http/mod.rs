@@ -23,6 +23,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -477,7 +478,7 @@ mod tests {
     }
 
     fn context(cause: Cause) -> CallContext {
-        CallContext::new(Instant::now() + Duration::from_secs(25), jiff::Timestamp::UNIX_EPOCH, cause)
+        CallContext::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH, cause)
     }
 
     #[tokio::test(start_paused = true)]
@@ -548,7 +549,7 @@ mod tests {
             // One poll of a task may acquire only so many permits.
             tokio::task::yield_now().await;
         }
-        let permit = client.call_permits.acquire(Some(greedy), jiff::Timestamp::UNIX_EPOCH);
+        let permit = client.call_permits.acquire(Some(greedy), Timestamp::UNIX_EPOCH);
         assert!(permit.now_or_never().is_some());
     }
 

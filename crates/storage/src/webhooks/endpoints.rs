@@ -372,7 +372,7 @@ pub(crate) async fn enable(tx: &mut Tx, (user, id): (UserId, EndpointId), now: T
 /// As `storage.endpoints().disable`, in a transaction.
 pub(crate) async fn disable(
     tx: &mut Tx,
-    endpoint @ (user, id): (UserId, EndpointId),
+    endpoint @ (user, _): (UserId, EndpointId),
     reason: &str,
     now: Timestamp,
 ) -> Result<Option<u64>> {
