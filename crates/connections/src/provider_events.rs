@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use bellbird_domain::{Digest, UserId};
-use bellbird_providers::{Cause, Provider};
 use bellbird_providers::webhook_verifier::{AffectedResource, Rejection, RemovedTransactions};
+use bellbird_providers::{Cause, Provider};
 use bellbird_storage::{AffectedRef, JobKey, StorageError};
 use bellbird_webhooks::event::digest::RowHasher;
 use http::HeaderMap;

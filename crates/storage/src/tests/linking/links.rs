@@ -113,19 +113,4 @@ both! {
         db.consent_sessions().delete_outdated(at(86_460)).await.unwrap();
         db.links().insert(&new_link(user, "one more", at(86_520)), at(86_460)).await.unwrap();
     }
-
-    async fn links_of_a_user_are_limited(db) {
-        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        let expires_at = at(60).as_microsecond();
-        let row = |number: u32| {
-            format!("('{user}', '{}', {}, 0, {expires_at})", Uuid::now_v7(), db.bytes(&number.to_be_bytes()))
-        };
-        let links = (0..1_000).map(row).collect::<Vec<_>>().join(", ");
-        db.raw(&format!("INSERT INTO links (user_id, id, token_hash, created_at, expires_at) VALUES {links}")).await;
-        let refused = db.links().insert(&new_link(user, "one more", at(900)), at(61)).await;
-        assert!(matches!(refused, Err(StorageError::TooMany(_))), "those that have expired count too: {refused:?}");
-        db.links().insert(&new_link(other, "other", at(60)), at(61)).await.unwrap();
-        db.consent_sessions().delete_outdated(at(86_460)).await.unwrap();
-        db.links().insert(&new_link(user, "one more", at(86_520)), at(86_460)).await.unwrap();
-    }
 }

@@ -173,25 +173,4 @@ both! {
         assert_eq!(db.consent_sessions().delete_outdated(at(60)).await.unwrap(), 21, "expired, and not claimed");
         assert!(matches!(claim(db, 0, 8, 62).await, SetupTokenClaim::Repeated { .. }));
     }
-
-    async fn unclaimed_tokens_of_a_user_are_limited(db) {
-        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        let insert = async |user_id, number, expires, now| {
-            let new = NewSetupToken { user_id, token: &setup_token(number), name: "Actual", expires_at: at(expires) };
-            db.setup_tokens().insert(&new, at(now)).await.map(|_| ())
-        };
-        for number in 0..20 {
-            insert(user, number, 60, 0).await.unwrap();
-        }
-        let refused = insert(user, 20, 60, 1).await;
-        assert!(matches!(refused, Err(StorageError::TooMany(_))), "{refused:?}");
-        insert(other, 21, 60, 1).await.unwrap();
-        claimed(db, 0, 9, 1).await;
-        insert(user, 22, 60, 1).await.unwrap();
-        insert(user, 23, 120, 60).await.unwrap();
-        assert_eq!(db.setup_tokens().revoke_unclaimed(user, at(61)).await.unwrap(), 1);
-        assert!(matches!(claim(db, 23, 8, 62).await, SetupTokenClaim::Unknown));
-        assert_eq!(db.consent_sessions().delete_outdated(at(60)).await.unwrap(), 21, "expired, and not claimed");
-        assert!(matches!(claim(db, 0, 8, 62).await, SetupTokenClaim::Repeated { .. }));
-    }
 }
