@@ -26,9 +26,9 @@ pub struct SeenRows {
 impl Access {
     /// What syncs of the caller's connection had seen before a time.
     ///
-    /// As for a page of changes, the connection is synced if its last sync is old: after a renewal, no sync may know the
-    /// rows' ids yet, and all rows would be new. If that fails, the read of the rows says why. A sync that takes longer
-    /// than `deadline` goes on.
+    /// As for a page of changes, the connection is synced if its last sync is old: after a renewal, no sync may know
+    /// the rows' ids yet, and all rows would be new. If that fails, the read of the rows says why. A sync that takes
+    /// longer than `deadline` goes on.
     pub async fn seen_before(
         &self,
         caller: &Caller,

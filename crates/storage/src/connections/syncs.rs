@@ -46,7 +46,8 @@ statements! {
     REREAD_FROM = "UPDATE syncs SET reread_from = CASE WHEN reread_from <= $3 THEN reread_from - 1 ELSE $3 END
         WHERE user_id = $1 AND connection_id = $2";
 
-    ADD_REMOVAL_HINTS = "UPDATE syncs SET removal_hints = $3 WHERE user_id = $1 AND connection_id = $2 AND removal_hints = $4";
+    ADD_REMOVAL_HINTS = "UPDATE syncs SET removal_hints = $3
+        WHERE user_id = $1 AND connection_id = $2 AND removal_hints = $4";
 
     SET_FOLLOWED = "UPDATE syncs SET followed_at = $3 WHERE user_id = $1 AND connection_id = $2";
 

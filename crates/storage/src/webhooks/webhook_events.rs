@@ -1,5 +1,5 @@
-//! Stores webhook events: an envelope and the keys of its rows (transactions or trades). The rows themselves stay at the
-//! provider, where a redelivery reads them again.
+//! Stores webhook events: an envelope and the keys of its rows (transactions or trades). The rows themselves stay at
+//! the provider, where a redelivery reads them again.
 
 use std::collections::BTreeMap;
 
