@@ -609,6 +609,8 @@ CREATE TABLE webhook_events (
     -- NULL: the status has not changed.
     previous_status TEXT,
     provider TEXT,
+    category TEXT,
+    institution_id TEXT,
     institution_name TEXT,
     last_refreshed_at INTEGER,
     consent_expires_at INTEGER,

@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::webhooks::webhook_events::{self, EventConnection, EventOrigin, NewWebhookEvent};
 
 statements! {
-    FIND = "SELECT provider, institution_name, last_refreshed_at, consent_expires_at, status FROM connections
-        WHERE user_id = $1 AND id = $2";
+    FIND = "SELECT provider, institution_name, last_refreshed_at, consent_expires_at, status, category, institution_id
+        FROM connections WHERE user_id = $1 AND id = $2";
 }
 
 /// Records a status change that the user sees, or a new connection: the audit row, and the event. Call this after the
@@ -53,6 +53,8 @@ async fn find(tx: &mut Tx, (user, connection): (UserId, ConnectionId)) -> Result
     let shown = |row: &Row<'_>| {
         Ok(EventConnection {
             provider: row.text(0)?.to_owned(),
+            category: row.word(5, "the category of a connection")?,
+            institution_id: row.text(6)?.to_owned(),
             institution_name: row.text(1)?.to_owned(),
             last_refreshed_at: row.opt_time(2)?,
             consent_expires_at: row.opt_time(3)?,

@@ -137,8 +137,8 @@ own_tables! {
         due_at Time, user_removed Flag, user_reference Text;
     WEBHOOK_EVENTS = webhook_events.user_id [id Id] connection_id Id, sync_run_id Id, event_type Text, created_at Time,
         date_range_from Time, date_range_to Time, new_count Number, updated_count Number, chunk Number,
-        total_chunks Number, connection_status Text, previous_status Text, provider Text, institution_name Text,
-        last_refreshed_at Time, consent_expires_at Time;
+        total_chunks Number, connection_status Text, previous_status Text, provider Text, category Text,
+        institution_id Text, institution_name Text, last_refreshed_at Time, consent_expires_at Time;
     WEBHOOK_DELIVERIES = webhook_deliveries.user_id [endpoint_id Id, event_id Id] sync_run_id Id, chunk Number,
         created_at Time, state Text, attempts Number, next_attempt_at Time, ended_at Time, last_status Number,
         last_error Text, last_duration_ms Number, last_attempt_at Time;

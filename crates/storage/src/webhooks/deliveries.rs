@@ -500,8 +500,8 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
 fn due_delivery(row: &Row<'_>) -> Result<DueDelivery> {
     Ok(DueDelivery {
         event: webhook_event(row)?,
-        attempts: row.attempts(20)?,
-        is_first: row.opt_int(21)?.is_none(),
-        due_at: row.time(22)?,
+        attempts: row.attempts(22)?,
+        is_first: row.opt_int(23)?.is_none(),
+        due_at: row.time(24)?,
     })
 }

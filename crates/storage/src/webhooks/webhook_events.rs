@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use bellbird_domain::{
-    AccountId, ApiVersion, ConnectionId, ConnectionStatus, EndpointId, EventId, EventType, Plan, RemovedRow, RowKey,
-    SyncRunId, UserId,
+    AccountId, ApiVersion, ConnectionCategory, ConnectionId, ConnectionStatus, EndpointId, EventId, EventType, Plan,
+    RemovedRow, RowKey, SyncRunId, UserId,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -60,7 +60,11 @@ macro_rules! webhook_event_columns {
             $table,
             "removed, ",
             $table,
-            "consent_expires_at"
+            "consent_expires_at, ",
+            $table,
+            "category, ",
+            $table,
+            "institution_id"
         )
     };
 }
@@ -73,11 +77,11 @@ macro_rules! insert_event {
             "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
                 date_range_from, date_range_to, row_keys, new_count, updated_count, chunk, total_chunks, row_hint,
                 connection_status, previous_status, provider, institution_name, last_refreshed_at, removed,
-                consent_expires_at)
+                consent_expires_at, category, institution_id)
             SELECT :user, :id, :connection, :run, :event_type, :now,
                 :date_range_from, :date_range_to, :row_keys, :new_count, :updated_count, :chunk, :total_chunks,
                 :row_hint, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at,
-                :removed, :consent_expires_at",
+                :removed, :consent_expires_at, :category, :institution_id",
             $($condition),*
         )
     };
@@ -250,6 +254,9 @@ pub struct WebhookEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventConnection {
     pub provider: String,
+    pub category: ConnectionCategory,
+    /// The provider's id of the institution.
+    pub institution_id: String,
     pub institution_name: String,
     pub status: ConnectionStatus,
     /// None: the status has not changed.
@@ -404,6 +411,8 @@ fn columns<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Vec<(&'sta
         connection_status = shown.map(|shown| shown.status.as_str()),
         previous_status = shown.and_then(|shown| shown.previous_status).map(ConnectionStatus::as_str),
         provider = shown.map(|shown| shown.provider.as_str()),
+        category = shown.map(|shown| shown.category.as_str()),
+        institution_id = shown.map(|shown| shown.institution_id.as_str()),
         institution_name = shown.map(|shown| shown.institution_name.as_str()),
         last_refreshed_at = shown.and_then(|shown| shown.last_refreshed_at),
         consent_expires_at = shown.and_then(|shown| shown.consent_expires_at),
@@ -469,5 +478,7 @@ fn shown(row: &Row<'_>) -> Result<Option<EventConnection>> {
         institution_name: row.text(16)?.to_owned(),
         last_refreshed_at: row.opt_time(17)?,
         consent_expires_at: row.opt_time(19)?,
+        category: row.word(20, "the category of a connection")?,
+        institution_id: row.text(21)?.to_owned(),
     }))
 }

@@ -208,6 +208,14 @@ async fn wrong_endpoints_are_named() {
         (json!({"userId": user, "url": url, "events": []}), "events: Must be a list of transactions.synced"),
         (json!({"userId": user, "url": url, "events": ["endpoint.ping"]}), "events: Must be a list of"),
         (json!({"userId": user, "url": url, "events": "trades.synced"}), "events: Must be a list of"),
+        (
+            json!({"userId": user, "url": url, "events": ["trades.synced", "trades.sunk"]}),
+            "connection.removed, user.removed, and entry 2 is none of these",
+        ),
+        (
+            json!({"userId": user, "url": url, "events": ["trades.synced", "user.removed"]}),
+            "events: `user.removed` goes to endpoints with `allUsers` only",
+        ),
         (json!({"userId": user, "url": url, "apiVersion": "1"}), "apiVersion: Must be 2026-11-01 or 2026-12-01"),
         (json!({"userId": user, "url": url, "enabled": true}), "enabled: unknown; known are userId"),
     ] {

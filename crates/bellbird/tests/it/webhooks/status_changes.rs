@@ -70,6 +70,7 @@ on_both_databases! {
                 let listed = app.get_as(&person.key, "/v1/connections").await.data();
                 let expected = json!({
                     "id": connection.id, "object": "connection", "provider": provider,
+                    "category": connection.category, "institution_id": connection.institution_id,
                     "institution_name": connection.institution_name, "status": after, "previous_status": before,
                     "last_refreshed_at": listed[0]["lastRefreshedAt"],
                     "consent_expires_at": listed[0]["consentExpiresAt"],
@@ -78,7 +79,8 @@ on_both_databases! {
                 assert!(expected["last_refreshed_at"].is_string());
                 assert_eq!(
                     members(shown(event)),
-                    "consent_expires_at id institution_name last_refreshed_at object previous_status provider status"
+                    "category consent_expires_at id institution_id institution_name last_refreshed_at object \
+                     previous_status provider status"
                 );
                 app.sync(connection).await;
                 assert!(app.delivered_to(&hook).await.is_empty(), "{provider}: {state} again");

@@ -1,7 +1,9 @@
 //! The webhook events about a connection: new, changed, its consent ends soon, removed.
 
 use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked};
-use bellbird_domain::{ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventType, SyncRunId, UserId};
+use bellbird_domain::{
+    ConnectionCategory, ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventType, SyncRunId, UserId,
+};
 
 use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{SYNCS_AND_CHANGES, claimed_endpoint, endpoint, states};
@@ -66,6 +68,8 @@ both! {
             removed: Vec::new(),
             shown: Some(EventConnection {
                 provider: "akahu".to_owned(),
+                category: ConnectionCategory::Banking,
+                institution_id: "bank_1".to_owned(),
                 institution_name: "First Bank".to_owned(),
                 status: PendingMfa,
                 previous_status: Some(Active),
@@ -106,6 +110,8 @@ both! {
         db.connections().import(&renewed, &accounts, at(60)).await.unwrap();
         let said = |name: &str, previous_status, status, refreshed: Option<i64>| EventConnection {
             provider: "akahu".to_owned(),
+            category: ConnectionCategory::Banking,
+            institution_id: "bank_1".to_owned(),
             institution_name: name.to_owned(),
             status,
             previous_status: Some(previous_status),

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use bellbird_domain::trade::TradeId;
 use bellbird_domain::{
-    AccountId, ApiVersion, Category, ConnectionId, ConnectionStatus, Currency, Decimal, EventId, EventType, MinorUnits,
-    RemovedRow, RowKey, SyncRunId, Trade, TradeType, Transaction, UserId,
+    AccountId, ApiVersion, Category, ConnectionCategory, ConnectionId, ConnectionStatus, Currency, Decimal, EventId,
+    EventType, MinorUnits, RemovedRow, RowKey, SyncRunId, Trade, TradeType, Transaction, UserId,
 };
 use bellbird_storage::{ClaimedEndpoint, EventConnection};
 use bytes::Bytes;
@@ -174,6 +174,8 @@ struct ConnectionObject<'a> {
     id: ConnectionId,
     object: &'static str,
     provider: &'a str,
+    category: ConnectionCategory,
+    institution_id: &'a str,
     institution_name: &'a str,
     status: ConnectionStatus,
     previous_status: Option<ConnectionStatus>,
@@ -187,6 +189,8 @@ pub fn connection(id: ConnectionId, shown: &EventConnection) -> Vec<u8> {
         id,
         object: "connection",
         provider: &shown.provider,
+        category: shown.category,
+        institution_id: &shown.institution_id,
         institution_name: &shown.institution_name,
         status: shown.status,
         previous_status: shown.previous_status,

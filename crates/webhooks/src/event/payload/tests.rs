@@ -133,6 +133,8 @@ fn later_version_has_keys_exact_amounts_and_removed_rows() {
 fn connection_events() {
     let change = EventConnection {
         provider: "simulated".to_owned(),
+        category: ConnectionCategory::Banking,
+        institution_id: "22".to_owned(),
         institution_name: "Bank of \"Example\" \u{2014} NZ".to_owned(),
         status: ConnectionStatus::PendingMfa,
         previous_status: Some(ConnectionStatus::Active),
