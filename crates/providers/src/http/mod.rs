@@ -259,12 +259,9 @@ impl Client {
             let Err(refused) = self.charge(context, &mut is_charged).await else { return Ok(permit) };
             drop(permit);
             let reason = if matches!(refused, Error::BudgetUsedUp { .. }) { "user_budget" } else { "provider_budget" };
-            let waits = match context.cause {
-                Cause::Request(_) => true,
-                Cause::RequestedJob(_) => false,
-                Cause::Schedule => context.of_sync == Some(SyncPart::Rows) && !self.syncs_wait(),
-            };
-            let waited = if waits { context.wait(refused).await } else { Err(refused) };
+            let reads_rows = context.cause == Cause::Schedule && context.of_sync == Some(SyncPart::Rows);
+            let waits = reads_rows && !self.syncs_wait();
+            let waited = if waits { context.wait(refused).await } else { context.wait_out(refused).await };
             waited.inspect_err(|_| count_rejected(self.provider, reason))?;
         }
     }
