@@ -79,7 +79,7 @@ async fn wrong_link_sessions_are_named() {
             "returnUrl: The return URL is not of an origin",
         ),
         (json!({"userId": user, "returnUrl": ""}), "returnUrl: The return URL"),
-        (json!({"userId": user, "returnUrl": "http://127.0.0.1:9/", "state": "a\nb"}), "state: Must be at most 500"),
+        (json!({"userId": user, "returnUrl": "https://app.example/", "state": "a\nb"}), "state: Must be at most 500"),
         (json!({"userId": user, "state": "42"}), "state: Must be absent without returnUrl"),
         (json!({"userId": user, "return": "x"}), "return: unknown; did you mean returnUrl?"),
     ] {

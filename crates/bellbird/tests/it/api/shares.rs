@@ -145,7 +145,7 @@ async fn links_of_one_user_leave_calls_to_others() {
     // They expire, again and again.
     let mut is_used_up = false;
     for _ in 0..40 {
-        app.clock.set(app.clock.now() + SignedDuration::from_mins(31));
+        app.advance_clock(SignedDuration::from_mins(31)).await;
         for _ in 0..5 {
             let linked = link(&app, &greedy).await;
             is_used_up |= matches!(&linked, Err(ConnectionsError::Provider(Error::BudgetUsedUp { .. })));
@@ -162,7 +162,7 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
     let path = format!("/v1/trades/changes?connectionId={}", greedy.connections[0].id);
     let mut last = None;
     for _ in 0..REQUESTS {
-        app.clock.set(app.clock.now() + SignedDuration::from_secs(61));
+        app.advance_clock(SignedDuration::from_secs(61)).await;
         let answer = app.get_as(&greedy.key, &path).await;
         if answer.status != 200 {
             last = Some(answer);
