@@ -199,21 +199,17 @@ impl Settings {
         let balances_cache = from.seconds("cache.balances_seconds", Duration::from_secs(300), 0..=86_400);
         let holdings_cache = from.seconds("cache.holdings_seconds", Duration::from_secs(600), 0..=86_400);
         let trades_cache = from.seconds("cache.trades_seconds", Duration::from_secs(600), 0..=86_400);
-        let access = AccessSettings {
+        let mut access = AccessSettings {
             metadata_per_minute: from.number("limits.metadata_per_minute", 60, 0..=1_000_000),
             balances_per_minute: from.number("limits.balances_per_minute", 30, 0..=1_000_000),
             live_per_minute: from.number("limits.live_per_minute", 30, 0..=1_000_000),
             live_in_flight: from.number("limits.live_in_flight", 4, 0..=10_000),
             provider_calls_per_minute: from.number("limits.provider_calls_per_minute", 300, 0..=1_000_000),
             operator_per_minute: from.number("limits.operator_per_minute", 600, 0..=1_000_000),
-            changes_max_age: from.seconds("sync.changes_max_age_seconds", Duration::from_secs(60), 1..=86_400),
+            changes_max_age: Duration::from_secs(60),
             trusted_proxies,
             cors_origins,
         };
-        let interop =
-            InteropSettings { simplefin_per_minute: from.number("limits.simplefin_per_minute", 60, 0..=1_000_000) };
-        let (store_url, is_cluster) = (from.secret("redis.url"), from.switch("redis.cluster", false));
-        let shared_store = store_url.map(|url| StoreSettings { url, is_cluster });
         let pages = ConsoleSettings {
             operator_name,
             trusted_proxies: access.trusted_proxies.clone(),
@@ -223,6 +219,10 @@ impl Settings {
             oidc,
             email,
         };
+        let interop =
+            InteropSettings { simplefin_per_minute: from.number("limits.simplefin_per_minute", 60, 0..=1_000_000) };
+        let (store_url, is_cluster) = (from.secret("redis.url"), from.switch("redis.cluster", false));
+        let shared_store = store_url.map(|url| StoreSettings { url, is_cluster });
         let sync = SyncSettings::default();
         let sync = SyncSettings {
             enabled: from.switch("sync.enabled", sync.enabled),
@@ -233,6 +233,7 @@ impl Settings {
             ..sync
         };
         let syncs_by_provider = read_syncs_by_provider(from);
+        access.changes_max_age = from.seconds("sync.changes_max_age_seconds", access.changes_max_age, 1..=86_400);
         let api_settings = ApiSettings { balances_cache, holdings_cache, trades_cache };
         let webhooks = WebhookSettings {
             rules: Rules { allow_loopback: from.switch("webhooks.allow_loopback", false) },
