@@ -157,7 +157,27 @@ fn build(described: Vec<PathDocs>, parts: &mut Parts) -> Value {
     }
     document["paths"] = paths;
     document["components"]["schemas"] = schemas.into();
+    complete_enums(&mut document["components"]["schemas"]);
     document
+}
+
+/// utoipa describes an inlined enum as if it were an object too, and drops its example.
+fn complete_enums(schema: &mut Value) {
+    if let Some([words, described]) = schema["allOf"].as_array().map(Vec::as_slice)
+        && words["enum"].is_array()
+    {
+        let (mut words, description) = (words.clone(), described["description"].clone());
+        words["description"] = description;
+        *schema = words;
+    }
+    if schema["enum"].is_array() && schema["example"].is_null() {
+        schema["example"] = schema["enum"][0].clone();
+    }
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(complete_enums),
+        Value::Object(members) => members.values_mut().for_each(complete_enums),
+        _ => {}
+    }
 }
 
 fn add_components(components: &mut Value, parts: &mut Map<String, Value>) {

@@ -29,7 +29,9 @@ fn operations_are_complete() {
             assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{named}");
             let responses = operation["responses"].as_object().unwrap();
             let successes: Vec<_> = responses.keys().filter(|status| status.starts_with('2')).collect();
-            assert_eq!(successes.len(), 1, "{named}");
+            // With its connections, a user is removed later.
+            let is_known = if operation["operationId"] == "remove_user" { 2 } else { 1 };
+            assert_eq!(successes.len(), is_known, "{named}");
             for status in ["400", "401", "405", "429", "503"] {
                 assert!(responses.contains_key(status), "{named}: {status}");
             }
