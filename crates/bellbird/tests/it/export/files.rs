@@ -38,7 +38,10 @@ struct Place {
 async fn rows_of_v1(app: &App, key: &str, path: &str) -> Vec<Value> {
     let mut rows = Vec::new();
     loop {
-        let page = app.get_as(key, &format!("{path}&limit=500&offset={}", rows.len())).await;
+        // Holdings have no windows.
+        let window =
+            if path.contains("holdings") { String::new() } else { format!("&limit=500&offset={}", rows.len()) };
+        let page = app.get_as(key, &format!("{path}{window}")).await;
         rows.extend(page.data());
         if page.json()["pagination"]["hasMore"] != true {
             return rows;
