@@ -286,7 +286,7 @@ on_both_databases! {
         assert_eq!(
             members(delivery),
             "attempts chunk createdAt endedAt eventId lastAttemptAt lastDurationMs lastError lastStatus newCount \
-             nextAttemptAt state syncRunId totalChunks type updatedCount userId"
+             nextAttemptAt removedCount state syncRunId totalChunks type updatedCount userId"
         );
         assert_eq!((&delivery["eventId"], &delivery["type"]), (&pinged["eventId"], &json!("endpoint.ping")));
         assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("delivered"), &json!(1)));
@@ -563,12 +563,12 @@ fn usage_errors_list_accepted_values() {
         (
             "webhook add --user me@example.com --url https://x.example --events balances.synced",
             "[possible values: transactions.synced, trades.synced, connection.created, connection.updated, \
-             connection.expiring, connection.removed]",
+             connection.expiring, connection.removed, user.removed]",
         ),
         (
             "webhook add --user me@example.com --url https://x.example --events endpoint.ping",
             "[possible values: transactions.synced, trades.synced, connection.created, connection.updated, \
-             connection.expiring, connection.removed]",
+             connection.expiring, connection.removed, user.removed]",
         ),
         ("webhook ping first", "must be an id: `bellbird webhook list` shows the ids"),
         ("webhook set ID", "<--url <URL>|--events <LIST>>"),
