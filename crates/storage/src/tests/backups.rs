@@ -39,10 +39,14 @@ fn reason<T>(result: Result<T, StorageError>) -> String {
 both! {
     async fn only_a_copy_awaits_a_decision(db) {
         assert!(!db.backups().awaits_restore_decision().await.unwrap(), "new");
+        let restore_id = async || db.texts("SELECT CAST(restore_id AS TEXT) FROM database_origin").await;
+        assert_eq!(restore_id().await, ["0"]);
         db.backups().set_copy().await.unwrap();
         assert!(db.backups().awaits_restore_decision().await.unwrap());
         db.backups().set_restore_decided().await.unwrap();
         assert!(!db.reopen().await.backups().awaits_restore_decision().await.unwrap(), "decided");
+        // So cursors of the history that was lost are known.
+        assert_ne!(restore_id().await, ["0"], "another history");
         // Rows restored into a database that was migrated before.
         db.raw("INSERT INTO database_origin (origin) VALUES ('original')").await;
         assert!(db.backups().awaits_restore_decision().await.unwrap(), "a second row");
