@@ -61,10 +61,10 @@ export type components = {
         /** @description A link between a user and one institution through one provider. */
         Connection: {
             /**
-             * @description `banking` or `brokerage`.
              * @example banking
+             * @enum {string}
              */
-            category: string;
+            category: "banking" | "brokerage";
             /**
              * Format: date-time
              * @description When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say.
@@ -94,13 +94,17 @@ export type components = {
              * @example 2026-11-20T21:04:11.52Z
              */
             lastRefreshedAt: string | null;
-            /** @example fiskil */
-            provider: string;
+            /**
+             * @example fiskil
+             * @enum {string}
+             */
+            provider: "fiskil" | "akahu" | "snaptrade";
             /**
              * @description As in `/v1/connections`, or `deleting`: it is being removed.
              * @example active
+             * @enum {string}
              */
-            status: string;
+            status: "active" | "invalidated" | "pending_mfa" | "revoked" | "deleting";
             /**
              * Format: uuid
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
@@ -110,10 +114,10 @@ export type components = {
         /** @description A connection with its jobs. */
         ConnectionDetails: {
             /**
-             * @description `banking` or `brokerage`.
              * @example banking
+             * @enum {string}
              */
-            category: string;
+            category: "banking" | "brokerage";
             /**
              * Format: date-time
              * @description When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say.
@@ -143,14 +147,18 @@ export type components = {
              * @example 2026-11-20T21:04:11.52Z
              */
             lastRefreshedAt: string | null;
-            /** @example fiskil */
-            provider: string;
+            /**
+             * @example fiskil
+             * @enum {string}
+             */
+            provider: "fiskil" | "akahu" | "snaptrade";
             removal: components["schemas"]["ConnectionRemoval"] | null;
             /**
              * @description As in `/v1/connections`, or `deleting`: it is being removed.
              * @example active
+             * @enum {string}
              */
-            status: string;
+            status: "active" | "invalidated" | "pending_mfa" | "revoked" | "deleting";
             sync: components["schemas"]["ConnectionSync"] | null;
             /**
              * Format: uuid
@@ -270,9 +278,10 @@ export type components = {
         CreatedWebhookEndpoint: {
             /**
              * @description Of the events' body.
-             * @example 2026-12-01
+             * @example 2026-11-01
+             * @enum {string}
              */
-            apiVersion: string;
+            apiVersion: "2026-11-01" | "2026-12-01";
             /**
              * Format: date-time
              * @example 2026-08-01T02:10:00.25Z
@@ -284,22 +293,16 @@ export type components = {
              */
             disabledReason: string | null;
             /**
-             * Format: int64
-             * @description For how many users it is disabled because it failed for them. 0 unless it receives the events of all users.
-             * @example 0
-             */
-            disabledUsers: number;
-            /**
              * @description The event types that it receives.
              * @example [
              *       "transactions.synced",
              *       "trades.synced"
              *     ]
              */
-            events: string[];
+            events: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed" | "endpoint.ping")[];
             /**
              * Format: date-time
-             * @description The first failure since the last success.
+             * @description The first failure since the last success. Of an endpoint for all users, the earliest of those that last.
              * @example 2026-11-20T21:04:11.52Z
              */
             failingSince: string | null;
@@ -310,7 +313,7 @@ export type components = {
             id: string;
             /**
              * Format: date-time
-             * @description The last success.
+             * @description The last success, to the minute.
              * @example 2026-11-20T21:04:11.52Z
              */
             lastDeliveredAt: string | null;
@@ -320,10 +323,10 @@ export type components = {
              */
             secret: string;
             /**
-             * @description `enabled` or `disabled`.
              * @example enabled
+             * @enum {string}
              */
-            status: string;
+            status: "enabled" | "disabled";
             /**
              * Format: uri
              * @example https://hooks.example.com/bellbird
@@ -400,10 +403,17 @@ export type components = {
              */
             nextAttemptAt: string | null;
             /**
-             * @description `pending`, `waiting` for the chunk before, `delivered` or `failed`.
-             * @example delivered
+             * Format: int32
+             * @description Rows in the event that are gone.
+             * @example 0
              */
-            state: string;
+            removedCount: number;
+            /**
+             * @description `pending`, `waiting` for the chunk before, `delivered` or `failed`.
+             * @example pending
+             * @enum {string}
+             */
+            state: "pending" | "waiting" | "delivered" | "failed";
             /**
              * Format: uuid
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
@@ -417,8 +427,9 @@ export type components = {
             /**
              * @description The type of the event.
              * @example transactions.synced
+             * @enum {string}
              */
-            type: string;
+            type: "transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed" | "endpoint.ping";
             /**
              * Format: int32
              * @description Changed rows in the event.
@@ -427,10 +438,10 @@ export type components = {
             updatedCount: number;
             /**
              * Format: uuid
-             * @description Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users.
+             * @description Whose event it is. Null: nobody's, because it is a ping of an endpoint for all users.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
-            userId: string;
+            userId: string | null;
         };
         /** @description An attempt to deliver an event. */
         DeliveryAttempt: {
@@ -528,10 +539,17 @@ export type components = {
              */
             nextAttemptAt: string | null;
             /**
-             * @description `pending`, `waiting` for the chunk before, `delivered` or `failed`.
-             * @example delivered
+             * Format: int32
+             * @description Rows in the event that are gone.
+             * @example 0
              */
-            state: string;
+            removedCount: number;
+            /**
+             * @description `pending`, `waiting` for the chunk before, `delivered` or `failed`.
+             * @example pending
+             * @enum {string}
+             */
+            state: "pending" | "waiting" | "delivered" | "failed";
             /**
              * Format: uuid
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
@@ -545,8 +563,9 @@ export type components = {
             /**
              * @description The type of the event.
              * @example transactions.synced
+             * @enum {string}
              */
-            type: string;
+            type: "transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed" | "endpoint.ping";
             /**
              * Format: int32
              * @description Changed rows in the event.
@@ -555,10 +574,10 @@ export type components = {
             updatedCount: number;
             /**
              * Format: uuid
-             * @description Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users.
+             * @description Whose event it is. Null: nobody's, because it is a ping of an endpoint for all users.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
-            userId: string;
+            userId: string | null;
         };
         /** @description A delivery with its attempts. */
         DeliveryItem: {
@@ -683,9 +702,10 @@ export type components = {
             reason: components["schemas"]["LinkSessionReason"] | null;
             /**
              * @description `open`, `waiting`, `connected`, `declined`, `failed` or `expired`.
-             * @example connected
+             * @example open
+             * @enum {string}
              */
-            status: string;
+            status: "open" | "waiting" | "connected" | "declined" | "failed" | "expired";
             /**
              * Format: uuid
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
@@ -738,8 +758,9 @@ export type components = {
             /**
              * @description The provider to link. If absent, the person chooses.
              * @example fiskil
+             * @enum {string}
              */
-            provider?: string;
+            provider?: "fiskil" | "akahu" | "snaptrade";
             /**
              * Format: uri
              * @description Where the browser returns: a URL of an origin in `admin.return_origins`, of at most 1,000 bytes. If absent, it
@@ -791,9 +812,10 @@ export type components = {
             email: string;
             /**
              * @description `saver` has no API access, `developer` banks only, `professional` banks and brokers (the default).
-             * @example professional
+             * @example saver
+             * @enum {string}
              */
-            plan?: string;
+            plan?: "saver" | "developer" | "professional";
             /**
              * @description Your own name of the user, unique. 1 to 200 characters.
              * @example customer-17
@@ -813,17 +835,21 @@ export type components = {
              */
             allUsers?: boolean;
             /**
-             * @description Of the events' body, `2026-11-01` (the default) or `2026-12-01`.
-             * @example 2026-12-01
+             * @description Version of the events' body. If omitted, the newest for an endpoint of all users, and `2026-11-01` for one of a
+             *     user.
+             * @example 2026-11-01
+             * @enum {string}
              */
-            apiVersion?: string;
+            apiVersion?: "2026-11-01" | "2026-12-01";
             /**
-             * @description `transactions.synced`, `trades.synced` and `connection.updated`. If absent, the first two.
+             * @description The event types to send. If omitted, all of them for an endpoint of all users, and `transactions.synced` and
+             *     `trades.synced` for one of a user, which cannot have `user.removed`.
              * @example [
-             *       "transactions.synced"
+             *       "transactions.synced",
+             *       "connection.updated"
              *     ]
              */
-            events?: string[];
+            events?: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed" | "endpoint.ping")[];
             /**
              * Format: uri
              * @description Where events are sent.
@@ -917,8 +943,11 @@ export type components = {
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
             eventId: string;
-            /** @example pending */
-            state: string;
+            /**
+             * @example pending
+             * @enum {string}
+             */
+            state: "pending" | "waiting" | "delivered" | "failed";
         };
         /** @description An event that is due. */
         RedeliveryItem: {
@@ -968,10 +997,10 @@ export type components = {
              */
             id: string;
             /**
-             * @description `saver`, `developer` or `professional`.
-             * @example professional
+             * @example saver
+             * @enum {string}
              */
-            plan: string;
+            plan: "saver" | "developer" | "professional";
             /**
              * @description Your own name of the user.
              * @example customer-17
@@ -998,10 +1027,10 @@ export type components = {
              */
             email?: string;
             /**
-             * @description `saver`, `developer` or `professional`.
-             * @example developer
+             * @example saver
+             * @enum {string}
              */
-            plan?: string;
+            plan?: "saver" | "developer" | "professional";
             /**
              * @description Your own name of the user. Null clears it.
              * @example customer-17
@@ -1027,9 +1056,10 @@ export type components = {
         WebhookEndpoint: {
             /**
              * @description Of the events' body.
-             * @example 2026-12-01
+             * @example 2026-11-01
+             * @enum {string}
              */
-            apiVersion: string;
+            apiVersion: "2026-11-01" | "2026-12-01";
             /**
              * Format: date-time
              * @example 2026-08-01T02:10:00.25Z
@@ -1041,22 +1071,16 @@ export type components = {
              */
             disabledReason: string | null;
             /**
-             * Format: int64
-             * @description For how many users it is disabled because it failed for them. 0 unless it receives the events of all users.
-             * @example 0
-             */
-            disabledUsers: number;
-            /**
              * @description The event types that it receives.
              * @example [
              *       "transactions.synced",
              *       "trades.synced"
              *     ]
              */
-            events: string[];
+            events: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed" | "endpoint.ping")[];
             /**
              * Format: date-time
-             * @description The first failure since the last success.
+             * @description The first failure since the last success. Of an endpoint for all users, the earliest of those that last.
              * @example 2026-11-20T21:04:11.52Z
              */
             failingSince: string | null;
@@ -1067,15 +1091,15 @@ export type components = {
             id: string;
             /**
              * Format: date-time
-             * @description The last success.
+             * @description The last success, to the minute.
              * @example 2026-11-20T21:04:11.52Z
              */
             lastDeliveredAt: string | null;
             /**
-             * @description `enabled` or `disabled`.
              * @example enabled
+             * @enum {string}
              */
-            status: string;
+            status: "enabled" | "disabled";
             /**
              * Format: uri
              * @example https://hooks.example.com/bellbird
@@ -1091,17 +1115,24 @@ export type components = {
         /** @description What to change of a webhook endpoint. */
         WebhookEndpointChange: {
             /**
+             * @description Version of the events' body.
+             * @example 2026-11-01
+             * @enum {string}
+             */
+            apiVersion?: "2026-11-01" | "2026-12-01";
+            /**
              * @description Whether it receives events.
              * @example true
              */
             enabled?: boolean;
             /**
-             * @description `transactions.synced`, `trades.synced` and `connection.updated`.
+             * @description The event types to send.
              * @example [
-             *       "transactions.synced"
+             *       "transactions.synced",
+             *       "connection.updated"
              *     ]
              */
-            events?: string[];
+            events?: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed" | "endpoint.ping")[];
             /**
              * Format: uri
              * @description Where events are sent.

@@ -162,8 +162,9 @@ export type components = {
             /**
              * @description The provider of the data, such as `fiskil` (Australian banking).
              * @example fiskil
+             * @enum {string}
              */
-            provider: string;
+            provider: "fiskil" | "akahu" | "snaptrade";
             /**
              * @description `active`: readable. `invalidated`: credentials or consent expired, the user must reconnect. `pending_mfa`: the
              *     institution is waiting for the user. `revoked`: consent was withdrawn.
@@ -188,7 +189,7 @@ export type components = {
         };
         ConnectionCreated: {
             /**
-             * @description The form of the body, fixed when the endpoint is added.
+             * @description The form of the body, as the endpoint asks for it.
              * @example 2026-11-01
              * @enum {string}
              */
@@ -224,7 +225,7 @@ export type components = {
         };
         ConnectionExpiring: {
             /**
-             * @description The form of the body, fixed when the endpoint is added.
+             * @description The form of the body, as the endpoint asks for it.
              * @example 2026-11-01
              * @enum {string}
              */
@@ -265,7 +266,7 @@ export type components = {
         };
         ConnectionRemoved: {
             /**
-             * @description The form of the body, fixed when the endpoint is added.
+             * @description The form of the body, as the endpoint asks for it.
              * @example 2026-11-01
              * @enum {string}
              */
@@ -301,7 +302,7 @@ export type components = {
         };
         ConnectionUpdated: {
             /**
-             * @description The form of the body, fixed when the endpoint is added.
+             * @description The form of the body, as the endpoint asks for it.
              * @example 2026-11-01
              * @enum {string}
              */
@@ -337,7 +338,7 @@ export type components = {
         };
         EndpointPing: {
             /**
-             * @description The form of the body, fixed when the endpoint is added.
+             * @description The form of the body, as the endpoint asks for it.
              * @example 2026-11-01
              * @enum {string}
              */
@@ -400,6 +401,12 @@ export type components = {
         };
         EventConnection: {
             /**
+             * @description The kind of institution.
+             * @example banking
+             * @enum {string}
+             */
+            category: "banking" | "brokerage";
+            /**
              * Format: date-time
              * @description When the consent ends, if the provider has said.
              * @example 2027-02-01T13:40:00Z
@@ -411,6 +418,11 @@ export type components = {
              * @example 01a20321-8973-7665-8b28-a08696bad7a2
              */
             id: string;
+            /**
+             * @description The provider's identifier of the institution.
+             * @example 22
+             */
+            institution_id: string;
             /**
              * @description Name of the bank or broker.
              * @example Ironbark Example Bank
@@ -437,8 +449,9 @@ export type components = {
             /**
              * @description The provider of the connection.
              * @example fiskil
+             * @enum {string}
              */
-            provider: string;
+            provider: "fiskil" | "akahu" | "snaptrade";
             /**
              * @description The status at `created`.
              * @example revoked
@@ -854,7 +867,7 @@ export type components = {
             limits: components["schemas"]["Limits"];
             /**
              * @description `saver`: no API access. `developer`: everything but holdings and trades. `professional`: everything.
-             * @example professional
+             * @example saver
              * @enum {string}
              */
             plan: "saver" | "developer" | "professional";
@@ -974,6 +987,25 @@ export type components = {
              */
             key: string;
         };
+        RemovedUser: {
+            /**
+             * Format: uuid
+             * @description The id that the user had.
+             * @example 01a1fe34-d017-7c3b-8def-00aabbccddee
+             */
+            id: string;
+            /**
+             * @description Always `user`.
+             * @example user
+             * @enum {string}
+             */
+            object: "user";
+            /**
+             * @description The operator's own name of the user.
+             * @example customer-17
+             */
+            reference: string | null;
+        };
         /** @description A row of a brokerage account's activity: a fill, a dividend, a fee, a transfer and so on. */
         Trade: {
             /**
@@ -1061,7 +1093,10 @@ export type components = {
              * @example 9f3b2c61d07a4e58
              */
             key: string;
-            /** @enum {string} */
+            /**
+             * @example upsert
+             * @enum {string}
+             */
             op: "upsert";
             trade: components["schemas"]["Trade"];
         } | {
@@ -1076,7 +1111,10 @@ export type components = {
              * @example 9f3b2c61d07a4e58
              */
             key: string;
-            /** @enum {string} */
+            /**
+             * @example remove
+             * @enum {string}
+             */
             op: "remove";
         };
         TradeChanges: {
@@ -1149,7 +1187,7 @@ export type components = {
         };
         TradesSynced: {
             /**
-             * @description The form of the body, fixed when the endpoint is added.
+             * @description The form of the body, as the endpoint asks for it.
              * @example 2026-11-01
              * @enum {string}
              */
@@ -1268,7 +1306,10 @@ export type components = {
              * @example 9f3b2c61d07a4e58
              */
             key: string;
-            /** @enum {string} */
+            /**
+             * @example upsert
+             * @enum {string}
+             */
             op: "upsert";
             transaction: components["schemas"]["Transaction"];
         } | {
@@ -1283,7 +1324,10 @@ export type components = {
              * @example 9f3b2c61d07a4e58
              */
             key: string;
-            /** @enum {string} */
+            /**
+             * @example remove
+             * @enum {string}
+             */
             op: "remove";
         };
         TransactionChanges: {
@@ -1330,7 +1374,7 @@ export type components = {
         };
         TransactionsSynced: {
             /**
-             * @description The form of the body, fixed when the endpoint is added.
+             * @description The form of the body, as the endpoint asks for it.
              * @example 2026-11-01
              * @enum {string}
              */
@@ -1363,6 +1407,100 @@ export type components = {
              * @enum {string}
              */
             type: "transactions.synced";
+        };
+        UserChanges: {
+            /**
+             * @description Always empty.
+             * @example []
+             */
+            new: Record<string, never>[];
+            /**
+             * @description Rows that are gone, in events of their own. From version 2026-12-01 of the body on, which only then sends such events.
+             * @example []
+             */
+            removed?: components["schemas"]["RemovedRow"][];
+            /** @description The user, once. */
+            updated: components["schemas"]["RemovedUser"][];
+        };
+        UserMetadata: {
+            /**
+             * @description The number of this chunk within the sync, from 1.
+             * @example 1
+             */
+            chunk: number;
+            /**
+             * @description How many objects `new` has.
+             * @example 1
+             */
+            new_count: number;
+            /**
+             * @description How many objects `removed` has. From version 2026-12-01 of the body on.
+             * @example 0
+             */
+            removed_count?: number;
+            /**
+             * Format: uuid
+             * @description The sync. All its events share this id. Without a sync it is a new id.
+             * @example 01a1fe34-ee31-75da-b457-4b1b25d9fb1a
+             */
+            sync_run_id: string;
+            /**
+             * @description How many chunks the sync has.
+             * @example 1
+             */
+            total_chunks: number;
+            /**
+             * @description How many objects `updated` has.
+             * @example 0
+             */
+            updated_count: number;
+            /**
+             * Format: uuid
+             * @description The user whose event it is. Only at an endpoint of the installation.
+             * @example 01a1fe34-d017-7c3b-8def-00aabbccddee
+             */
+            user_id: string;
+            /**
+             * @description The operator's own name of the user. Only at an endpoint of the installation.
+             * @example customer-17
+             */
+            user_reference: string | null;
+        };
+        UserRemoved: {
+            /**
+             * @description The form of the body, as the endpoint asks for it.
+             * @example 2026-11-01
+             * @enum {string}
+             */
+            api_version: "2026-11-01" | "2026-12-01";
+            /**
+             * Format: int64
+             * @description When the sync made the event, or the status changed, in seconds since 1970.
+             * @example 1795266244
+             */
+            created: number;
+            /** @description What is new or has changed. */
+            data: components["schemas"]["UserChanges"];
+            /**
+             * Format: uuid
+             * @description The event's id, the same in every attempt and at each endpoint.
+             * @example 01a1fe34-ee44-76f2-a0b0-d9d526c141bd
+             */
+            id: string;
+            /** @description The sync, and how many objects `data` has. */
+            metadata: components["schemas"]["UserMetadata"];
+            /**
+             * @description Always `event`.
+             * @example event
+             * @enum {string}
+             */
+            object: "event";
+            /**
+             * @description The type of the event.
+             * @example user.removed
+             * @enum {string}
+             */
+            type: "user.removed";
         };
     };
     responses: never;

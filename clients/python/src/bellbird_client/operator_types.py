@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from typing_extensions import NotRequired
 
@@ -36,8 +36,7 @@ class AuditRow(TypedDict):
 class Connection(TypedDict):
     """A link between a user and one institution through one provider."""
 
-    category: str
-    """`banking` or `brokerage`."""
+    category: Literal["banking", "brokerage"]
     consentExpiresAt: str | None
     """When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say."""
     createdAt: str
@@ -47,8 +46,8 @@ class Connection(TypedDict):
     institutionName: str
     lastRefreshedAt: str | None
     """When the provider last returned data."""
-    provider: str
-    status: str
+    provider: Literal["fiskil", "akahu", "snaptrade"]
+    status: Literal["active", "invalidated", "pending_mfa", "revoked", "deleting"]
     """As in `/v1/connections`, or `deleting`: it is being removed."""
     userId: str
 
@@ -112,24 +111,32 @@ class CreatedLinkSession(TypedDict):
 class CreatedWebhookEndpoint(TypedDict):
     """A created webhook endpoint."""
 
-    apiVersion: str
+    apiVersion: Literal["2026-11-01", "2026-12-01"]
     """Of the events' body."""
     createdAt: str
     disabledReason: str | None
     """A few words. Null: enabled."""
-    disabledUsers: int
-    """For how many users it is disabled because it failed for them. 0 unless it receives the events of all users."""
-    events: list[str]
+    events: list[
+        Literal[
+            "transactions.synced",
+            "trades.synced",
+            "connection.created",
+            "connection.updated",
+            "connection.expiring",
+            "connection.removed",
+            "user.removed",
+            "endpoint.ping",
+        ]
+    ]
     """The event types that it receives."""
     failingSince: str | None
-    """The first failure since the last success."""
+    """The first failure since the last success. Of an endpoint for all users, the earliest of those that last."""
     id: str
     lastDeliveredAt: str | None
-    """The last success."""
+    """The last success, to the minute."""
     secret: str
     """Verifies the signatures of events. Store it: it is not shown again."""
-    status: str
-    """`enabled` or `disabled`."""
+    status: Literal["enabled", "disabled"]
     url: str
     userId: str | None
     """Null: it receives the events of all users."""
@@ -156,16 +163,27 @@ class Delivery(TypedDict):
     newCount: int
     """New rows in the event."""
     nextAttemptAt: str | None
-    state: str
+    removedCount: int
+    """Rows in the event that are gone."""
+    state: Literal["pending", "waiting", "delivered", "failed"]
     """`pending`, `waiting` for the chunk before, `delivered` or `failed`."""
     syncRunId: str
     totalChunks: int
-    type: str
+    type: Literal[
+        "transactions.synced",
+        "trades.synced",
+        "connection.created",
+        "connection.updated",
+        "connection.expiring",
+        "connection.removed",
+        "user.removed",
+        "endpoint.ping",
+    ]
     """The type of the event."""
     updatedCount: int
     """Changed rows in the event."""
-    userId: str
-    """Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users."""
+    userId: str | None
+    """Whose event it is. Null: nobody's, because it is a ping of an endpoint for all users."""
 
 
 class DeliveryAttempt(TypedDict):
@@ -204,16 +222,27 @@ class DeliveryDetails(TypedDict):
     newCount: int
     """New rows in the event."""
     nextAttemptAt: str | None
-    state: str
+    removedCount: int
+    """Rows in the event that are gone."""
+    state: Literal["pending", "waiting", "delivered", "failed"]
     """`pending`, `waiting` for the chunk before, `delivered` or `failed`."""
     syncRunId: str
     totalChunks: int
-    type: str
+    type: Literal[
+        "transactions.synced",
+        "trades.synced",
+        "connection.created",
+        "connection.updated",
+        "connection.expiring",
+        "connection.removed",
+        "user.removed",
+        "endpoint.ping",
+    ]
     """The type of the event."""
     updatedCount: int
     """Changed rows in the event."""
-    userId: str
-    """Whose event it is. The id of zeros: nobody's, because it is a ping of an endpoint for all users."""
+    userId: str | None
+    """Whose event it is. Null: nobody's, because it is a ping of an endpoint for all users."""
 
 
 class DeliveryItem(TypedDict):
@@ -317,7 +346,7 @@ class NewLinkSession(TypedDict):
 
     connectionId: NotRequired[str]
     """The user's connection to reconnect or renew, instead of a provider."""
-    provider: NotRequired[str]
+    provider: NotRequired[Literal["fiskil", "akahu", "snaptrade"]]
     """The provider to link. If absent, the person chooses."""
     returnUrl: NotRequired[str]
     """
@@ -353,7 +382,7 @@ class NewUser(TypedDict):
     """
     email: str
     """E-mail address, unique without regard to case."""
-    plan: NotRequired[str]
+    plan: NotRequired[Literal["saver", "developer", "professional"]]
     """`saver` has no API access, `developer` banks only, `professional` banks and brokers (the default)."""
     reference: NotRequired[str]
     """Your own name of the user, unique. 1 to 200 characters."""
@@ -366,10 +395,29 @@ class NewWebhookEndpoint(TypedDict):
 
     allUsers: NotRequired[bool]
     """Whether it receives the events of all users."""
-    apiVersion: NotRequired[str]
-    """Of the events' body, `2026-11-01` (the default) or `2026-12-01`."""
-    events: NotRequired[list[str]]
-    """`transactions.synced`, `trades.synced` and `connection.updated`. If absent, the first two."""
+    apiVersion: NotRequired[Literal["2026-11-01", "2026-12-01"]]
+    """
+    Version of the events' body. If omitted, the newest for an endpoint of all users, and `2026-11-01` for one of a
+    user.
+    """
+    events: NotRequired[
+        list[
+            Literal[
+                "transactions.synced",
+                "trades.synced",
+                "connection.created",
+                "connection.updated",
+                "connection.expiring",
+                "connection.removed",
+                "user.removed",
+                "endpoint.ping",
+            ]
+        ]
+    ]
+    """
+    The event types to send. If omitted, all of them for an endpoint of all users, and `transactions.synced` and
+    `trades.synced` for one of a user, which cannot have `user.removed`.
+    """
     url: str
     """Where events are sent."""
     userId: NotRequired[str]
@@ -425,7 +473,7 @@ class Redelivery(TypedDict):
 
     endpointId: str
     eventId: str
-    state: str
+    state: Literal["pending", "waiting", "delivered", "failed"]
 
 
 class RedeliveryItem(TypedDict):
@@ -456,8 +504,7 @@ class User(TypedDict):
     createdAt: str
     email: str
     id: str
-    plan: str
-    """`saver`, `developer` or `professional`."""
+    plan: Literal["saver", "developer", "professional"]
     reference: str | None
     """Your own name of the user."""
     timezone: str | None
@@ -474,8 +521,7 @@ class UserChange(TypedDict):
     """
     email: NotRequired[str]
     """E-mail address, unique without regard to case."""
-    plan: NotRequired[str]
-    """`saver`, `developer` or `professional`."""
+    plan: NotRequired[Literal["saver", "developer", "professional"]]
     reference: NotRequired[str | None]
     """Your own name of the user. Null clears it."""
     timezone: NotRequired[str | None]
@@ -499,22 +545,30 @@ class UserList(TypedDict):
 class WebhookEndpoint(TypedDict):
     """A URL that receives the events of a user, or of all users."""
 
-    apiVersion: str
+    apiVersion: Literal["2026-11-01", "2026-12-01"]
     """Of the events' body."""
     createdAt: str
     disabledReason: str | None
     """A few words. Null: enabled."""
-    disabledUsers: int
-    """For how many users it is disabled because it failed for them. 0 unless it receives the events of all users."""
-    events: list[str]
+    events: list[
+        Literal[
+            "transactions.synced",
+            "trades.synced",
+            "connection.created",
+            "connection.updated",
+            "connection.expiring",
+            "connection.removed",
+            "user.removed",
+            "endpoint.ping",
+        ]
+    ]
     """The event types that it receives."""
     failingSince: str | None
-    """The first failure since the last success."""
+    """The first failure since the last success. Of an endpoint for all users, the earliest of those that last."""
     id: str
     lastDeliveredAt: str | None
-    """The last success."""
-    status: str
-    """`enabled` or `disabled`."""
+    """The last success, to the minute."""
+    status: Literal["enabled", "disabled"]
     url: str
     userId: str | None
     """Null: it receives the events of all users."""
@@ -523,10 +577,25 @@ class WebhookEndpoint(TypedDict):
 class WebhookEndpointChange(TypedDict):
     """What to change of a webhook endpoint."""
 
+    apiVersion: NotRequired[Literal["2026-11-01", "2026-12-01"]]
+    """Version of the events' body."""
     enabled: NotRequired[bool]
     """Whether it receives events."""
-    events: NotRequired[list[str]]
-    """`transactions.synced`, `trades.synced` and `connection.updated`."""
+    events: NotRequired[
+        list[
+            Literal[
+                "transactions.synced",
+                "trades.synced",
+                "connection.created",
+                "connection.updated",
+                "connection.expiring",
+                "connection.removed",
+                "user.removed",
+                "endpoint.ping",
+            ]
+        ]
+    ]
+    """The event types to send."""
     url: NotRequired[str]
     """Where events are sent."""
 
@@ -558,8 +627,7 @@ class AuditList(TypedDict):
 class ConnectionDetails(TypedDict):
     """A connection with its jobs."""
 
-    category: str
-    """`banking` or `brokerage`."""
+    category: Literal["banking", "brokerage"]
     consentExpiresAt: str | None
     """When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say."""
     createdAt: str
@@ -569,9 +637,9 @@ class ConnectionDetails(TypedDict):
     institutionName: str
     lastRefreshedAt: str | None
     """When the provider last returned data."""
-    provider: str
+    provider: Literal["fiskil", "akahu", "snaptrade"]
     removal: ConnectionRemoval | None
-    status: str
+    status: Literal["active", "invalidated", "pending_mfa", "revoked", "deleting"]
     """As in `/v1/connections`, or `deleting`: it is being removed."""
     sync: ConnectionSync | None
     userId: str
@@ -605,7 +673,7 @@ class LinkSession(TypedDict):
     expiresAt: str
     id: str
     reason: LinkSessionReason | None
-    status: str
+    status: Literal["open", "waiting", "connected", "declined", "failed", "expired"]
     """`open`, `waiting`, `connected`, `declined`, `failed` or `expired`."""
     userId: str
 

@@ -106,7 +106,7 @@ class Connection(TypedDict):
     """Display name of the institution."""
     lastRefreshedAt: str | None
     """When the provider last returned data, RFC 3339 in UTC."""
-    provider: str
+    provider: Literal["fiskil", "akahu", "snaptrade"]
     """The provider of the data, such as `fiskil` (Australian banking)."""
     status: Literal["active", "invalidated", "pending_mfa", "revoked"]
     """
@@ -147,10 +147,14 @@ class ErrorBody(TypedDict):
 
 
 class EventConnection(TypedDict):
+    category: Literal["banking", "brokerage"]
+    """The kind of institution."""
     consent_expires_at: str | None
     """When the consent ends, if the provider has said."""
     id: str
     """As in `/v1/connections`."""
+    institution_id: str
+    """The provider's identifier of the institution."""
     institution_name: str
     """Name of the bank or broker."""
     last_refreshed_at: str | None
@@ -159,7 +163,7 @@ class EventConnection(TypedDict):
     """Always `connection`."""
     previous_status: Literal["active", "invalidated", "pending_mfa", "revoked"] | None
     """The status before, if it has changed."""
-    provider: str
+    provider: Literal["fiskil", "akahu", "snaptrade"]
     """The provider of the connection."""
     status: Literal["active", "invalidated", "pending_mfa", "revoked"]
     """The status at `created`."""
@@ -395,6 +399,15 @@ class RemovedRow(TypedDict):
     """Names the row among those of its connection for as long as that lives, also when a renewed consent gives the row another `id`. From version 2026-12-01 of the body on."""
 
 
+class RemovedUser(TypedDict):
+    id: str
+    """The id that the user had."""
+    object: Literal["user"]
+    """Always `user`."""
+    reference: str | None
+    """The operator's own name of the user."""
+
+
 class Trade(TypedDict):
     """A row of a brokerage account's activity: a fill, a dividend, a fee, a transfer and so on."""
 
@@ -490,7 +503,7 @@ class TradesPagination(TypedDict):
 
 class TradesSynced(TypedDict):
     api_version: Literal["2026-11-01", "2026-12-01"]
-    """The form of the body, fixed when the endpoint is added."""
+    """The form of the body, as the endpoint asks for it."""
     created: int
     """When the sync made the event, or the status changed, in seconds since 1970."""
     data: TradeChanges
@@ -614,7 +627,7 @@ class TransactionList(TypedDict):
 
 class TransactionsSynced(TypedDict):
     api_version: Literal["2026-11-01", "2026-12-01"]
-    """The form of the body, fixed when the endpoint is added."""
+    """The form of the body, as the endpoint asks for it."""
     created: int
     """When the sync made the event, or the status changed, in seconds since 1970."""
     data: TransactionChanges
@@ -626,6 +639,51 @@ class TransactionsSynced(TypedDict):
     object: Literal["event"]
     """Always `event`."""
     type: Literal["transactions.synced"]
+    """The type of the event."""
+
+
+class UserChanges(TypedDict):
+    new: list[dict[str, Any]]
+    """Always empty."""
+    removed: NotRequired[list[RemovedRow]]
+    """Rows that are gone, in events of their own. From version 2026-12-01 of the body on, which only then sends such events."""
+    updated: list[RemovedUser]
+    """The user, once."""
+
+
+class UserMetadata(TypedDict):
+    chunk: int
+    """The number of this chunk within the sync, from 1."""
+    new_count: int
+    """How many objects `new` has."""
+    removed_count: NotRequired[int]
+    """How many objects `removed` has. From version 2026-12-01 of the body on."""
+    sync_run_id: str
+    """The sync. All its events share this id. Without a sync it is a new id."""
+    total_chunks: int
+    """How many chunks the sync has."""
+    updated_count: int
+    """How many objects `updated` has."""
+    user_id: str
+    """The user whose event it is. Only at an endpoint of the installation."""
+    user_reference: str | None
+    """The operator's own name of the user. Only at an endpoint of the installation."""
+
+
+class UserRemoved(TypedDict):
+    api_version: Literal["2026-11-01", "2026-12-01"]
+    """The form of the body, as the endpoint asks for it."""
+    created: int
+    """When the sync made the event, or the status changed, in seconds since 1970."""
+    data: UserChanges
+    """What is new or has changed."""
+    id: str
+    """The event's id, the same in every attempt and at each endpoint."""
+    metadata: UserMetadata
+    """The sync, and how many objects `data` has."""
+    object: Literal["event"]
+    """Always `event`."""
+    type: Literal["user.removed"]
     """The type of the event."""
 
 
@@ -649,7 +707,7 @@ class ConnectionChanges(TypedDict):
 
 class ConnectionExpiring(TypedDict):
     api_version: Literal["2026-11-01", "2026-12-01"]
-    """The form of the body, fixed when the endpoint is added."""
+    """The form of the body, as the endpoint asks for it."""
     created: int
     """When the sync made the event, or the status changed, in seconds since 1970."""
     data: ConnectionChanges
@@ -666,7 +724,7 @@ class ConnectionExpiring(TypedDict):
 
 class ConnectionUpdated(TypedDict):
     api_version: Literal["2026-11-01", "2026-12-01"]
-    """The form of the body, fixed when the endpoint is added."""
+    """The form of the body, as the endpoint asks for it."""
     created: int
     """When the sync made the event, or the status changed, in seconds since 1970."""
     data: ConnectionChanges
@@ -717,7 +775,7 @@ class TradeList(TypedDict):
 
 class ConnectionCreated(TypedDict):
     api_version: Literal["2026-11-01", "2026-12-01"]
-    """The form of the body, fixed when the endpoint is added."""
+    """The form of the body, as the endpoint asks for it."""
     created: int
     """When the sync made the event, or the status changed, in seconds since 1970."""
     data: NewConnection
@@ -734,7 +792,7 @@ class ConnectionCreated(TypedDict):
 
 class ConnectionRemoved(TypedDict):
     api_version: Literal["2026-11-01", "2026-12-01"]
-    """The form of the body, fixed when the endpoint is added."""
+    """The form of the body, as the endpoint asks for it."""
     created: int
     """When the sync made the event, or the status changed, in seconds since 1970."""
     data: NoChanges
@@ -751,7 +809,7 @@ class ConnectionRemoved(TypedDict):
 
 class EndpointPing(TypedDict):
     api_version: Literal["2026-11-01", "2026-12-01"]
-    """The form of the body, fixed when the endpoint is added."""
+    """The form of the body, as the endpoint asks for it."""
     created: int
     """When the sync made the event, or the status changed, in seconds since 1970."""
     data: NoChanges
