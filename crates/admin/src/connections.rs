@@ -72,8 +72,10 @@ struct ConnectionView {
     id: ConnectionId,
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: UserId,
+    /// The provider of the data.
     #[schema(inline, value_type = ProviderSchema, example = "fiskil")]
     provider: String,
+    /// The kind of institution.
     #[schema(inline, example = "banking")]
     category: ConnectionCategory,
     /// The provider's identifier of the institution. Opaque.

@@ -214,6 +214,7 @@ struct RedeliveryView {
     event_id: EventId,
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     endpoint_id: EndpointId,
+    /// Always `pending`.
     #[schema(inline, example = "pending")]
     state: DeliveryState,
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bellbird_api::front::parameters::parse_text;
+use bellbird_domain::connection::schema_of;
 use bellbird_domain::user::{find_timezone, parse_email};
 use bellbird_domain::{ApiVersion, ConnectionId, DeliveryState, EventType, Plan, UserId};
 use bellbird_webhooks::endpoint::in_order;
@@ -118,6 +119,17 @@ impl<'de> Deserialize<'de> for EventNames {
         if events.is_empty() { Err(expected()) } else { Ok(Self(in_order(&events))) }
     }
 }
+
+/// Describes an event type that an endpoint can have.
+pub(crate) struct EventTypeSchema;
+
+impl utoipa::PartialSchema for EventTypeSchema {
+    fn schema() -> RefOr<Schema> {
+        schema_of(EventType::SUBSCRIBABLE.iter().map(|event| event.as_str()))
+    }
+}
+
+impl utoipa::ToSchema for EventTypeSchema {}
 
 /// A number of seconds, up to ten years.
 #[derive(Debug, Clone, Copy)]

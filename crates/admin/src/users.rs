@@ -96,6 +96,7 @@ struct UserChangeBody {
     /// Your own name of the user. Null clears it.
     #[schema(value_type = Option<String>, example = "customer-17")]
     reference: Option<Option<ReferenceText>>,
+    /// What the user may read. It takes effect with the next request.
     #[schema(inline, value_type = Option<Plan>, nullable = false, example = "developer")]
     plan: Option<PlanName>,
     /// IANA timezone. Null sets the default.
@@ -142,6 +143,7 @@ struct UserView {
     /// Your own name of the user.
     #[schema(required = true, example = "customer-17")]
     reference: Option<String>,
+    /// What the user may read.
     #[schema(inline, example = "professional")]
     plan: Plan,
     /// IANA timezone. Null: the default, Australia/Sydney.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::change::{Begun, IdempotencyKey, NoMembers, commit, commit_empty};
-use crate::inputs::{ApiVersionName, EventNames, UserIdText};
+use crate::inputs::{ApiVersionName, EventNames, EventTypeSchema, UserIdText};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
 use crate::state::{Admin, invalid_member, problem};
 
@@ -112,7 +112,7 @@ struct NewEndpointBody {
     url: String,
     /// The event types to send. If omitted, all of them for an endpoint of all users, and `transactions.synced` and
     /// `trades.synced` for one of a user, which cannot have `user.removed`.
-    #[schema(inline, value_type = Option<Vec<EventType>>, nullable = false)]
+    #[schema(inline, value_type = Option<Vec<EventTypeSchema>>, nullable = false)]
     #[schema(example = json!(["transactions.synced", "connection.updated"]))]
     events: Option<EventNames>,
     /// Version of the events' body. If omitted, the newest for an endpoint of all users, and `2026-11-01` for one of a
@@ -130,7 +130,7 @@ struct EndpointChangeBody {
     #[schema(nullable = false, format = "uri", example = "https://hooks.example.com/bellbird")]
     url: Option<String>,
     /// The event types to send.
-    #[schema(inline, value_type = Option<Vec<EventType>>, nullable = false)]
+    #[schema(inline, value_type = Option<Vec<EventTypeSchema>>, nullable = false)]
     #[schema(example = json!(["transactions.synced", "connection.updated"]))]
     events: Option<EventNames>,
     /// Version of the events' body.
@@ -155,11 +155,12 @@ struct EndpointView {
     #[schema(format = "uri", example = "https://hooks.example.com/bellbird")]
     url: String,
     /// The event types that it receives.
-    #[schema(inline, example = json!(["transactions.synced", "trades.synced"]))]
+    #[schema(inline, value_type = Vec<EventTypeSchema>, example = json!(["transactions.synced", "trades.synced"]))]
     events: Vec<EventType>,
     /// Of the events' body.
     #[schema(inline, example = "2026-12-01")]
     api_version: ApiVersion,
+    /// Whether it receives events.
     #[schema(inline, example = "enabled")]
     status: EndpointStatus,
     /// A few words. Null: enabled.

@@ -358,13 +358,16 @@ on_both_databases! {
         }
         app.webhooks.run_due_deliveries().await;
         data(&admin.patch(&path, &json!({"enabled": false})).await, 200);
+        // Each pending delivery fails when its next attempt is due.
+        app.advance_clock(SignedDuration::from_secs(10)).await;
+        app.webhooks.run_due_deliveries().await;
         data(&admin.patch(&path, &json!({"enabled": true})).await, 200);
         let failed = admin.get(&format!("{path}/deliveries?state=failed&limit=200")).await.data();
         assert!(failed.len() >= 2, "{}", failed.len());
         receiver.reply_with(Reply::Status(204));
         receiver.drain();
 
-        // Failed for one user, unknown, and without an event so far.
+        // Gone, so disabled for everyone; and a user who is unknown, and one without an event so far.
         receiver.reply_with(Reply::Status(410));
         app.sync(&app.olivia.connections[1]).await;
         app.webhooks.run_due_deliveries().await;
@@ -380,8 +383,9 @@ on_both_databases! {
         error(&admin.post(&redeliver, &json!({"userId": olivia})).await, 409, "conflict");
         error(&admin.post(&recover, &of(&Uuid::now_v7().to_string())).await, 404, "not_found");
         let quiet = id(&data(&admin.post("/admin/v1/users", &json!({"email": "quiet@example.com"})).await, 201));
-        assert_eq!(data(&admin.post(&recover, &of(&quiet)).await, 202)["recovered"], 0);
+        error(&admin.post(&recover, &of(&quiet)).await, 409, "conflict");
         data(&admin.patch(&path, &json!({"enabled": true})).await, 200);
+        assert_eq!(data(&admin.post(&recover, &of(&quiet)).await, 202)["recovered"], 0);
         let failed = admin.get(&format!("{path}/deliveries?state=failed&limit=200")).await.data();
         let first = admin.send(Method::POST, &recover, &since, Some("recover-1")).await;
         assert_eq!(data(&first, 202)["recovered"], failed.len());

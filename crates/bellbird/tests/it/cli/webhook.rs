@@ -571,7 +571,7 @@ fn usage_errors_list_accepted_values() {
              connection.expiring, connection.removed, user.removed]",
         ),
         ("webhook ping first", "must be an id: `bellbird webhook list` shows the ids"),
-        ("webhook set ID", "<--url <URL>|--events <LIST>>"),
+        ("webhook set ID", "<--url <URL>|--events <LIST>|--api-version <VERSION>>"),
         ("webhook recover ID", "--since <WHEN>"),
         ("webhook recover ID --since yesterday", "must be an instant such as 2026-11-20T09:30:00Z, or an age such as"),
         ("webhook deliveries ID --limit 0", "0 is not in 1..=1000"),
