@@ -60,7 +60,8 @@ fn link(site: &Site) -> (ConsentSession, Answer) {
     let link_url = text(&link, "url").to_owned();
     assert!(link_url.starts_with(&site.url), "the public URL");
     assert_eq!(site.curl.send(&[&link_url]).status, 200);
-    let started = site.curl.send(&["--data", "provider=akahu", &link_url]);
+    let own_form = ["--header", "Sec-Fetch-Site: same-origin", "--data", "provider=akahu", &link_url];
+    let started = site.curl.send(&own_form);
     assert_eq!(started.status, 303, "{}", started.text());
     let cookie = started.header("set-cookie").split(';').next().unwrap().to_owned();
     assert!(cookie.starts_with("__Host-bellbird="));

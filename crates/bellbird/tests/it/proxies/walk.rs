@@ -145,7 +145,7 @@ behind_both_proxies! {
         let link = link["url"].as_str().unwrap();
         assert_eq!(stranger.compare(&link.parse().unwrap(), &[]).status, 200);
         let signed_in = stranger.send(link, &own_form);
-        assert_eq!((signed_in.status, signed_in.header("location")), (303, "/overview"), "{}", signed_in.text());
+        assert_eq!((signed_in.status, signed_in.header("location")), (303, "/keys?first"), "{}", signed_in.text());
         let cookies: Vec<_> = signed_in.headers("set-cookie").map(|cookie| cookie.split(';').next().unwrap()).collect();
         let mut user = Walker::new(&site, Some(cookies.join("; ")));
         let ended = user.walk(&starts);
