@@ -27,7 +27,8 @@ pub enum CallKind {
     SyncRefresh,
     /// Reads rows in the background, so it leaves calls to requests.
     Sync,
-    /// What a user's request causes. One that has made no call yet `begins`. Without a `share` it may have all that is left.
+    /// What a user's request causes. One that has made no call yet `begins`. Without a `share` it may have all that is
+    /// left.
     Request { begins: bool, has_share: bool },
 }
 

@@ -20,8 +20,8 @@ pub(super) fn path() -> Path<V1State> {
         Operation::new("list_accounts", "Connections and accounts", "A window of the accounts.")
             .text(
                 "List accounts",
-                "The accounts of all connections, or of one, sorted by name (by code point), then by id. `pagination.total` is \
-                 exact.",
+                "The accounts of all connections, or of one, sorted by name (by code point), then by id. \
+                 `pagination.total` is exact.",
             )
             .query::<AccountsQuery>()
             .json::<AccountList<'static>>()

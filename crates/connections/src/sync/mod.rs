@@ -98,8 +98,9 @@ part! {
 }
 
 impl Syncs<'_> {
-    /// Syncs one connection now, for the operator. If another process is syncing it, waits for that sync, then syncs again. A sync that
-    /// is too large for one run takes several. If the provider's rate limit ends a run, the rest is left to the job.
+    /// Syncs one connection now, for the operator. If another process is syncing it, waits for that sync, then syncs
+    /// again. A sync that is too large for one run takes several. If the provider's rate limit ends a run, the rest is
+    /// left to the job.
     ///
     /// Fails with [`ConnectionsError::Busy`] if the other process takes too long, or if this one loses its lease. A
     /// failed sync is retried as a job, with a delay that grows with each failure.
