@@ -143,6 +143,8 @@ async fn renew_regularly(
             }
             renewed => renewed.map(|_| ()),
         };
+        // What is wrong with the file explains why a write has failed.
+        let renewed = storage.check_file().and(renewed);
         let is_news = storage.instances().record_renewal(&renewed);
         match renewed {
             Ok(()) if is_news => tracing::info!("row of this instance renewed again"),
@@ -173,7 +175,6 @@ async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Res
         heed_clock(storage, instance, was_wrong);
     }
     storage.instances().renew(instance, now).await?;
-    storage.check_file()?;
     let dead = storage.instances().delete_dead(now).await?;
     if dead > 0 {
         tracing::warn!(count = dead, "instances were killed; what they held is free");

@@ -17,7 +17,7 @@ const ALIVE: &str = r#"{"status":"ok"}"#;
 
 /// `running` are the instances on this machine and the database of the settings, if they are known.
 pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Option<&[Instance]>) {
-    let service = service_at(settings.ops_listen).await;
+    let (service, own) = (service_at(settings.ops_listen).await, wiring::database_location(settings));
     let is_api = |instance: &Instance| port(&instance.api_url) == Some(settings.api.listen.port());
     let has_api = running.is_none_or(|running| running.iter().any(is_api));
     // No row has the port of the ops listener.
@@ -35,10 +35,11 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
                     None => false,
                 };
                 if is_other {
-                    checks.add(name, Verdict::Wrong, foreign(address, settings, service.as_ref()));
+                    checks.add(name, Verdict::Wrong, foreign(address, settings, &own, service.as_ref()));
                 } else {
+                    let is_own = service.as_ref().is_some_and(|service| service.location == own && !service.is_demo);
                     let (verdict, why) = match running {
-                        Some([]) => (
+                        Some([]) if !is_own => (
                             Verdict::Wrong,
                             ", but no instance of this database runs on this machine: another program has it",
                         ),
@@ -54,11 +55,10 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
 }
 
 /// What to do about a Bellbird that has no row in the database of the settings.
-fn foreign(address: SocketAddr, settings: &Settings, service: Option<&ServiceInfo>) -> String {
-    let own = wiring::database_location(settings);
+fn foreign(address: SocketAddr, settings: &Settings, own: &str, service: Option<&ServiceInfo>) -> String {
     match service {
         Some(ServiceInfo { is_demo: true, .. }) => format!("the Bellbird at {address} is a demo: stop it"),
-        Some(ServiceInfo { location, .. }) if *location == own => format!(
+        Some(ServiceInfo { location, .. }) if location == own => format!(
             "the Bellbird at {address} uses this database, but has not written to it for 20 s: its \
              http://{}/ready says why",
             settings.ops_listen
