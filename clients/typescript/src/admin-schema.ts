@@ -7,12 +7,12 @@ export type components = {
         /** @description Who made a change. */
         Actor: {
             /**
-             * @description The id of the operator's key, of the operator, or of the user's session.
+             * @description The id of the operator's key, of the operator, or of the user's session; of a command its Unix user.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
             id: string;
             /**
-             * @description `operator_key`, `operator` (on the console's pages for operators) or `user` (in the console). More may come.
+             * @description `operator_key`, `operator` (on the console's pages for operators), `command` or `user` (in the console).
              * @example operator_key
              */
             kind: string;
@@ -53,7 +53,7 @@ export type components = {
             subject: string | null;
             /**
              * Format: uuid
-             * @description Null: the action is about an endpoint for all users.
+             * @description Null: the action is about the installation, such as an endpoint for all users.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
             userId: string | null;

@@ -18,8 +18,8 @@ use crate::state::Admin;
 pub(crate) fn paths() -> Vec<Path<Admin>> {
     let list = Operation::new("list_audit", "Audit", "A page of the audit.").text(
         "List what operators did",
-        "Newest first, for two years: each change by this API and on the console's pages for operators, with who made \
-         it. This outlives users. With `userId`, the list also has what the user did in the console until the user \
+        "Newest first, for two years: each change by this API, by command and on the console's pages for operators, \
+         with who made it. This outlives users. With `userId`, the list also has what the user did in the console until the user \
          is removed: sign-ins, keys, setup tokens, links and webhook endpoints.",
     );
     vec![
@@ -56,7 +56,7 @@ struct AuditView {
     /// The subject and the verb, such as `key.create`. The list may grow.
     #[schema(example = "key.create")]
     action: String,
-    /// Null: the action is about an endpoint for all users.
+    /// Null: the action is about the installation, such as an endpoint for all users.
     #[schema(value_type = Option<String>, format = "uuid", required = true)]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: Option<UserId>,
@@ -73,10 +73,10 @@ struct AuditView {
 #[schema(as = Actor)]
 #[expect(dead_code, reason = "documents what `bellbird_domain::Actor` is serialized to")]
 struct ActorView {
-    /// `operator_key`, `operator` (on the console's pages for operators) or `user` (in the console). More may come.
+    /// `operator_key`, `operator` (on the console's pages for operators), `command` or `user` (in the console).
     #[schema(value_type = String, example = "operator_key")]
     kind: ActorKind,
-    /// The id of the operator's key, of the operator, or of the user's session.
+    /// The id of the operator's key, of the operator, or of the user's session; of a command its Unix user.
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: String,
 }

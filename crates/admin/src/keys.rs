@@ -125,7 +125,7 @@ struct NewKeyItem {
 
 impl From<KeyRecord> for KeyView {
     fn from(record: KeyRecord) -> Self {
-        let KeyRecord { id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at } = record;
+        let KeyRecord { id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, .. } = record;
         Self { id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at }
     }
 }
@@ -182,7 +182,7 @@ async fn rotate_key(
     if old.revoked_at.is_some() || old.expires_at.is_some_and(|at| at <= operator.now) {
         return Err(Problem::Conflict("The key is revoked or expired: create a new one".into()));
     }
-    let record = change.rotate_key(&old, &key, ends_at).await.map_err(problem)?;
+    let (record, _) = change.rotate_key(&old, &key, ends_at).await.map_err(problem)?;
     let subject = id.to_string();
     let action = OperatorAction { name: "key.rotate", user_id: old.user_id, subject: Some(&subject) };
     commit(change, &action, StatusCode::CREATED, &shown_once(&key, record)).await

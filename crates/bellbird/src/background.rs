@@ -5,7 +5,7 @@
 //! same job.
 
 use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _};
 use bellbird_storage::{ClaimedJob, ConnectionCount, DeliveryOverview, JobCounts, JobKey, Storage, StorageError};
@@ -33,6 +33,9 @@ const KEY_READS_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the queue metrics are updated.
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
 
+/// Counting reads whole tables, so it pauses for this many times its own length: it takes at most 1/200 of the database.
+const COUNT_PAUSE: u32 = 200;
+
 /// Names the lease of the instance that updates the queue metrics.
 const METRICS_LEASE: &str = "queue_metrics";
 const METRICS_LEASE_LENGTH: SignedDuration = SignedDuration::from_secs(60);
@@ -50,6 +53,8 @@ pub const DELIVERY_LATENESS: &str = "bellbird_webhook_lateness_seconds";
 /// Gauge: webhook endpoints that fail or are disabled.
 pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
 
+/// Gauge: seconds since the last backup of SQLite.
+pub const BACKUP_AGE: &str = "bellbird_backup_age_seconds";
 /// Gauge: instances that are alive.
 pub const INSTANCES: &str = "bellbird_instances";
 
@@ -90,19 +95,27 @@ pub fn start(parts: Parts, roles: &Roles, stop: CancellationToken) -> JoinHandle
 /// What cannot be counted vanishes from the metrics (`telemetry::start_metrics`), before another instance counts.
 async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
     let (storage, clock) = (&parts.storage, &parts.clock);
-    let mut lease = None;
+    let (mut lease, mut counts, mut count_at) = (None, None, Instant::now());
     loop {
         lease = match hold_metrics_lease(storage, clock.now(), lease.as_ref()).await {
             Ok(lease) => lease,
             Err(error) => {
                 tracing::warn!(%error, "could not renew the lease of the queue metrics");
+                (counts, count_at) = (None, Instant::now());
                 lease
             }
         };
-        if lease.is_some()
-            && let Err(error) = record_queue_metrics_once(storage, clock.now()).await
-        {
-            tracing::warn!(%error, "could not collect queue metrics");
+        if lease.is_some() {
+            if Instant::now() >= count_at {
+                let begun = Instant::now();
+                counts = noted(QueueCounts::read(storage, clock.now()).await);
+                count_at = Instant::now() + begun.elapsed() * COUNT_PAUSE;
+            }
+            // Set each time, because what is not set vanishes.
+            if let Some(counts) = &counts {
+                counts.record(clock.now());
+                noted(record_small_metrics(storage, clock.now()).await);
+            }
         }
         if stop.run_until_cancelled(tokio::time::sleep(METRICS_INTERVAL)).await.is_none() {
             break;
@@ -132,10 +145,43 @@ async fn hold_metrics_lease(
     storage.jobs().claim(&key, now, until).await
 }
 
-async fn record_queue_metrics_once(storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
-    set_connection_metrics(&storage.connections().count().await?, &storage.connections().count_ending(now).await?);
-    set_queue_metrics(&storage.jobs().count(now).await?, &storage.deliveries().overview(now).await?, now);
+fn noted<T>(counted: Result<T, StorageError>) -> Option<T> {
+    counted.inspect_err(|error| tracing::warn!(%error, "could not collect queue metrics")).ok()
+}
+
+/// What takes longer the more there is.
+struct QueueCounts {
+    connections: Vec<ConnectionCount>,
+    ending: BTreeMap<String, u64>,
+    jobs: Vec<JobCounts>,
+    deliveries: DeliveryOverview,
+}
+
+impl QueueCounts {
+    async fn read(storage: &Storage, now: Timestamp) -> Result<Self, StorageError> {
+        Ok(Self {
+            connections: storage.connections().count().await?,
+            ending: storage.connections().count_ending(now).await?,
+            jobs: storage.jobs().count(now).await?,
+            deliveries: storage.deliveries().overview(now).await?,
+        })
+    }
+
+    fn record(&self, now: Timestamp) {
+        set_connection_metrics(&self.connections, &self.ending);
+        set_queue_metrics(&self.jobs, &self.deliveries, now);
+    }
+}
+
+async fn record_small_metrics(storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
     metrics::gauge!(INSTANCES).set(gauge_value(instances::running(storage).await?.len() as u64));
+    // `pg_dump` makes those of PostgreSQL, unnoticed.
+    if storage.kind() == "sqlite"
+        && let Some(last) = storage.audit().last_backup_at().await?
+    {
+        let age = now.duration_since(last).as_secs().max(0);
+        metrics::gauge!(BACKUP_AGE).set(gauge_value(age.unsigned_abs()));
+    }
     Ok(())
 }
 

@@ -34,10 +34,9 @@ const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encr
     `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and keep a copy";
 
 /// What to do about a restored database whose operator has not decided yet.
-pub const RESTORE_DECISION: &str = "keys, connections and endpoints that were revoked or removed since the backup \
-    would work again. Decide with `bellbird restore --previous FILE` (repeats what the previous database knows to be \
-    revoked or removed), `bellbird restore --revoke-keys` (revokes all keys) or `bellbird restore --keep-keys` \
-    (none was revoked since)";
+pub const RESTORE_DECISION: &str = "what was revoked or removed since the backup would work again. Decide with \
+    `bellbird restore --decide`, which makes all keys, sessions, links and identities void and pauses endpoints, or with \
+    `bellbird restore --decide --keep-access`, if nothing was revoked, removed or changed since";
 
 /// Why the service must not use a database now. Displays the reason as `/ready` shows it.
 #[derive(Debug, thiserror::Error)]

@@ -32,6 +32,7 @@ async fn clean_up(state: &State, claim: &ClaimedJob) -> Result<(), ConnectionsEr
     state.storage.audit().delete_outdated_requests(now).await?;
     state.storage.audit().delete_outdated(now).await?;
     state.storage.keys().delete_ended(now).await?;
+    state.storage.connections().delete_outdated_audit(now).await?;
     state.storage.key_reads().delete_outdated(now).await?;
     state.storage.sessions().forget_browsers(now).await?;
     cleanup::delete_outdated(&state.storage, now).await?;

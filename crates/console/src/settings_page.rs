@@ -106,7 +106,7 @@ fn audit_rows(rows: &[OperatorAuditRow], sessions: &[SessionRecord], zone: &Loca
         let by = match (row.actor.kind, browsers.get(&row.actor.id)) {
             (ActorKind::User, Some(browser)) => format!("in {browser}"),
             (ActorKind::User, None) => "in a browser of before".to_owned(),
-            (ActorKind::Operator | ActorKind::OperatorKey, _) => "by an operator".to_owned(),
+            (ActorKind::Command | ActorKind::Operator | ActorKind::OperatorKey, _) => "by an operator".to_owned(),
         };
         AuditRow {
             text: action_text(&row.action),
@@ -135,7 +135,7 @@ fn action_text(action: &str) -> String {
         "key.rotate" => "Key replaced",
         "key.revoke" => "Key revoked",
         "setup_token.create" => "Setup token made",
-        "setup_token.revoke_all" => "Unused setup tokens made void",
+        "setup_token.revoke" | "setup_token.revoke_all" => "Unused setup tokens made void",
         "webhook_endpoint.create" => "Endpoint made",
         "webhook_endpoint.update" => "Endpoint changed",
         "webhook_endpoint.rotate_secret" => "Secret of an endpoint replaced",
@@ -144,6 +144,12 @@ fn action_text(action: &str) -> String {
         "webhook_endpoint.remove" => "Endpoint deleted",
         "user.create" => "User made",
         "user.update" => "User changed",
+        "operator.add" => "Made an operator",
+        "operator.remove" => "No longer an operator",
+        "identity.forget" => "Account at the identity provider forgotten",
+        "connection.import" => "Connection imported",
+        "connection.sync" => "Connection synced",
+        "connection.remove" => "Connection removed",
         other => other,
     };
     text.to_owned()

@@ -9,6 +9,8 @@ use crate::{OperatorKeyId, UserId};
 string_enum! {
     /// How somebody makes changes.
     ActorKind {
+        /// By a command on the server.
+        Command "command",
         /// By the operator's API.
         OperatorKey "operator_key",
         /// On the console's pages for operators.
@@ -22,11 +24,16 @@ string_enum! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Actor {
     pub kind: ActorKind,
-    /// The id of the operator key, of the user who is an operator, or of the session of the user whom it is about.
+    /// The name of the Unix user who ran the command, or the id of the operator key, of the user who is an operator, or of the session of the user whom it is about.
     pub id: String,
 }
 
 impl Actor {
+    #[must_use]
+    pub fn command(unix_user: &str) -> Self {
+        Self { kind: ActorKind::Command, id: unix_user.to_owned() }
+    }
+
     #[must_use]
     pub fn operator_key(key: OperatorKeyId) -> Self {
         Self { kind: ActorKind::OperatorKey, id: key.to_string() }

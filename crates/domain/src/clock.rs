@@ -7,6 +7,9 @@ use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 
+/// More than two clocks drift apart within hours.
+const STEP_BACK_MIN: SignedDuration = SignedDuration::from_millis(500);
+
 /// A clock that goes on by itself from the time it was given last, or a manual clock of a test. Has microseconds.
 /// Clones share the time.
 #[derive(Debug, Clone)]
@@ -51,10 +54,13 @@ impl Clock {
         }
     }
 
-    /// Sets a clock that goes on by itself. Has no effect on a manual one.
-    pub fn follow(&self, now: Timestamp) {
-        if self.since.is_some() {
-            self.micros.store(now.as_microsecond().saturating_sub(self.elapsed()), Ordering::Relaxed);
+    /// Sets a clock that goes on by itself to a time that another clock had up to `age_max` ago. It goes forward to it,
+    /// so of many readings the quickest one counts, and instances agree. It goes back only if it is ahead by more than
+    /// [`STEP_BACK_MIN`], because a later change must not get an earlier time. Has no effect on a manual one.
+    pub fn follow(&self, reading: Timestamp, age_max: SignedDuration) {
+        let ahead = self.ahead_of(reading);
+        if self.since.is_some() && (ahead.is_negative() || ahead > age_max.saturating_add(STEP_BACK_MIN)) {
+            self.micros.store(reading.as_microsecond().saturating_sub(self.elapsed()), Ordering::Relaxed);
         }
     }
 
@@ -87,7 +93,7 @@ mod tests {
         let shared = clock.clone();
         clock.set(at(5));
         assert!(clock.now() > at(1_700_000_000), "not a manual clock");
-        clock.follow(at(1_000));
+        clock.follow(at(1_000), SignedDuration::ZERO);
         let first = shared.now();
         assert!((at(1_000)..at(1_060)).contains(&first));
         assert!((SignedDuration::from_secs(400)..SignedDuration::from_secs(460)).contains(&shared.ahead_of(at(600))));
@@ -96,9 +102,25 @@ mod tests {
     }
 
     #[test]
+    fn running_clock_does_not_go_back_for_a_slow_answer() {
+        let clock = Clock::system();
+        clock.follow(at(1_000), SignedDuration::ZERO);
+        for (reading, age_max) in [(at(999), SignedDuration::from_secs(60)), (at(600), SignedDuration::from_secs(460))]
+        {
+            let before = clock.now();
+            clock.follow(reading, age_max);
+            assert!(clock.now() >= before, "it may be the present time");
+        }
+        clock.follow(at(600), SignedDuration::from_secs(1));
+        assert!(clock.now() < at(999), "it is certainly ahead");
+        clock.follow(at(2_000), SignedDuration::from_secs(60));
+        assert!(clock.now() >= at(2_000), "the other clock is at least there");
+    }
+
+    #[test]
     fn manual_clock_stands_still() {
         let clock = Clock::manual(at(5));
-        clock.follow(at(9));
+        clock.follow(at(9), SignedDuration::ZERO);
         assert_eq!((clock.now(), clock.ahead_of(at(1))), (at(5), SignedDuration::ZERO));
         clock.clone().set(at(7));
         assert_eq!(clock.now(), at(7));

@@ -50,6 +50,8 @@ CREATE TABLE api_keys (
     last_used_at INTEGER,
     expires_at INTEGER,
     revoked_at INTEGER,
+    -- The key of a rotation that takes its place.
+    replaced_by UUID,
     PRIMARY KEY (user_id, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -208,13 +210,13 @@ CREATE TABLE operator_requests (
 CREATE INDEX operator_requests_user ON operator_requests (user_id);
 CREATE INDEX operator_requests_created ON operator_requests (created_at);
 
--- What operators changed, and what users did in the console. Outlives what it was about, so it has no foreign key. What
+-- What operators and commands changed, and what users did in the console. Outlives what it was about, so it has no foreign key. What
 -- a user did is deleted with the user.
 CREATE TABLE audit (
     id UUID NOT NULL,
-    -- operator_key, operator or user.
+    -- command, operator_key, operator or user.
     actor_kind TEXT NOT NULL,
-    -- The id of the operator's key, of the operator who was signed in to the console, or of the user's session there.
+    -- The name of the Unix user, or the id of the operator's key, of the operator who was signed in to the console, or of the user's session there.
     actor_id TEXT NOT NULL,
     -- Such as user.create.
     action TEXT NOT NULL,
@@ -232,6 +234,8 @@ CREATE TABLE audit (
 CREATE INDEX audit_user ON audit (user_id, id);
 CREATE INDEX audit_recorded ON audit (recorded_at);
 CREATE INDEX audit_operators ON audit (id) WHERE actor_kind <> 'user';
+-- Finds the last backup.
+CREATE INDEX audit_backups ON audit (recorded_at) WHERE action = 'database.backup';
 CREATE INDEX audit_reported ON audit (recorded_at) WHERE is_reported = 1;
 
 CREATE TABLE connections (
@@ -265,8 +269,8 @@ CREATE UNIQUE INDEX connections_provider_connection ON connections (provider, pr
 CREATE INDEX connections_provider_user ON connections (provider, provider_user_digest);
 -- Counts them, and finds the few that must be reconnected.
 CREATE INDEX connections_status ON connections (status, provider);
--- Finds the few whose consent ends soon.
-CREATE INDEX connections_consent_expiry ON connections (consent_expires_at);
+-- Finds the few whose consent ends soon. SQLite's planner prefers an index on the status alone to one on the time alone.
+CREATE INDEX connections_consent_expiry ON connections (status, consent_expires_at);
 
 -- What is known of the syncs of a connection. It has a row from its import on.
 CREATE TABLE syncs (
@@ -361,7 +365,7 @@ CREATE TABLE jobs (
 -- The only index besides the key. An index on leases draws PostgreSQL's planner away from the key.
 CREATE INDEX jobs_due ON jobs (kind, provider, COALESCE(lease_until, run_at));
 
--- Outlives the connection and the user, so it has no foreign key.
+-- Outlives the connection and the user for two years, so it has no foreign key.
 CREATE TABLE connection_audit (
     user_id UUID NOT NULL,
     id UUID NOT NULL,

@@ -29,7 +29,7 @@ pub enum StorageError {
     /// The schema has pending migrations, was made by a newer version, or is not known.
     #[error("{0}")]
     Schema(String),
-    /// A backup, or the database to compare it with, cannot be used. The text says why.
+    /// A backup cannot be made or used. The text says why.
     #[error("{0}")]
     Backup(String),
     #[error(transparent)]

@@ -61,6 +61,8 @@ statements! {
             started_at = CASE WHEN started_at > $1 THEN started_at - $2 ELSE started_at END
         WHERE run_at > $1 OR started_at > $1";
 
+    FIND_LAST_START = "SELECT MAX(started_at) FROM jobs";
+
     BRING_DELIVERIES_FORWARD = "UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - $2
         WHERE next_attempt_at > $1";
 
@@ -221,6 +223,11 @@ impl Instances<'_> {
     /// As `storage.instances().delete_dead`, for a caller that knows that no other instance runs.
     pub async fn delete_all(self) -> Result<u64> {
         self.delete_and_free(DELETE_DEAD, params![Timestamp::MAX]).await
+    }
+
+    /// When a job last started, by the clock of that time. Reads the whole table of jobs.
+    pub async fn last_job_started_at(self) -> Result<Option<Timestamp>> {
+        Ok(self.0.db.one(FIND_LAST_START, params![], |row| row.opt_time(0)).await?.flatten())
     }
 
     /// Plans everything after `now` earlier by this time, because the clock by which it was planned went back.

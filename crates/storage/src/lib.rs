@@ -47,7 +47,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use uuid::Uuid;
 
-pub use backups::changes_since::{CarriedOver, LostSince, PresentState};
+pub use backups::access::AccessCut;
 pub use backups::copy::{BackupContents, StagedBackup};
 pub use connections::accounts::NewAccount;
 pub use connections::audit::AuditRow;
@@ -151,7 +151,7 @@ parts! {
     keys: Keys;
     /// Keys of operators, for the API below `/admin`.
     operator_keys: OperatorKeys;
-    /// What operators changed, and what users did in the console.
+    /// What operators and commands changed, and what users did in the console.
     audit: Audit;
     /// Setup tokens of SimpleFIN, and the history of a key.
     setup_tokens: SetupTokens;

@@ -12,9 +12,9 @@ class Actor(TypedDict):
     """Who made a change."""
 
     id: str
-    """The id of the operator's key, of the operator, or of the user's session."""
+    """The id of the operator's key, of the operator, or of the user's session; of a command its Unix user."""
     kind: str
-    """`operator_key`, `operator` (on the console's pages for operators) or `user` (in the console). More may come."""
+    """`operator_key`, `operator` (on the console's pages for operators), `command` or `user` (in the console)."""
 
 
 class AuditRow(TypedDict):
@@ -30,7 +30,7 @@ class AuditRow(TypedDict):
     subject: str | None
     """The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user."""
     userId: str | None
-    """Null: the action is about an endpoint for all users."""
+    """Null: the action is about the installation, such as an endpoint for all users."""
 
 
 class Connection(TypedDict):

@@ -1,30 +1,46 @@
 //! `bellbird backup`: copies the SQLite database to a file.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
+use bellbird_domain::UserId;
 use bellbird_storage::{SealedSecrets, Storage};
 use clap::Args;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
+use super::actor;
 use super::arguments::SettingArgs;
 use super::output::{self, JsonFlag, count};
 use crate::config::Settings;
 use crate::wiring;
 
+/// The name of a backup in a folder.
+const NAME: &str = "bellbird-%Y%m%dT%H%M%SZ.db";
+
 /// Copy the SQLite database to a new file, also while the service runs.
+///
+/// With --keep, PATH is a folder. The file gets a name with the time, and of the files that the command made there
+/// before, the newest N stay. `bellbird-backup.timer` of the package runs this every day.
 ///
 /// The file has mode 0600, and is checked before it gets its name. An existing file is never overwritten. The command
 /// prints which master keys a restore needs: keep them for as long as you keep the backup. On PostgreSQL it prints the
 /// `pg_dump` command to use instead.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:
-  bellbird backup /backups/bellbird-$(date +%F).db")]
+#[command(after_long_help = "Examples:
+  bellbird backup /backups/bellbird-$(date +%F).db
+  bellbird backup --keep 14 /backups")]
 pub(super) struct BackupArgs {
-    /// The file to create
-    file: PathBuf,
+    /// The file to create, or with --keep the folder
+    path: PathBuf,
+
+    /// Keep this many backups in the folder, with the new one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    keep: Option<u16>,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -39,6 +55,9 @@ struct BackupView {
     users: u64,
     connections: u64,
     keys: Vec<NeededKey>,
+    /// Older backups that were deleted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    deleted: Vec<String>,
 }
 
 /// A master key that a backup needs.
@@ -59,7 +78,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &BackupArgs) -> anyhow::Re
 }
 
 async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> anyhow::Result<()> {
-    let file = args.file.display().to_string();
+    let path = match args.keep {
+        Some(_) => args.path.join(Timestamp::now().strftime(NAME).to_string()),
+        None => args.path.clone(),
+    };
+    let file = path.display().to_string();
     let configured = wiring::key_ids(settings)?;
     if storage.kind() != "sqlite" {
         let flags = Storage::postgres_client_flags(settings.database.url.expose_secret());
@@ -71,13 +94,22 @@ async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> a
             describe(&keys)
         );
     }
-    let contents = storage.back_up(&args.file).await?;
+    let contents = storage.back_up(&path).await?;
+    actor::record(storage, "database.backup", UserId::INSTALLATION, None).await?;
+    let deleted = match args.keep {
+        Some(keep) => delete_older(&args.path, keep.into()).context("an older backup could not be deleted")?,
+        None => Vec::new(),
+    };
     let keys = needed_keys(&contents.secrets, &configured);
     let (users, connections) = (contents.users, contents.connections);
-    let view = BackupView { file, bytes: contents.bytes, users, connections, keys };
+    let view = BackupView { file, bytes: contents.bytes, users, connections, keys, deleted };
     output::print(args.format, &view, |view| {
+        let deleted = match view.deleted.len() {
+            0 => String::new(),
+            older => format!(" Deleted {}.", count(older as u64, "older backup", "older backups")),
+        };
         format!(
-            "Backed up {} and {} to {} ({} bytes).\n{}",
+            "Backed up {} and {} to {} ({} bytes).{deleted}\n{}",
             count(users, "user", "users"),
             count(connections, "connection", "connections"),
             view.file,
@@ -85,6 +117,31 @@ async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> a
             describe(&view.keys)
         )
     })
+}
+
+/// Deletes all but the newest backups that this command made in a folder. Their names sort by time. Another file stays.
+fn delete_older(folder: &Path, keep: usize) -> io::Result<Vec<String>> {
+    let mut own = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file()
+            && let Ok(name) = entry.file_name().into_string()
+            && is_own(&name)
+        {
+            own.push(name);
+        }
+    }
+    own.sort_unstable();
+    own.truncate(own.len().saturating_sub(keep));
+    for name in &own {
+        fs::remove_file(folder.join(name))?;
+    }
+    Ok(own)
+}
+
+/// Whether [`NAME`] makes this name.
+fn is_own(name: &str) -> bool {
+    DateTime::strptime(NAME, name).is_ok_and(|time| time.strftime(NAME).to_string() == name)
 }
 
 pub(super) fn needed_keys(secrets: &SealedSecrets, configured: &[String]) -> Vec<NeededKey> {

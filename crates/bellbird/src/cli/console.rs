@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
+use super::actor;
 use super::arguments::SettingArgs;
 use super::connection::console_url;
 use super::output::{self, JsonFlag};
@@ -89,6 +90,7 @@ async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
             StorageError::Conflict(why) => anyhow::anyhow!("{why}"),
             error => error.into(),
         })?;
+    actor::record(&storage, "sign_in_link.create", user.id, None).await?;
     storage.close().await;
     let advice = format!(
         "Open this link in a browser within ten minutes, while the service is running. It signs in {}.",
@@ -100,7 +102,9 @@ async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
 async fn forget_identity(settings: &Settings, args: &ForgetIdentityArgs) -> anyhow::Result<()> {
     let storage = wiring::open_storage(settings).await?;
     let user = find_user(&storage, &args.user).await?;
-    let forgotten = storage.sessions().forget_identities(user.id).await?;
+    let mut change = actor::begin_change(&storage, Timestamp::now()).await?;
+    let forgotten = change.forget_identities(user.id).await?;
+    actor::commit(change, "identity.forget", user.id, None).await?;
     storage.close().await;
     output::print(args.format, &json!({"userId": user.id, "forgotten": forgotten}), |_| match forgotten {
         0 => format!("{} has no account of an identity provider.", user.email),

@@ -1,5 +1,6 @@
 //! The command line. Each command has its own module.
 
+mod actor;
 mod arguments;
 mod audit;
 mod backup;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{ActorKind, OperatorKeyId};
+use bellbird_domain::{ActorKind, OperatorKeyId, UserId};
 use bellbird_storage::{OperatorAuditRow, OperatorKeyRecord, Storage, StorageError};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::actor;
 use super::arguments::{self, SettingArgs};
 use super::key::{after, status};
 use super::output::{self, JsonFlag};
@@ -60,7 +61,7 @@ pub(super) struct RevokeArgs {
     format: JsonFlag,
 }
 
-/// Show what operators changed, newest first: of the last two years, also of users who are gone.
+/// Show what operators and commands changed, newest first: of the last two years, also of users who are gone.
 ///
 /// With --user, also what the user did in the console.
 #[derive(Debug, Args)]
@@ -122,7 +123,9 @@ pub(super) async fn run(settings: &SettingArgs, command: OperatorKeyCommand) -> 
 async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let (key, now) = (storage.new_operator_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
-    let record = storage.operator_keys().insert(&key, &args.name, expires_at, now).await?;
+    let mut change = actor::begin_change(storage, now).await?;
+    let record = change.insert_operator_key(&key, &args.name, expires_at).await?;
+    actor::commit(change, "operator_key.create", UserId::INSTALLATION, Some(record.id.to_string())).await?;
     let OperatorKeyRecord { id, name, prefix, created_at, expires_at, .. } = &record;
     let view =
         NewKeyView { id: *id, key: key.expose(), name, prefix, created_at: *created_at, expires_at: *expires_at };
@@ -146,7 +149,8 @@ async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let now = Timestamp::now();
-    let record = match storage.operator_keys().revoke(args.id, now).await {
+    let mut change = actor::begin_change(storage, now).await?;
+    let record = match change.revoke_operator_key(args.id).await {
         Err(StorageError::NotFound(_)) => {
             let id = args.id;
             let text = format!("there is no operator key {id}: `bellbird operator-key list` shows the ids");
@@ -154,6 +158,7 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
         }
         other => other?,
     };
+    actor::commit(change, "operator_key.revoke", UserId::INSTALLATION, Some(record.id.to_string())).await?;
     let view = KeyView::new(record, now);
     output::print(args.format, &view, |view| format!("Revoked the operator key {}.", view.record.name))
 }
@@ -163,7 +168,7 @@ async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
     let rows = storage.audit().list_before(None, user, args.limit).await?;
     output::print(args.filter.format, &rows, |rows| {
         if rows.is_empty() {
-            return "No changes by operators yet.".to_owned();
+            return "No changes yet.".to_owned();
         }
         output::table(["at", "action", "user id", "subject", "by"], rows.iter().map(audit_row))
     })
@@ -173,9 +178,10 @@ fn audit_row(row: &OperatorAuditRow) -> [String; 5] {
     [
         output::format_instant(Some(row.at)),
         row.action.clone(),
-        row.user_id.map_or_else(|| "all users".to_owned(), |user| user.to_string()),
+        row.user_id.map_or_else(|| "-".to_owned(), |user| user.to_string()),
         row.subject.clone().unwrap_or_else(|| "-".to_owned()),
         match row.actor.kind {
+            ActorKind::Command => format!("command of {}", row.actor.id),
             ActorKind::OperatorKey => format!("key {}", row.actor.id),
             ActorKind::Operator => format!("user {}", row.actor.id),
             ActorKind::User => format!("session {}", row.actor.id),

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
+use super::actor;
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::user::find_user;
@@ -72,7 +73,9 @@ pub(super) async fn run(settings: &SettingArgs, command: SimplefinCommand) -> an
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
-    let revoked = storage.setup_tokens().revoke_unclaimed(user.id, Timestamp::now()).await?;
+    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
+    let revoked = change.revoke_setup_tokens(user.id).await?;
+    actor::commit(change, "setup_token.revoke", user.id, None).await?;
     output::print(args.format, &json!({"revoked": revoked}), |_| match revoked {
         0 => "No setup token was waiting. `bellbird key list` shows the keys of claimed ones.".to_owned(),
         1 => "1 setup token revoked.".to_owned(),
@@ -114,6 +117,8 @@ pub(super) async fn create_setup_token(
 ) -> anyhow::Result<(SecretString, Timestamp)> {
     let (token, now) = (storage.new_setup_token(), Timestamp::now());
     let expires_at = now.checked_add(SETUP_TOKEN_LIFETIME)?;
-    storage.setup_tokens().insert(&NewSetupToken { user_id, token: &token, name, expires_at }, now).await?;
+    let mut change = actor::begin_change(storage, now).await?;
+    let id = change.insert_setup_token(&NewSetupToken { user_id, token: &token, name, expires_at }).await?;
+    actor::commit(change, "setup_token.create", user_id, Some(id.to_string())).await?;
     Ok((setup_token_text(api_url, &token), expires_at))
 }

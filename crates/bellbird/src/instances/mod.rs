@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use bellbird_domain::Clock;
 use bellbird_storage::{Chain, Instance, Sealer, Storage, StorageError};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustix::system::uname;
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("BELLBIRD
 /// An instance counts as dead after three missed renewals.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// A time that took longer to arrive is not the time any more: the process may have stood still meanwhile.
-const CLOCK_ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
+const CLOCK_ROUND_TRIP_MAX: SignedDuration = SignedDuration::from_secs(1);
 /// Limit for deleting the row when the service stops, in case the database is lost.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -68,9 +68,9 @@ impl Presence {
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let Identity { id, urls, roles } = *identity;
-        let Clocks { now, ahead_ms: clock_ahead_ms, is_now } = clocks(storage).await?;
-        if is_now {
-            clock.follow(now);
+        let Clocks { now, ahead_ms: clock_ahead_ms, age_max } = clocks(storage).await?;
+        if let Some(age_max) = age_max {
+            clock.follow(now, age_max);
         }
         let instance = Instance {
             id,
@@ -92,6 +92,9 @@ impl Presence {
         if storage.kind() == "sqlite" {
             // The lock of the file allows one service: others in the table were killed.
             storage.instances().delete_all().await?;
+            // The clock may have been set back while no service ran.
+            let last = storage.instances().last_job_started_at().await?;
+            bring_forward(storage, now, last.map_or(SignedDuration::ZERO, |last| last.duration_since(now))).await?;
         } else {
             storage.instances().delete_predecessors(&instance).await?;
             refuse_other_key(&running(storage).await?, &instance)?;
@@ -162,14 +165,12 @@ async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Res
     if matches!(checked, Err(NotReady::AwaitsDecision)) {
         return Ok(true);
     }
-    let Clocks { now, ahead_ms, is_now } = clocks(storage).await?;
-    if is_now {
-        let back = clock.ahead_of(now);
-        if back > CLOCK_NOTICED && storage.kind() == "sqlite" {
-            tracing::warn!(seconds = back.as_secs(), "this machine's clock went back; what was planned comes earlier");
-            storage.instances().bring_forward(now, back).await?;
+    let Clocks { now, ahead_ms, age_max } = clocks(storage).await?;
+    if let Some(age_max) = age_max {
+        if storage.kind() == "sqlite" {
+            bring_forward(storage, now, clock.ahead_of(now)).await?;
         }
-        clock.follow(now);
+        clock.follow(now, age_max);
         let was_wrong = compare::wrong_clock(instance).map(|found| found.is_wrong);
         instance.clock_ahead_ms = ahead_ms;
         heed_clock(storage, instance, was_wrong);
@@ -200,13 +201,22 @@ fn refuse_other_key(running: &[Instance], own: &Instance) -> anyhow::Result<()> 
     )
 }
 
+/// On SQLite: plans everything earlier, because this machine's clock went back by this time.
+async fn bring_forward(storage: &Storage, now: Timestamp, back: SignedDuration) -> Result<(), StorageError> {
+    if back <= CLOCK_NOTICED {
+        return Ok(());
+    }
+    tracing::warn!(seconds = back.as_secs(), "this machine's clock went back; what was planned comes earlier");
+    storage.instances().bring_forward(now, back).await
+}
+
 struct Clocks {
-    /// The database's time.
+    /// The database's time when it was asked.
     now: Timestamp,
     /// By how much this machine is ahead of it. The way to the database counts half.
     ahead_ms: i64,
-    /// Whether it took at most [`CLOCK_ROUND_TRIP_MAX`].
-    is_now: bool,
+    /// How long ago that was at most. None if it took longer than [`CLOCK_ROUND_TRIP_MAX`].
+    age_max: Option<SignedDuration>,
 }
 
 async fn clocks(storage: &Storage) -> Result<Clocks, StorageError> {
@@ -215,8 +225,8 @@ async fn clocks(storage: &Storage) -> Result<Clocks, StorageError> {
     let now = storage.instances().database_time(before).await?;
     let after = Timestamp::now();
     let ahead = (before.as_millisecond() + after.as_millisecond()) / 2 - now.as_millisecond();
-    let is_now = asked.elapsed() <= CLOCK_ROUND_TRIP_MAX;
-    Ok(Clocks { now, ahead_ms: if storage.kind() == "sqlite" { 0 } else { ahead }, is_now })
+    let age_max = SignedDuration::try_from(asked.elapsed()).ok().filter(|age| *age <= CLOCK_ROUND_TRIP_MAX);
+    Ok(Clocks { now, ahead_ms: if storage.kind() == "sqlite" { 0 } else { ahead }, age_max })
 }
 
 /// Leaves jobs and events to other instances while this machine's clock is wrong. Logs what has changed since

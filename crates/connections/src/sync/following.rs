@@ -319,7 +319,8 @@ impl Syncs<'_> {
     /// Whether the last sync is complete, and began within `age_max`.
     pub fn is_fresh(self, state: &SyncState, age_max: Duration) -> bool {
         let now = self.0.clock.now();
-        state.unread.is_none() && state.synced_at.is_some_and(|synced_at| now < synced_at.plus(age_max))
+        // A sync in the future was timed by a clock that went back since.
+        state.unread.is_none() && state.synced_at.is_some_and(|at| at <= now && now < at.plus(age_max))
     }
 
     /// What is known of the syncs of a connection.

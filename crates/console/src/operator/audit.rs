@@ -96,6 +96,7 @@ async fn load(
                 email.unwrap_or_else(|| format!("the removed user {id}"))
             }
             ActorKind::OperatorKey => format!("the key {}", keys.get(id).unwrap_or(id)),
+            ActorKind::Command => format!("{} on the server", sanitized(id)),
             ActorKind::User => format!("the user, in the session {id}"),
         }
     };

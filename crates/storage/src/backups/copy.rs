@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tempfile::{Builder, NamedTempFile};
 
 use crate::db::file_user::{folder_of, match_database, with_suffix};
-use crate::db::service_lock::{self, OpenLock};
+use crate::db::service_lock::OpenLock;
 use crate::db::sqlite::{MissingFile, Sqlite, leave_wal};
 use crate::db::{Db, params, statements};
 use crate::error::{Result, StorageError};
@@ -130,39 +130,18 @@ impl StagedBackup {
         &self.storage
     }
 
-    /// Opens the database that is to be replaced. None if there is none.
-    pub async fn open_present(&self) -> Result<Option<Storage>> {
-        let path = self.lock.database();
-        if !path.exists() {
-            return Ok(None);
-        }
-        Storage::open_file(path, self.storage.sealer.clone()).await.map(Some)
-    }
-
-    /// Replaces the database, and keeps the replaced one beside it, under the returned path. `present` is what
-    /// [`Self::open_present`] returned. Without a decision, the service does not start on the restored database.
+    /// Replaces the database, and keeps the replaced one beside it, under the returned path.
     ///
     /// # Errors
     /// [`StorageError::Backup`] if another process has the present database open.
-    pub async fn put_in_place(
-        self,
-        present: Option<Storage>,
-        is_decided: bool,
-        now: Timestamp,
-    ) -> Result<Option<PathBuf>> {
+    pub async fn put_in_place(self, now: Timestamp) -> Result<Option<PathBuf>> {
         let Self { storage, copy, lock, _alone } = self;
         let database = lock.database();
-        if let Some(present) = present {
-            present.close().await;
-            // The last connection to a database deletes it.
-            if with_suffix(database, "-wal").exists() {
-                return Err(service_lock::in_use(database));
+        if database.exists() {
+            // The file then has all of its rows without its log. One that SQLite cannot read is set aside as it is.
+            if let Err(error @ StorageError::Backup(_)) = leave_wal(database.to_owned()).await {
+                return Err(error);
             }
-        }
-        if is_decided {
-            storage.backups().set_restore_decided().await?;
-        } else {
-            storage.backups().set_copy().await?;
         }
         storage.close().await;
         leave_wal(copy.path().to_owned()).await?;
@@ -179,7 +158,8 @@ impl StagedBackup {
 /// Gives the database a second name. Its logs move along: SQLite would apply them to any file that gets its name. They
 /// are left if SQLite cannot read them, or if the database was lost. Returns None if there was no database.
 fn set_aside(database: &Path, now: Timestamp) -> Result<Option<PathBuf>> {
-    let aside = with_suffix(database, &format!(".replaced-{}", now.strftime("%Y%m%dT%H%M%SZ")));
+    // Milliseconds, so that two restores of a second have names of their own.
+    let aside = with_suffix(database, &format!(".replaced-{}", now.strftime("%Y%m%dT%H%M%S%.3fZ")));
     if aside.exists() {
         return Err(file_exists(&aside));
     }

@@ -6,11 +6,9 @@
 //!
 //! The row also names the restore by a random number. What clients keep from another history has another one.
 
-use jiff::Timestamp;
-
-use crate::db::{params, statements};
+use crate::Backups;
+use crate::db::{Tx, params, statements};
 use crate::error::Result;
-use crate::{Backups, StorageError};
 
 /// Counts all rows, and those that were written here.
 macro_rules! count_origins {
@@ -31,49 +29,23 @@ statements! {
             FROM pg_class
             WHERE oid = CAST('database_origin' AS regclass)";
 
-    DELETE_LINKS = "DELETE FROM links";
-
-    /// They may have been claimed since the backup. A claimed one creates no key again.
-    DELETE_UNCLAIMED_TOKENS = "DELETE FROM setup_tokens WHERE key_id IS NULL";
-
-    /// A session may have ended since the backup.
-    DELETE_SESSIONS = "DELETE FROM sessions";
-
-    DELETE_SIGN_IN_LINKS = "DELETE FROM sign_in_links";
-
     INSERT_COPY = "INSERT INTO database_origin (origin) VALUES ('copy')";
-
-    FIND_CREATED_AT = "SELECT applied_at FROM schema_migrations ORDER BY version LIMIT 1";
 }
 
 impl Backups<'_> {
-    /// Whether this database was restored from a backup, and the operator has not decided yet what stays revoked.
+    /// Whether this database was restored from a backup, and the operator has not decided about that yet.
     pub async fn awaits_restore_decision(self) -> Result<bool> {
         let counts = self.0.db.one(COUNT_ORIGINS, params![], |row| Ok((row.int(0)?, row.int(1)?))).await?;
         Ok(counts != Some((1, 1)))
-    }
-
-    /// Ends the wait for a decision. Link URLs and setup tokens of the backup never work again.
-    pub async fn set_restore_decided(self) -> Result<()> {
-        let statements = [
-            DELETE_ORIGIN,
-            INSERT_ORIGINAL,
-            DELETE_LINKS,
-            DELETE_UNCLAIMED_TOKENS,
-            DELETE_SESSIONS,
-            DELETE_SIGN_IN_LINKS,
-        ];
-        self.0.db.batch(&statements.map(|sql| sql.with(&[]))).await.map(|_| ())
     }
 
     /// Makes the database wait for a decision.
     pub(crate) async fn set_copy(self) -> Result<()> {
         self.0.db.batch(&[DELETE_ORIGIN, INSERT_COPY].map(|sql| sql.with(&[]))).await.map(|_| ())
     }
+}
 
-    /// When the database was first created. Its backups have the same time.
-    pub(crate) async fn created_at(self) -> Result<Timestamp> {
-        let created_at = self.0.db.one(FIND_CREATED_AT, params![], |row| row.time(0)).await?;
-        created_at.ok_or_else(StorageError::migration_needed)
-    }
+/// Ends the wait for a decision.
+pub(super) async fn set_decided(tx: &mut Tx) -> Result<()> {
+    tx.batch(&[DELETE_ORIGIN, INSERT_ORIGINAL].map(|sql| sql.with(&[]))).await.map(|_| ())
 }

@@ -1,13 +1,16 @@
-//! Records each status change of a connection: ids, times, statuses and a cause. The records outlive the connection.
+//! Records each status change of a connection: ids, times, statuses and a cause. The records outlive the connection, for two years.
 
-use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
-use jiff::Timestamp;
+use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _, UserId};
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Connections;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::error::Result;
+
+/// As long as the audit of operators.
+pub(crate) const AUDIT_RETENTION: SignedDuration = SignedDuration::from_hours(2 * 365 * 24);
 
 statements! {
     INSERT = "INSERT INTO connection_audit (user_id, id, connection_id, changed_at, from_status, to_status, cause)
@@ -19,8 +22,10 @@ statements! {
     LIST_NEWEST = "SELECT changed_at, connection_id, user_id, from_status, to_status, cause
         FROM connection_audit WHERE user_id = $1 AND connection_id = $2 ORDER BY changed_at DESC, id DESC LIMIT $3";
 
-    LIST_ENDS = "SELECT DISTINCT user_id, connection_id FROM connection_audit
+    LIST_ENDS = "SELECT user_id, connection_id FROM connection_audit
         WHERE changed_at >= $1 AND (to_status IS NULL OR to_status = 'deleting')";
+
+    DELETE_OUTDATED = "DELETE FROM connection_audit WHERE changed_at <= $1";
 }
 
 /// One status change of a connection. Serialized as commands print it with `--json`.
@@ -50,10 +55,15 @@ impl Connections<'_> {
         self.0.db.all(LIST_NEWEST, params![user, connection, i64::from(limit)], audit_row).await
     }
 
-    /// Lists the connections that were hidden or deleted since `since`, each once. It shows an instance what other
+    /// Lists the connections that were hidden or deleted since `since`, once for each of both. It shows an instance what other
     /// instances and the command line removed.
     pub async fn list_ended(self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>> {
         self.0.db.all(LIST_ENDS, params![since], |row| Ok((row.id(0)?, row.id(1)?))).await
+    }
+
+    /// Deletes changes that are older than two years. Returns their number.
+    pub async fn delete_outdated_audit(self, now: Timestamp) -> Result<u64> {
+        self.0.db.run(DELETE_OUTDATED, params![now.minus(AUDIT_RETENTION)]).await
     }
 }
 

@@ -40,6 +40,7 @@ use uuid::Uuid;
 use crate::db::file_user;
 use crate::db::opened_file::OpenedFile;
 use crate::db::row::{ReadRow, Row};
+use crate::db::service_lock::in_use;
 use crate::db::statement::{Param, Sql};
 use crate::db::wire::{DatabaseStep, Wire};
 use crate::error::{Result, StorageError};
@@ -405,13 +406,18 @@ fn connect(path: &Path) -> Result<Connection> {
 }
 
 /// Makes a closed database one file without a write-ahead log, until it is opened again.
+///
+/// # Errors
+/// [`StorageError::Backup`] if another process has it open.
 pub(crate) async fn leave_wal(path: PathBuf) -> Result<()> {
     blocking(move || {
         let connection = Connection::open_with_flags(&path, OPEN_FLAGS).map_err(to_storage_error)?;
         let mode = connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0));
-        match mode.map_err(to_storage_error)?.as_str() {
-            "delete" => Ok(()),
-            _ => Err(StorageError::unavailable("the copy is still open")),
+        match mode {
+            Ok(mode) if mode == "delete" => Ok(()),
+            Ok(_) => Err(in_use(&path)),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Err(in_use(&path)),
+            Err(error) => Err(to_storage_error(error)),
         }
     })
     .await

@@ -1,15 +1,14 @@
-//! Who changed what, when, and about whom: operators, and users in the console. Kept for two years.
+//! Who changed what, when, and about whom: operators, commands, and users in the console. Kept for two years.
 
-use bellbird_domain::{Actor, UserId};
-use jiff::{SignedDuration, Timestamp};
+use bellbird_domain::{Actor, TimestampExt as _, UserId};
+use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Audit;
+use crate::connections::audit::AUDIT_RETENTION;
 use crate::db::{Param, Row, Tx, params, statements};
-use crate::error::{Result, StorageError};
-
-const RETENTION: SignedDuration = SignedDuration::from_hours(2 * 365 * 24);
+use crate::error::Result;
 
 /// The columns that [`row`] expects, in its order.
 macro_rules! columns {
@@ -32,19 +31,32 @@ statements! {
         "SELECT ", columns!(), " FROM audit WHERE user_id = $3 AND id < $1 ORDER BY id DESC LIMIT $2"
     );
 
+    FIND_LAST_BACKUP = "SELECT MAX(recorded_at) FROM audit WHERE action = 'database.backup'";
+
+    FIND_CREATED_AT = "SELECT MIN(applied_at) FROM schema_migrations";
+
     DELETE_OWN = "DELETE FROM audit WHERE user_id = $1 AND actor_kind = 'user'";
 
     DELETE_OUTDATED = "DELETE FROM audit WHERE recorded_at <= $1";
 }
 
-/// What an operator did.
+/// What an operator or a command did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OperatorAction<'a> {
     /// Such as `user.create`.
     pub name: &'static str,
+    /// [`UserId::INSTALLATION`]: it was about no user.
     pub user_id: UserId,
     /// The id of what it was about, if that is not the user.
     pub subject: Option<&'a str>,
+}
+
+impl OperatorAction<'_> {
+    /// An action that is about no user.
+    #[must_use]
+    pub const fn of_installation(name: &'static str) -> Self {
+        Self { name, user_id: UserId::INSTALLATION, subject: None }
+    }
 }
 
 /// What a user did in the console.
@@ -76,7 +88,7 @@ pub struct OperatorAuditRow {
     pub at: Timestamp,
     pub actor: Actor,
     pub action: String,
-    /// None: it was about an endpoint for all users.
+    /// None: it was about the installation, such as an endpoint for all users.
     pub user_id: Option<UserId>,
     pub subject: Option<String>,
     pub detail: Option<String>,
@@ -98,10 +110,18 @@ impl Audit<'_> {
         }
     }
 
+    /// When the last backup was recorded. Without one, when the database was created.
+    pub async fn last_backup_at(self) -> Result<Option<Timestamp>> {
+        let last = self.0.db.one(FIND_LAST_BACKUP, params![], |row| row.opt_time(0)).await?.flatten();
+        match last {
+            Some(last) => Ok(Some(last)),
+            None => Ok(self.0.db.one(FIND_CREATED_AT, params![], |row| row.opt_time(0)).await?.flatten()),
+        }
+    }
+
     /// Deletes rows that are older than two years. Returns their number.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
-        let until = now.saturating_sub(RETENTION).map_err(StorageError::unavailable)?;
-        self.0.db.run(DELETE_OUTDATED, params![until]).await
+        self.0.db.run(DELETE_OUTDATED, params![now.minus(AUDIT_RETENTION)]).await
     }
 }
 

@@ -1,8 +1,10 @@
-//! Changes that operators make, by API or in the console, and users in the console. The change, its row in the audit,
-//! and the response to a request that may be repeated commit in one transaction, so a process that is killed leaves all
-//! of them or none.
+//! Changes that operators make, by API, in the console or by command, and users in the console. The change, its row in
+//! the audit, and the response to a request that may be repeated commit in one transaction, so a process that is killed
+//! leaves all of them or none.
 
-use bellbird_domain::{Actor, ApiKey, ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, User, UserId};
+use bellbird_domain::{
+    Actor, ApiKey, ConnectionId, EndpointId, EventId, KeyId, OperatorKey, OperatorKeyId, User, UserId,
+};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use uuid::Uuid;
@@ -13,12 +15,13 @@ use crate::error::Result;
 use crate::linking::links;
 use crate::locks::lock_user;
 use crate::operators::audit::{self, OperatorAction, OwnAction};
+use crate::operators::keys as operator_keys;
 use crate::operators::requests::{self, Earlier, Idempotency, StoredResponse};
-use crate::users::{keys, removal, sessions, setup_tokens, user};
+use crate::users::{identities, keys, removal, sessions, setup_tokens, user};
 use crate::webhooks::{endpoints, redeliveries};
 use crate::{
-    Endpoint, EndpointChange, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewSignInLink, NewUser, SecretRotation,
-    Storage, StorageError, UserChange,
+    Endpoint, EndpointChange, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewSignInLink, NewUser,
+    OperatorKeyRecord, SecretRotation, Storage, StorageError, UserChange,
 };
 
 /// How a change begins.
@@ -47,6 +50,9 @@ impl Storage {
         idempotency: Option<Idempotency>,
         now: Timestamp,
     ) -> Result<BegunChange<'_>> {
+        if let Some(idempotency) = &idempotency {
+            requests::forget_expired(&self.db, operator, idempotency, now).await?;
+        }
         let mut tx = self.db.begin().await?;
         let request = match idempotency {
             None => None,
@@ -59,7 +65,7 @@ impl Storage {
         Ok(BegunChange::New(OperatorChange { storage: self, tx, by: Actor::operator_key(operator), now, request }))
     }
 
-    /// Begins a change in the console.
+    /// Begins a change in the console or by command.
     pub async fn begin_change_by(&self, actor: Actor, now: Timestamp) -> Result<OperatorChange<'_>> {
         let tx = self.db.begin().await?;
         Ok(OperatorChange { storage: self, tx, by: actor, now, request: None })
@@ -101,6 +107,21 @@ impl OperatorChange<'_> {
         removal::begin(&mut self.tx, id, self.now).await
     }
 
+    /// Adds an operator's key.
+    pub async fn insert_operator_key(
+        &mut self,
+        key: &OperatorKey,
+        name: &str,
+        expires_at: Option<Timestamp>,
+    ) -> Result<OperatorKeyRecord> {
+        operator_keys::insert(&mut self.tx, key, name, expires_at, self.now).await
+    }
+
+    /// Revokes an operator's key. Revoking it again keeps the first time.
+    pub async fn revoke_operator_key(&mut self, id: OperatorKeyId) -> Result<OperatorKeyRecord> {
+        operator_keys::revoke(&mut self.tx, id, self.now).await
+    }
+
     /// As `storage.keys().insert`.
     pub async fn insert_key(
         &mut self,
@@ -113,7 +134,12 @@ impl OperatorChange<'_> {
     }
 
     /// As `storage.keys().rotate`.
-    pub async fn rotate_key(&mut self, old: &KeyRecord, new: &ApiKey, ends_at: Timestamp) -> Result<KeyRecord> {
+    pub async fn rotate_key(
+        &mut self,
+        old: &KeyRecord,
+        new: &ApiKey,
+        ends_at: Timestamp,
+    ) -> Result<(KeyRecord, KeyRecord)> {
         keys::rotate(&mut self.tx, old, new, ends_at, self.now).await
     }
 
@@ -135,6 +161,11 @@ impl OperatorChange<'_> {
     /// As `storage.sessions().insert_link`. If it returns false, the change is not to be committed.
     pub async fn insert_sign_in_link(&mut self, link: &NewSignInLink<'_>, links_max: i64) -> Result<bool> {
         sessions::insert_link(&mut self.tx, link, links_max, self.now).await
+    }
+
+    /// Forgets with which accounts of identity providers a user signs in. Returns how many there were.
+    pub async fn forget_identities(&mut self, user: UserId) -> Result<u64> {
+        identities::forget(&mut self.tx, user).await
     }
 
     /// Ends a session of the user. Returns whether there was one.

@@ -5,7 +5,7 @@ use bellbird_domain::{OperatorKey, OperatorKeyId};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::db::{Row, as_stored, params, statements};
+use crate::db::{Row, Tx, as_stored, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::{OperatorKeys, StorageError};
@@ -24,9 +24,6 @@ statements! {
 
     REVOKE = "UPDATE operator_keys SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1
         RETURNING id, name, prefix, created_at, last_used_at, expires_at, revoked_at";
-
-    EXPIRE = "UPDATE operator_keys SET expires_at = CASE WHEN expires_at < $2 THEN expires_at ELSE $2 END
-        WHERE id = $1";
 }
 
 /// What is known about an operator's key. The key itself is not stored. Serialized as commands print it with `--json`.
@@ -54,7 +51,7 @@ pub struct FoundOperatorKey {
 }
 
 impl OperatorKeys<'_> {
-    /// Stores the key's hash, prefix and name. [`StorageError::Conflict`] if the key exists.
+    /// Adds a key, for the tests. A command adds one with its audit row.
     pub async fn insert(
         self,
         key: &OperatorKey,
@@ -62,18 +59,18 @@ impl OperatorKeys<'_> {
         expires_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<OperatorKeyRecord> {
-        let (id, hash) = (OperatorKeyId::new(), hash(key.expose()));
-        let values = params![id, hash.as_ref(), name, key.prefix(), now, expires_at];
-        self.0.db.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
-        Ok(OperatorKeyRecord {
-            id,
-            name: name.to_owned(),
-            prefix: key.prefix().to_owned(),
-            created_at: as_stored(now),
-            last_used_at: None,
-            expires_at: expires_at.map(as_stored),
-            revoked_at: None,
-        })
+        let mut tx = self.0.db.begin().await?;
+        let record = insert(&mut tx, key, name, expires_at, now).await?;
+        tx.commit().await?;
+        Ok(record)
+    }
+
+    /// Revokes a key, for the tests. A command revokes one with its audit row.
+    pub async fn revoke(self, id: OperatorKeyId, now: Timestamp) -> Result<OperatorKeyRecord> {
+        let mut tx = self.0.db.begin().await?;
+        let record = revoke(&mut tx, id, now).await?;
+        tx.commit().await?;
+        Ok(record)
     }
 
     /// Finds a key that is neither revoked nor expired, as one indexed read.
@@ -91,16 +88,33 @@ impl OperatorKeys<'_> {
     pub async fn list(self) -> Result<Vec<OperatorKeyRecord>> {
         self.0.db.all(LIST, params![], record).await
     }
+}
 
-    /// Revokes a key. Revoking it again keeps the first time.
-    pub async fn revoke(self, id: OperatorKeyId, now: Timestamp) -> Result<OperatorKeyRecord> {
-        self.0.db.write_one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("operator key"))
-    }
+/// Stores a key's hash, prefix and name, in a transaction. [`StorageError::Conflict`] if the key exists.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    key: &OperatorKey,
+    name: &str,
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<OperatorKeyRecord> {
+    let (id, hash) = (OperatorKeyId::new(), hash(key.expose()));
+    let values = params![id, hash.as_ref(), name, key.prefix(), now, expires_at];
+    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
+    Ok(OperatorKeyRecord {
+        id,
+        name: name.to_owned(),
+        prefix: key.prefix().to_owned(),
+        created_at: as_stored(now),
+        last_used_at: None,
+        expires_at: expires_at.map(as_stored),
+        revoked_at: None,
+    })
+}
 
-    /// Makes a key expire at `at`, or at its own expiry if that is earlier.
-    pub(crate) async fn expire(self, id: OperatorKeyId, at: Timestamp) -> Result<()> {
-        self.0.db.run(EXPIRE, params![id, at]).await.map(|_| ())
-    }
+/// Revokes a key, in a transaction. Revoking it again keeps the first time.
+pub(crate) async fn revoke(tx: &mut Tx, id: OperatorKeyId, now: Timestamp) -> Result<OperatorKeyRecord> {
+    tx.one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("operator key"))
 }
 
 fn record(row: &Row<'_>) -> Result<OperatorKeyRecord> {

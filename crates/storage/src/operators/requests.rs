@@ -7,8 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::db::{Param, Row, Tx, params, statements};
+use crate::db::{Db, Param, Row, Tx, params, statements};
 use crate::error::{Result, StorageError};
+use crate::locks::lock_user_if_exists;
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{Audit, Secrets};
 
@@ -18,6 +19,9 @@ const RETENTION: SignedDuration = SignedDuration::from_hours(24);
 const DELETE_BATCH_SIZE: i64 = 50;
 
 statements! {
+    FIND_EXPIRED = "SELECT user_id FROM operator_requests
+        WHERE operator_key_id = $1 AND idempotency_hash = $2 AND created_at <= $3";
+
     DELETE_EXPIRED = "DELETE FROM operator_requests
         WHERE operator_key_id = $1 AND idempotency_hash = $2 AND created_at <= $3 RETURNING id, user_id";
 
@@ -75,6 +79,26 @@ struct Stored {
     status: u16,
 }
 
+/// Forgets a response that is older than 24 hours, if the cleanup has not. In a transaction of its own, because that of
+/// the change locks another user, and the locks of two users have no order.
+pub(crate) async fn forget_expired(
+    db: &Db,
+    operator: OperatorKeyId,
+    idempotency: &Idempotency,
+    now: Timestamp,
+) -> Result<()> {
+    let expired = now.saturating_sub(RETENTION).map_err(StorageError::unavailable)?;
+    let values = params![operator, &idempotency.key_hash[..], expired];
+    let Some(user) = db.one(FIND_EXPIRED, values, |row| row.opt_id::<UserId>(0)).await? else { return Ok(()) };
+    let mut tx = db.begin().await?;
+    if let Some(user) = user {
+        lock_user_if_exists(&mut tx, user).await?;
+    }
+    let old = tx.all(DELETE_EXPIRED, values, deleted).await?;
+    delete_secrets(&mut tx, old).await?;
+    tx.commit().await
+}
+
 /// Inserts the row of a request, or finds that of an earlier one.
 pub(crate) async fn begin(
     tx: &mut Tx,
@@ -84,9 +108,6 @@ pub(crate) async fn begin(
     now: Timestamp,
 ) -> Result<Earlier> {
     let key_hash = &idempotency.key_hash[..];
-    let expired = now.saturating_sub(RETENTION).map_err(StorageError::unavailable)?;
-    let old = tx.all(DELETE_EXPIRED, params![operator, key_hash, expired], deleted).await?;
-    delete_secrets(tx, old).await?;
     let id = Uuid::now_v7();
     let values = params![operator, key_hash, Param::Id(id), &idempotency.request_digest[..], now];
     if tx.run(INSERT, values).await? > 0 {

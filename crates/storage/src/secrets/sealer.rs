@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, RandomizedNonceKey, UnboundKey};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::Engine as _;
 use base64::alphabet;
@@ -21,6 +21,7 @@ const VERSION: u8 = 1;
 const KEY_BYTES: usize = 32;
 const KEY_ID_BYTES_MAX: usize = 32;
 const NONCE_BYTES: usize = 12;
+const SALT_BYTES: usize = 16;
 const TAG_BYTES: usize = 16;
 
 /// Standard base64. Padding is optional, because shells and editors lose it.
@@ -48,14 +49,24 @@ struct Key {
     /// The only copy of the key. The library wipes it on drop.
     aead: RandomizedNonceKey,
     names: Zeroizing<[u8; 32]>,
+    /// Makes the keys of cursors.
+    cursors: hmac::Key,
 }
 
 impl Key {
     fn new(id: &str, bytes: &[u8]) -> Option<Self> {
         let mut names = Zeroizing::new([0; 32]);
-        let derived = hmac::sign(&hmac::Key::new(HMAC_SHA256, bytes), b"bellbird names outside the database");
-        names.copy_from_slice(derived.as_ref());
-        Some(Self { id: id.to_owned(), aead: RandomizedNonceKey::new(&AES_256_GCM, bytes).ok()?, names })
+        let derived = |purpose: &[u8]| hmac::sign(&hmac::Key::new(HMAC_SHA256, bytes), purpose);
+        names.copy_from_slice(derived(b"bellbird names outside the database").as_ref());
+        let cursors = hmac::Key::new(HMAC_SHA256, derived(b"bellbird cursors").as_ref());
+        Some(Self { id: id.to_owned(), aead: RandomizedNonceKey::new(&AES_256_GCM, bytes).ok()?, names, cursors })
+    }
+
+    /// Each cursor has a key of its own, made with its salt, because there is no limit to their number, as there is to
+    /// that of random nonces of one key.
+    fn of_cursor(&self, salt: &[u8]) -> Result<LessSafeKey, SealError> {
+        let key = hmac::sign(&self.cursors, salt);
+        UnboundKey::new(&AES_256_GCM, key.as_ref()).map(LessSafeKey::new).map_err(|_| SealError::DoesNotSeal)
     }
 }
 
@@ -113,14 +124,40 @@ impl Sealer {
         Ok(sealed)
     }
 
+    /// As [`Self::seal`], for what clients carry: under a key of its own, which is derived from the first key.
+    pub fn seal_cursor(&self, sealed_for: SealedFor<'_>, position: &[u8]) -> Result<Vec<u8>, SealError> {
+        let key = self.0.first().ok_or(SealError::DoesNotSeal)?;
+        let mut sealed = header(&key.id);
+        let aad = associated_data(&sealed, sealed_for);
+        let salt = random_bytes::<SALT_BYTES>();
+        let (nonce, mut body) = (Nonce::assume_unique_for_key([0; NONCE_BYTES]), position.to_vec());
+        let sealing = key.of_cursor(&*salt)?.seal_in_place_append_tag(nonce, Aad::from(aad), &mut body);
+        sealing.map_err(|_| SealError::DoesNotSeal)?;
+        sealed.extend_from_slice(&*salt);
+        sealed.extend_from_slice(&body);
+        Ok(sealed)
+    }
+
+    /// Opens what [`Self::seal_cursor`] sealed.
+    pub fn open_cursor(&self, sealed_for: SealedFor<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let (header, key_id, rest) = split_header(sealed)?;
+        let (salt, body) = rest.split_at_checked(SALT_BYTES).ok_or(SealError::NotSealed)?;
+        let key = self.key(key_id)?.of_cursor(salt)?;
+        let (nonce, aad) = (Nonce::assume_unique_for_key([0; NONCE_BYTES]), associated_data(header, sealed_for));
+        let mut body = Zeroizing::new(body.to_vec());
+        let length = key.open_in_place(nonce, Aad::from(aad), &mut body).map_err(|_| SealError::DoesNotOpen)?.len();
+        body.truncate(length);
+        Ok(body)
+    }
+
+    fn key(&self, id: &str) -> Result<&Key, SealError> {
+        self.0.iter().find(|key| key.id == id).ok_or_else(|| SealError::UnknownKeyId(id.to_owned()))
+    }
+
     /// Opens a sealed value. The result is wiped from memory on drop.
     pub fn open(&self, sealed_for: SealedFor<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let parts = split(sealed)?;
-        let key = self
-            .0
-            .iter()
-            .find(|key| key.id == parts.key_id)
-            .ok_or_else(|| SealError::UnknownKeyId(parts.key_id.to_owned()))?;
+        let key = self.key(parts.key_id)?;
         let aad = associated_data(parts.header, sealed_for);
         let nonce = Nonce::try_assume_unique_for_key(parts.nonce).map_err(|_| SealError::NotSealed)?;
         let mut body = Zeroizing::new(parts.body.to_vec());
@@ -153,17 +190,20 @@ struct Parts<'a> {
 
 /// Splits a sealed value, and checks each length first.
 fn split(sealed: &[u8]) -> Result<Parts<'_>, SealError> {
-    let [VERSION, length, ..] = *sealed else { return Err(SealError::NotSealed) };
-    let (header, rest) = sealed.split_at_checked(2 + usize::from(length)).ok_or(SealError::NotSealed)?;
-    let key_id = std::str::from_utf8(&header[2..]).map_err(|_| SealError::NotSealed)?;
-    if !is_key_id(key_id) {
-        return Err(SealError::NotSealed);
-    }
+    let (header, key_id, rest) = split_header(sealed)?;
     let (nonce, body) = rest.split_at_checked(NONCE_BYTES).ok_or(SealError::NotSealed)?;
     if body.len() < TAG_BYTES {
         return Err(SealError::NotSealed);
     }
     Ok(Parts { header, key_id, nonce, body })
+}
+
+/// Splits off version, length and key id, and returns them, the key id and the rest.
+fn split_header(sealed: &[u8]) -> Result<(&[u8], &str, &[u8]), SealError> {
+    let [VERSION, length, ..] = *sealed else { return Err(SealError::NotSealed) };
+    let (header, rest) = sealed.split_at_checked(2 + usize::from(length)).ok_or(SealError::NotSealed)?;
+    let key_id = std::str::from_utf8(&header[2..]).map_err(|_| SealError::NotSealed)?;
+    if is_key_id(key_id) { Ok((header, key_id, rest)) } else { Err(SealError::NotSealed) }
 }
 
 /// Version, length and key id: what every value begins with that a key of this id sealed. [`is_key_id`] limits the id,

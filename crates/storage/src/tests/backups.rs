@@ -1,15 +1,25 @@
-//! Backups of SQLite, and what a restore must not revive.
+//! Backups of SQLite, and what a restore cuts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bellbird_domain::{ConnectionStatus, EventType, Plan};
+use bellbird_domain::{Actor, EndpointStatus, EventType};
 
-use crate::job_kinds::REMOVAL;
-use crate::tests::fixtures::{endpoint, new_link, register_provider_user, sealer_of, with_keys};
-use crate::tests::support::{TestDb, at, both, key, new_account, on_postgres, on_sqlite, operator_key};
-use crate::{CarriedOver, LostSince, ServiceLock, StagedBackup, Storage, StorageError, UserChange};
+use crate::db::file_user::with_suffix;
+use crate::tests::fixtures::{
+    chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, insert_setup_token, new_link, new_session,
+    sealer_of, with_keys,
+};
+use crate::tests::support::{TestDb, at, both, key, new_account, on_postgres, on_sqlite, operator_key, setup_token};
+use crate::{
+    AccessCut, Identity, NewSession, NewSignInLink, ServiceLock, SetupTokenClaim, StagedBackup, Storage, StorageError,
+    UserChange,
+};
+
+fn operator() -> Actor {
+    Actor::command("root")
+}
 
 fn path(db: &TestDb) -> PathBuf {
     PathBuf::from(db.url.strip_prefix("sqlite:").unwrap())
@@ -43,7 +53,7 @@ both! {
         assert_eq!(restore_id().await, ["0"]);
         db.backups().set_copy().await.unwrap();
         assert!(db.backups().awaits_restore_decision().await.unwrap());
-        db.backups().set_restore_decided().await.unwrap();
+        db.backups().keep_access(&operator(), at(0)).await.unwrap();
         assert!(!db.reopen().await.backups().awaits_restore_decision().await.unwrap(), "decided");
         // So cursors of the history that was lost are known.
         assert_ne!(restore_id().await, ["0"], "another history");
@@ -60,7 +70,7 @@ fn postgres_vacuum_is_no_restore() {
     on_postgres(async |db| {
         for decided in [false, true] {
             if decided {
-                db.backups().set_restore_decided().await.unwrap();
+                db.backups().keep_access(&operator(), at(0)).await.unwrap();
             }
             for vacuum in ["VACUUM FREEZE", "VACUUM FULL", "VACUUM (FULL, FREEZE)"] {
                 db.raw(&format!("{vacuum} database_origin")).await;
@@ -154,8 +164,7 @@ fn restore_keeps_others_out() {
             Err(StorageError::Open(text)) => assert!(text.contains("a restore replaces the SQLite database"), "{text}"),
             _ => panic!("opened"),
         }
-        let present = staged.open_present().await.unwrap();
-        staged.put_in_place(present, true, at(0)).await.unwrap();
+        staged.put_in_place(at(0)).await.unwrap();
         let restored = Storage::open(&url, sealer).await.unwrap();
         assert_eq!(restored.users().list().await.unwrap().len(), 1);
     });
@@ -172,8 +181,7 @@ fn log_of_a_lost_database_is_set_aside() {
         fs::write(&log, "frames").unwrap();
         let lock = ServiceLock::acquire(&url).unwrap().unwrap();
         let staged = StagedBackup::new(&file, lock, sealer).await.unwrap();
-        assert!(staged.open_present().await.unwrap().is_none());
-        assert_eq!(staged.put_in_place(None, false, at(0)).await.unwrap(), None);
+        assert_eq!(staged.put_in_place(at(0)).await.unwrap(), None);
         assert!(database.exists() && !log.exists());
     });
 }
@@ -206,9 +214,12 @@ fn restored_file_is_private_and_decided_or_not() {
             fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
             let lock = ServiceLock::acquire(&url).unwrap().unwrap();
             let staged = StagedBackup::new(&file, lock, sealer.clone()).await.unwrap();
-            let present = staged.open_present().await.unwrap();
-            let aside = staged.put_in_place(present, is_decided, at(0)).await.unwrap().unwrap();
-            assert_eq!(aside, folder.path().join("test.db.replaced-20270115T080000Z"));
+            if is_decided {
+                staged.storage().backups().keep_access(&operator(), at(0)).await.unwrap();
+            }
+            let aside = staged.put_in_place(at(0)).await.unwrap().unwrap();
+            assert_eq!(aside, folder.path().join("test.db.replaced-20270115T080000.000Z"));
+            assert!(!with_suffix(&aside, "-wal").exists(), "the file has all rows");
             assert_eq!((mode(&database), mode(&aside)), (0o600, 0o640));
             let users = async |file: &Path| {
                 let db = Storage::open(&format!("sqlite:{}", file.display()), sealer.clone()).await.unwrap();
@@ -267,162 +278,156 @@ fn unusable_files_are_rejected() {
     });
 }
 
-#[test]
-fn another_or_undecided_database_is_not_compared() {
-    on_sqlite(async |db| {
-        let other = Storage::open(&format!("sqlite:{}", beside(db, "other.db").display()), db.sealer.clone()).await;
-        let other = other.unwrap();
-        other.migrate().await.unwrap();
-        assert!(reason(other.backups().state_for(db.backups()).await).contains("it is another database"));
-        let file = beside(db, "backup.db");
-        db.back_up(&file).await.unwrap();
-        let copy = Storage::open(&format!("sqlite:{}", file.display()), db.sealer.clone()).await.unwrap();
-        assert!(reason(copy.backups().state_for(db.backups()).await).contains("without a decision since"));
-        assert!(db.backups().state_for(copy.backups()).await.is_ok());
-    });
-}
+/// Tables whose rows let somebody in, or to whose URLs events go.
+const CUT: [&str; 9] = [
+    "api_keys",
+    "consent_sessions",
+    "identities",
+    "links",
+    "operator_keys",
+    "sessions",
+    "setup_tokens",
+    "sign_in_links",
+    "webhook_endpoints",
+];
 
-#[test]
-fn restore_revives_nothing() {
-    on_sqlite(async |db| {
-        let (anna, ben, gone) = (db.user("anna@x").await.id, db.user("ben@x").await.id, db.user("gone@x").await.id);
-        let mut keys = Vec::new();
-        for number in 0..5 {
-            let user = [anna, anna, anna, ben, gone][usize::from(number)];
-            keys.push(db.keys().insert(user, &key(number), "k", None, at(0)).await.unwrap().id);
-        }
-        let mut operator_keys = Vec::new();
-        for number in 0..3 {
-            operator_keys.push(db.operator_keys().insert(&operator_key(number), "k", None, at(0)).await.unwrap().id);
-        }
-        let accounts = [new_account("acc", "Everyday")];
-        let mut connections = Vec::new();
-        for (user, consent) in [(anna, "stays"), (anna, "removed"), (ben, "hidden"), (ben, "began"), (gone, "gone")] {
-            connections.push(db.connection(user, consent, &accounts).await.id);
-        }
-        let mut endpoints = Vec::new();
-        for _ in 0..4 {
-            endpoints.push(endpoint(db, anna, &[EventType::TransactionsSynced]).await);
-        }
-        register_provider_user(db, anna, "person", "credentials").await;
-        register_provider_user(db, gone, "other person", "credentials").await;
-        db.links().insert(&new_link(anna, "token", at(1_000)), at(0)).await.unwrap();
-        // The backup is made while this removal waits.
-        db.removals().begin(ben, connections[3], at(20), at(20)).await.unwrap().expect("hidden");
+/// Tables whose rows let nobody in. A user is let in by a row of another table only, unless the user is an operator.
+const LET_NOBODY_IN: [&str; 23] = [
+    "accounts",
+    "audit",
+    "connection_audit",
+    "connections",
+    "database_origin",
+    "fingerprints",
+    "instances",
+    "jobs",
+    "key_audit",
+    "key_reads",
+    "known_browsers",
+    "operator_requests",
+    "provider_events",
+    "provider_users",
+    "schema_migrations",
+    "secrets",
+    "sent_emails",
+    "syncs",
+    "users",
+    "webhook_attempts",
+    "webhook_deliveries",
+    "webhook_events",
+    "webhook_queues",
+];
 
-        let operator = |is_operator| UserChange { is_operator: Some(is_operator), ..UserChange::default() };
-        db.users().update(ben, &operator(true)).await.unwrap();
-        let file = beside(db, "backup.db");
-        db.back_up(&file).await.unwrap();
-        let copy = TestDb::attach(format!("sqlite:{}", file.display()), db.sealer.clone()).await;
-
-        db.users().update(ben, &operator(false)).await.unwrap();
-        db.users().update(anna, &operator(true)).await.unwrap();
-        db.keys().revoke(keys[1], at(100)).await.unwrap();
-        db.keys().expire(keys[2], at(200)).await.unwrap();
-        db.operator_keys().revoke(operator_keys[1], at(100)).await.unwrap();
-        db.operator_keys().expire(operator_keys[2], at(200)).await.unwrap();
-        assert!(db.remove(anna, connections[1], at(100)).await);
-        db.removals().begin(ben, connections[2], at(100), at(100)).await.unwrap().expect("hidden");
-        let claim = db.claim(REMOVAL, ben, connections[3], at(100), at(200)).await.unwrap().expect("claimed");
-        assert!(db.removals().finish(&claim, "removed", at(100)).await.unwrap());
-        assert!(db.remove(gone, connections[4], at(100)).await);
-        db.provider_users().delete(gone, "fiskil").await.unwrap();
-        db.users().delete(gone, at(900)).await.unwrap();
-        db.endpoints().delete(anna, endpoints[1]).await.unwrap();
-        db.endpoints().disable(anna, endpoints[2], "address not allowed", at(100)).await.unwrap().expect("disabled");
-        db.raw(&format!(
-            "UPDATE webhook_endpoints SET url = 'https://new.example', event_types = 'trades.synced' WHERE id = '{}'",
-            endpoints[3]
-        ))
-        .await;
-        db.users().update(ben, &UserChange { plan: Some(Plan::Developer), ..UserChange::default() }).await.unwrap();
-        // Only here.
-        let new_user = db.user("new@x").await.id;
-        db.keys().insert(new_user, &key(9), "k", None, at(100)).await.unwrap();
-        db.operator_keys().insert(&operator_key(9), "k", None, at(100)).await.unwrap();
-        db.connection(new_user, "new", &accounts).await;
-
-        let state = db.backups().state_for(copy.backups()).await.unwrap();
-        let (done, lost) = copy.backups().carry_over(&state, at(300)).await.unwrap();
-        let expected = CarriedOver {
-            keys_revoked: 1,
-            keys_shortened: 1,
-            operator_keys_revoked: 1,
-            operator_keys_shortened: 1,
-            connections_removed: 3,
-            removals_continued: 1,
-            users_removed: 1,
-            plans_changed: 1,
-            operators_removed: 1,
-            endpoints_removed: 1,
-            endpoints_disabled: 1,
-            endpoints_changed: 1,
-            registrations_removed: 1,
-        };
-        let expected_lost = LostSince { users: 1, keys: 1, operator_keys: 1, connections: 1, endpoints: 0 };
-        assert_eq!((done, lost), (expected, expected_lost));
-        assert!(copy.users().list().await.unwrap().iter().all(|user| !user.is_operator), "the flag revives nowhere");
-        let revoked: Vec<_> = copy.keys().list(anna).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
-        assert_eq!(revoked, [None, Some(at(100)), None]);
-        for (number, works) in [(0, true), (1, false), (2, false), (3, true), (4, false)] {
-            assert_eq!(copy.keys().find_caller(&key(number), at(250)).await.unwrap().is_some(), works, "key {number}");
-        }
-        for (number, works) in [(0, true), (1, false), (2, false), (9, false)] {
-            let found = copy.operator_keys().find_valid(&operator_key(number), at(250)).await.unwrap();
-            assert_eq!(found.is_some(), works, "operator key {number}");
-        }
-        let left = copy.connections().list_all().await.unwrap();
-        let mut left: Vec<_> = left.iter().map(|connection| (connection.id, connection.status)).collect();
-        left.sort_by_key(|(id, _)| connections.iter().position(|other| other == id));
-        assert_eq!(left, [(connections[0], ConnectionStatus::Active), (connections[2], ConnectionStatus::Deleting)]);
-        assert!(copy.claim(REMOVAL, ben, connections[2], at(300), at(400)).await.unwrap().is_some(), "due at once");
-        let left = copy.endpoints().list(anna).await.unwrap();
-        let left: Vec<_> = left.iter().map(|e| (e.id, e.url.as_str(), e.disabled_reason.as_deref())).collect();
-        assert_eq!(
-            left,
-            [
-                (endpoints[0], "https://hooks.example.com/x", None),
-                (endpoints[2], "https://hooks.example.com/x", Some("address not allowed")),
-                (endpoints[3], "https://new.example", None),
-            ]
-        );
-        let last = &copy.endpoints().list(anna).await.unwrap()[2];
-        assert_eq!(last.event_types, [EventType::TradesSynced]);
-        assert_eq!(copy.users().find(ben).await.unwrap().unwrap().plan, Plan::Developer);
-        assert_eq!(copy.users().find(gone).await.unwrap(), None);
-        assert_eq!(copy.provider_users().list(anna).await.unwrap().len(), 1);
-        copy.backups().set_restore_decided().await.unwrap();
-        assert_eq!(copy.texts("SELECT id FROM links").await, [""; 0]);
-        // Secrets of what is left, and no others.
-        assert_eq!((copy.secrets_for("credentials").await, copy.secrets_for("webhook").await), (2, 3));
-        // A second time, nothing is left to do.
-        let (done, _) = copy.backups().carry_over(&state, at(301)).await.unwrap();
-        assert_eq!(done, CarriedOver::default());
-        // The previous database has not changed.
-        assert_eq!(db.users().list().await.unwrap().len(), 3);
-    });
-}
+/// Hashes in tables that let nobody in: of a cookie that signs nobody in, of an `Idempotency-Key`, of the id of an
+/// event.
+const OTHER_HASHES: [&str; 3] =
+    ["known_browsers.cookie_hash", "operator_requests.idempotency_hash", "provider_events.event_hash"];
 
 both! {
-    async fn revoking_all_keys_keeps_the_first_time(db) {
-        let user = db.user("a@x").await.id;
-        for number in 0..3 {
-            db.keys().insert(user, &key(number), "k", None, at(0)).await.unwrap();
+    // A new table belongs into one of the two lists. If it lets somebody in, `cut_access` has to cut it.
+    async fn every_table_is_cut_or_lets_nobody_in(db) {
+        let list = if db.kind() == "sqlite" {
+            "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+            WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY t.name"
+        } else {
+            "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
+            WHERE table_schema = current_schema() ORDER BY table_name"
+        };
+        let columns = db.texts(list).await;
+        let columns: Vec<_> = columns.iter().map(|column| column.split_once('.').unwrap()).collect();
+        let mut tables: Vec<_> = columns.iter().map(|(table, _)| *table).collect();
+        tables.dedup();
+        let mut known: Vec<_> = CUT.iter().chain(&LET_NOBODY_IN).copied().collect();
+        known.sort_unstable();
+        assert_eq!(tables, known);
+        for (table, column) in &columns {
+            let is_known = CUT.contains(table) || OTHER_HASHES.contains(&format!("{table}.{column}").as_str());
+            assert!(is_known || !column.ends_with("_hash"), "{table}.{column}: does it let somebody in?");
         }
-        let first = db.keys().list(user).await.unwrap()[0].id;
-        db.keys().revoke(first, at(1)).await.unwrap();
-        db.links().insert(&new_link(user, "token", at(1_000)), at(0)).await.unwrap();
+    }
+
+    async fn a_cut_ends_all_access(db) {
+        let user = db.user("a@x").await.id;
+        let other_operator = UserChange { is_operator: Some(true), ..UserChange::default() };
+        db.users().update(user, &other_operator).await.unwrap();
+        let connection = db.connection(user, "consent", &[new_account("acc", "Everyday")]).await;
+        for number in 0..3 {
+            db.keys().insert(user, &key(number), "k", (number == 2).then(|| at(50)), at(0)).await.unwrap();
+        }
+        db.keys().revoke(db.keys().list(user).await.unwrap()[0].id, at(1)).await.unwrap();
         db.operator_keys().insert(&operator_key(1), "k", None, at(0)).await.unwrap();
-        let operator = UserChange { is_operator: Some(true), ..UserChange::default() };
-        assert!(db.users().update(user, &operator).await.unwrap().is_operator);
-        assert_eq!(db.backups().revoke_all_keys(at(2)).await.unwrap(), (2, 1));
-        assert!(!db.users().find(user).await.unwrap().unwrap().is_operator);
-        assert_eq!(db.operator_keys().list().await.unwrap()[0].revoked_at, Some(at(2)));
-        let times: Vec<_> = db.keys().list(user).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
-        assert_eq!(times, [Some(at(1)), Some(at(2)), Some(at(2))]);
-        db.backups().set_restore_decided().await.unwrap();
-        assert_eq!(db.texts("SELECT id FROM links").await, [""; 0]);
+        db.links().insert(&new_link(user, "link", at(1_000)), at(0)).await.unwrap();
+        insert_setup_token(db, user, 1, at(1_000)).await;
+        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        let session = NewSession { token: "cookie", browser: "Firefox", known_browser: "b", expires_at: at(1_000) };
+        let identity = Identity { issuer: "https://id.example", subject: "1", email: "a@x" };
+        db.sessions().sign_in_as(&identity, None, &session, at(0)).await.unwrap();
+        let sign_in = NewSignInLink { user_id: user, token: "sign in", browser: None, expires_at: at(1_000) };
+        assert!(db.sessions().insert_link(&sign_in, 9, at(0)).await.unwrap());
+        let own = endpoint(db, user, &[EventType::TransactionsSynced]).await;
+        for table in CUT {
+            assert_ne!(db.texts(&format!("SELECT '1' FROM {table}")).await, [""; 0], "{table} is not tested");
+        }
+
+        db.backups().set_copy().await.unwrap();
+        let cut = db.backups().cut_access(&operator(), at(100)).await.unwrap();
+        let expected = AccessCut {
+            keys_revoked: 1,
+            operator_keys_revoked: 1,
+            operators_removed: 1,
+            sign_ins_forbidden: 1,
+            identities_forgotten: 1,
+            sessions_ended: 1,
+            links_deleted: 2,
+            setup_tokens_deleted: 1,
+            endpoints_paused: 1,
+            users: 1,
+            connections: 1,
+        };
+        assert_eq!(cut, expected);
+        assert!(!db.backups().awaits_restore_decision().await.unwrap());
+        for number in 0..3 {
+            assert_eq!(db.keys().find_caller(&key(number), at(101)).await.unwrap(), None, "key {number}");
+        }
+        let revoked: Vec<_> = db.keys().list(user).await.unwrap().into_iter().map(|key| key.revoked_at).collect();
+        assert_eq!(revoked, [Some(at(1)), Some(at(100)), None], "what ended before keeps its end");
+        assert_eq!(db.operator_keys().find_valid(&operator_key(1), at(101)).await.unwrap(), None);
+        let left = db.users().find(user).await.unwrap().unwrap();
+        assert!(!left.is_operator && !left.console_sign_in);
+        assert_eq!(db.sessions().find("cookie", at(101)).await.unwrap(), None);
+        assert_eq!(db.sessions().find_link("sign in", None, at(101)).await.unwrap(), None);
+        assert_eq!(db.sessions().list_identities(user).await.unwrap(), []);
+        assert_eq!(db.links().find("link").await.unwrap(), None);
+        let claim = db.setup_tokens().claim(&setup_token(1), &key(9), at(101)).await.unwrap();
+        assert!(matches!(claim, SetupTokenClaim::Unknown));
+        let paused = db.endpoints().find_any(own).await.unwrap().unwrap();
+        assert_eq!(paused.disabled_reason.as_deref(), Some("database restored"));
+        assert_eq!(db.column(connection.id, "status").await, "active");
+        let audit = db.audit().list_before(None, None, 9).await.unwrap();
+        assert_eq!((audit[0].action.as_str(), &audit[0].actor), ("database.cut_access", &operator()));
+    }
+
+    async fn endpoint_that_is_enabled_again_gets_its_pending_events(db) {
+        let user = db.user("a@x").await.id;
+        let own = endpoint(db, user, &[EventType::TransactionsSynced]).await;
+        let id = connection_to_sync(db, user, "c", 0).await;
+        finish_sync_with(db, (user, id), 2, &[chunk(1, 1)]).await;
+        db.backups().cut_access(&operator(), at(3)).await.unwrap();
+        let paused = db.endpoints().find_any(own).await.unwrap().unwrap();
+        assert_eq!(paused.status, EndpointStatus::Disabled);
+        assert!(db.endpoints().enable(user, own, at(100)).await.unwrap());
+        claimed_endpoint(db, own, 100).await;
+    }
+
+    async fn kept_access_works(db) {
+        let user = db.user("a@x").await.id;
+        db.keys().insert(user, &key(1), "k", None, at(0)).await.unwrap();
+        db.links().insert(&new_link(user, "link", at(1_000)), at(0)).await.unwrap();
+        db.backups().set_copy().await.unwrap();
+        db.backups().keep_access(&operator(), at(1)).await.unwrap();
+        assert!(db.keys().find_caller(&key(1), at(2)).await.unwrap().is_some());
+        assert!(db.links().find("link").await.unwrap().is_some());
+        assert_eq!(db.audit().list_before(None, None, 9).await.unwrap()[0].action, "database.keep_access");
     }
 }
 

@@ -75,11 +75,6 @@ impl Sessions<'_> {
         self.0.db.all(LIST, params![user], identity).await
     }
 
-    /// Deletes the identities of a user, so that the next one with the e-mail address is theirs. Returns how many.
-    pub async fn forget_identities(self, user: UserId) -> Result<u64> {
-        self.0.db.run(DELETE, params![user]).await
-    }
-
     async fn try_sign_in_as(
         self,
         identity: &Identity<'_>,
@@ -114,6 +109,11 @@ impl Sessions<'_> {
         tx.commit().await?;
         Ok(IdentitySignIn::Begun(begun))
     }
+}
+
+/// Deletes the identities of a user, so that the next one with the e-mail address is theirs. Returns how many.
+pub(crate) async fn forget(tx: &mut Tx, user: UserId) -> Result<u64> {
+    tx.run(DELETE, params![user]).await
 }
 
 /// The user, and whether the identity is new.

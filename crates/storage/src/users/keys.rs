@@ -45,17 +45,18 @@ statements! {
     TOUCH = "UPDATE api_keys SET last_used_at = $3
         WHERE user_id = $1 AND id = $2 AND (last_used_at IS NULL OR last_used_at < $3)";
 
-    LIST = "SELECT id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at
+    LIST = "SELECT id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by
         FROM api_keys WHERE user_id = $1 ORDER BY created_at, id";
 
-    FIND = "SELECT id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at
+    FIND = "SELECT id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by
         FROM api_keys WHERE id = $1";
 
     REVOKE = "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1
-        RETURNING id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at";
+        RETURNING id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by";
 
-    EXPIRE = "UPDATE api_keys SET expires_at = CASE WHEN expires_at < $2 THEN expires_at ELSE $2 END WHERE id = $1
-        RETURNING id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at";
+    REPLACE = "UPDATE api_keys SET expires_at = CASE WHEN expires_at < $2 THEN expires_at ELSE $2 END, replaced_by = $3
+        WHERE id = $1
+        RETURNING id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by";
 }
 
 /// What is known about a key. The key itself is not stored. Serialized as commands print it with `--json`.
@@ -75,6 +76,9 @@ pub struct KeyRecord {
     /// The key works before this time.
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
+    /// The key of a rotation that takes its place.
+    #[serde(skip)]
+    pub replaced_by: Option<KeyId>,
 }
 
 impl Keys<'_> {
@@ -132,13 +136,19 @@ impl Keys<'_> {
     }
 
     /// Stores a new key with the name and the expiry of an old one, which from now on expires at `ends_at` or at its
-    /// own expiry.
+    /// own expiry. Returns the new record and the changed old one.
     /// [`StorageError::TooMany`] as for a new key.
-    pub async fn rotate(self, old: &KeyRecord, new: &ApiKey, ends_at: Timestamp, now: Timestamp) -> Result<KeyRecord> {
+    pub async fn rotate(
+        self,
+        old: &KeyRecord,
+        new: &ApiKey,
+        ends_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(KeyRecord, KeyRecord)> {
         let mut tx = self.0.db.begin().await?;
-        let record = rotate(&mut tx, old, new, ends_at, now).await?;
+        let records = rotate(&mut tx, old, new, ends_at, now).await?;
         tx.commit().await?;
-        Ok(record)
+        Ok(records)
     }
 
     /// Revokes a key. Revoking it again keeps the first time.
@@ -147,11 +157,6 @@ impl Keys<'_> {
         let record = revoke(&mut tx, id, now).await?;
         tx.commit().await?;
         Ok(record)
-    }
-
-    /// Makes a key expire at `at`, or at its own expiry if that is earlier.
-    pub async fn expire(self, id: KeyId, at: Timestamp) -> Result<KeyRecord> {
-        self.0.db.write_one(EXPIRE, params![id, at], record).await?.ok_or(StorageError::NotFound("key"))
     }
 
     /// Deletes keys 90 days after they have ended, with their audit. Returns how many. It works in small transactions,
@@ -189,12 +194,23 @@ pub(crate) async fn insert(
     expires_at: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<KeyRecord> {
+    insert_as(tx, (user, KeyId::new()), key, name, expires_at, now).await
+}
+
+async fn insert_as(
+    tx: &mut Tx,
+    (user, id): (UserId, KeyId),
+    key: &ApiKey,
+    name: &str,
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<KeyRecord> {
     lock_user(tx, user).await?;
     let counted = tx.one(COUNT, params![user, now.minus(LATELY), now], |row| row.int(0)).await?;
     if counted.unwrap_or_default() >= KEYS_MAX {
         return Err(StorageError::TooMany(TOO_MANY_KEYS));
     }
-    let (id, hash) = (KeyId::new(), hash(key.expose()));
+    let hash = hash(key.expose());
     let values = params![user, id, hash.as_ref(), name, key.prefix(), now, expires_at];
     tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
     Ok(KeyRecord {
@@ -206,6 +222,7 @@ pub(crate) async fn insert(
         last_used_at: None,
         expires_at: expires_at.map(as_stored),
         revoked_at: None,
+        replaced_by: None,
     })
 }
 
@@ -216,13 +233,17 @@ pub(crate) async fn rotate(
     new: &ApiKey,
     ends_at: Timestamp,
     now: Timestamp,
-) -> Result<KeyRecord> {
+) -> Result<(KeyRecord, KeyRecord)> {
     // Before the key, as the removal of a user locks them.
-    lock_user_if_exists(tx, old.user_id).await?;
-    let expired = tx.one(EXPIRE, params![old.id, ends_at], record).await?;
+    if !lock_user_if_exists(tx, old.user_id).await? {
+        return Err(StorageError::NotFound("key"));
+    }
+    let id = KeyId::new();
+    let replaced = tx.one(REPLACE, params![old.id, ends_at, id], record).await?;
     // It may have been revoked since it was read.
-    expired.filter(|old| old.revoked_at.is_none()).ok_or(StorageError::NotFound("key"))?;
-    insert(tx, old.user_id, new, &old.name, old.expires_at, now).await
+    let replaced = replaced.filter(|old| old.revoked_at.is_none()).ok_or(StorageError::NotFound("key"))?;
+    let new = insert_as(tx, (old.user_id, id), new, &old.name, old.expires_at, now).await?;
+    Ok((new, replaced))
 }
 
 /// As `storage.keys().revoke`, in a transaction.
@@ -240,5 +261,6 @@ fn record(row: &Row<'_>) -> Result<KeyRecord> {
         last_used_at: row.opt_time(5)?,
         expires_at: row.opt_time(6)?,
         revoked_at: row.opt_time(7)?,
+        replaced_by: row.opt_id(8)?,
     })
 }

@@ -11,6 +11,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::json;
 use uuid::Uuid;
 
+use super::super::actor;
 use super::super::arguments;
 use super::super::output::{self, JsonFlag};
 use super::super::user::find_user;
@@ -96,6 +97,7 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Lin
             (new_link, id)
         }
     };
+    actor::record(storage, "link.create", user.id, Some(new_link.id.to_string())).await?;
     let url = new_link.url.expose_secret();
     (printed["url"], printed["expiresAt"]) = (json!(url), json!(new_link.expires_at));
     let mut advice = format!(

@@ -18,6 +18,7 @@ use clap::{Args, Subcommand};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
+use super::actor;
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
@@ -155,6 +156,9 @@ async fn import(storage: &Storage, connections: &Connections, args: &ImportArgs)
     let provider = provider_of(&credentials, args.provider.as_deref())?;
     let user = find_user(storage, &args.user).await?;
     let imported = connections.imports().import(user.id, &provider, &credentials).await?;
+    for connection in &imported.connections {
+        actor::record(storage, "connection.import", user.id, Some(connection.id.to_string())).await?;
+    }
     for skipped in &imported.skipped {
         output::note(&format!("{} was not imported: {}", skipped.institution_name, skipped.reason));
     }

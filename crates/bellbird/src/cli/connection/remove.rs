@@ -7,8 +7,10 @@ use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{Account, Connection, ConnectionId};
 use bellbird_storage::{PendingRemoval, Storage};
 use clap::Args;
+use jiff::Timestamp;
 use serde::Serialize;
 
+use super::super::actor;
 use super::super::arguments;
 use super::super::output::{self, ErrorView, JsonFlag};
 use super::super::removal::RemovalArgs;
@@ -113,6 +115,13 @@ async fn remove(
     args: &RemoveArgs,
     connection: &Connection,
 ) -> anyhow::Result<ExitCode> {
+    // Hidden with its row in the audit, whatever becomes of the rest. A repeated command finds it hidden.
+    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
+    if change.hide_connection(connection.user_id, args.id).await? {
+        actor::commit(change, "connection.remove", connection.user_id, Some(args.id.to_string())).await?;
+    } else {
+        drop(change);
+    }
     let outcome = if args.local_only {
         connections.removals().remove_locally(args.id).await?
     } else {

@@ -11,6 +11,7 @@ use clap::{ArgGroup, Args};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+use super::super::actor;
 use super::super::arguments;
 use super::super::output::{self, ErrorView, JsonFlag, Progress};
 use super::super::user::find_user;
@@ -73,6 +74,9 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
         bail!("connection {id} is being removed and cannot be synced");
     }
     let targets: Vec<_> = targets.into_iter().filter(|one| one.status != ConnectionStatus::Deleting).collect();
+    for one in &targets {
+        actor::record(storage, "connection.sync", one.user_id, Some(one.id.to_string())).await?;
+    }
     let synced = sync_all(connections, &targets).await;
 
     let (mut reports, mut errors) = (Vec::new(), Vec::new());

@@ -24,6 +24,19 @@ pub(in super::super) struct KeyRef {
 
 impl KeyRef {
     pub(super) async fn find(&self, storage: &Storage) -> anyhow::Result<KeyRecord> {
+        self.find_with(storage, |_| true).await
+    }
+
+    /// Of several keys of a name, prefers the one that is being replaced.
+    pub(super) async fn find_to_revoke(&self, storage: &Storage) -> anyhow::Result<KeyRecord> {
+        self.find_with(storage, |key| key.replaced_by.is_some()).await
+    }
+
+    async fn find_with(
+        &self,
+        storage: &Storage,
+        is_preferred: impl Fn(&KeyRecord) -> bool,
+    ) -> anyhow::Result<KeyRecord> {
         let name = self.key.trim();
         if let Ok(id) = name.parse::<KeyId>() {
             let found = storage.keys().find(id).await?;
@@ -45,7 +58,10 @@ impl KeyRef {
             named.extend(keys.map(|key| (user.email.clone(), key)));
         }
         let now = Timestamp::now();
-        let active: Vec<_> = named.iter().filter(|(_, key)| is_active(key, now)).collect();
+        let mut active: Vec<_> = named.iter().filter(|(_, key)| is_active(key, now)).collect();
+        if active.iter().filter(|(_, key)| is_preferred(key)).count() == 1 {
+            active.retain(|(_, key)| is_preferred(key));
+        }
         match (&active[..], &named[..]) {
             ([(_, key)], _) | ([], [(_, key)]) => Ok(key.clone()),
             ([], []) => {

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use super::actor;
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
@@ -86,6 +87,8 @@ pub(super) struct RotateArgs {
 }
 
 /// Revoke a key immediately.
+///
+/// If a key and the one that replaces it have the same name, the name is that of the old key.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird key revoke laptop --user me@example.com
@@ -117,11 +120,24 @@ impl<'a> NewKeyView<'a> {
         Self { id: *id, user, key: key.expose(), name, prefix, created_at: *created_at, expires_at: *expires_at }
     }
 
-    fn print(&self, format: JsonFlag) -> anyhow::Result<()> {
+    fn advice(&self) -> String {
         let until = self.expires_at.map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
-        let advice = format!("Store this key: it is not shown again. Id {}, valid {until}.", self.id);
-        output::print_secret(format, self, self.key, &advice)
+        format!("Store this key: it is not shown again. Id {}, valid {until}.", self.id)
     }
+
+    fn print(&self, format: JsonFlag) -> anyhow::Result<()> {
+        output::print_secret(format, self, self.key, &self.advice())
+    }
+}
+
+/// What `rotate --json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RotatedKeyView<'a> {
+    #[serde(flatten)]
+    new: NewKeyView<'a>,
+    old_key_id: KeyId,
+    old_key_expires_at: Option<Timestamp>,
 }
 
 /// A key in a list, as `--json` prints it.
@@ -185,7 +201,9 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
     let (key, now) = (storage.new_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
-    let record = storage.keys().insert(user.id, &key, &args.name, expires_at, now).await?;
+    let mut change = actor::begin_change(storage, now).await?;
+    let record = change.insert_key(user.id, &key, &args.name, expires_at).await?;
+    actor::commit(change, "key.create", user.id, Some(record.id.to_string())).await?;
     NewKeyView::new(&user.email, &key, &record).print(args.format)?;
     let keys = storage.keys().list(user.id).await?;
     let namesakes = keys.iter().filter(|other| other.name == record.name && is_active(other, now)).count();
@@ -253,14 +271,31 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     }
     let key = storage.new_key();
     let user = storage.users().find(old.user_id).await?.context("the key's user was removed meanwhile")?;
-    let record = storage.keys().rotate(&old, &key, after(now, args.grace)?, now).await?;
-    NewKeyView::new(&user.email, &key, &record).print(args.format)
+    let mut change = actor::begin_change(storage, now).await?;
+    let (record, replaced) = change.rotate_key(&old, &key, after(now, args.grace)?).await?;
+    actor::commit(change, "key.rotate", user.id, Some(old.id.to_string())).await?;
+    let view = RotatedKeyView {
+        new: NewKeyView::new(&user.email, &key, &record),
+        old_key_id: replaced.id,
+        old_key_expires_at: replaced.expires_at,
+    };
+    let advice = format!(
+        "{}\nThe old key {}... works until {}. To end it now: bellbird key revoke {}",
+        view.new.advice(),
+        replaced.prefix,
+        output::format_instant(replaced.expires_at),
+        replaced.id
+    );
+    output::print_secret(args.format, &view, view.new.key, &advice)
 }
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
-    let key = args.key.find(storage).await?;
+    let key = args.key.find_to_revoke(storage).await?;
     let now = Timestamp::now();
-    let view = view(storage, storage.keys().revoke(key.id, now).await?, now).await?;
+    let mut change = actor::begin_change(storage, now).await?;
+    let revoked = change.revoke_key(key.id).await?;
+    actor::commit(change, "key.revoke", revoked.user_id, Some(revoked.id.to_string())).await?;
+    let view = view(storage, revoked, now).await?;
     output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.record.name, view.user))
 }
 

@@ -9,6 +9,7 @@ use bellbird_storage::{NewUser, REFERENCE_IN_USE, Storage, StorageError, UserCha
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
+use super::actor;
 use super::arguments::{self, SettingArgs};
 use super::output::{self, JsonFlag};
 use crate::failure::Failure;
@@ -218,7 +219,8 @@ pub(super) async fn find_user(storage: &Storage, given: &str) -> anyhow::Result<
 async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let (timezone, reference) = (args.timezone.as_deref(), args.reference.as_deref());
     let new = NewUser { email: &args.email, plan: args.plan, timezone, reference, console_sign_in: true };
-    let user = match storage.users().insert(&new, Timestamp::now()).await {
+    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
+    let user = match change.insert_user(&new).await {
         Err(StorageError::Conflict(REFERENCE_IN_USE)) => {
             bail!("another user has this reference: `bellbird user list --json` shows all of them")
         }
@@ -228,6 +230,7 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
         }
         other => other?,
     };
+    actor::commit(change, "user.create", user.id, None).await?;
     output::print(args.format, &user, |user| {
         format!("Added.\n\n{}\n\nNext: bellbird key create --user {} --name NAME", details(user), user.email)
     })
@@ -267,7 +270,13 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
         is_operator,
         console_sign_in: Some(console_sign_in),
     };
-    let user = match storage.users().update(user.id, &change).await {
+    let action = match is_operator {
+        Some(true) => "operator.add",
+        Some(false) => "operator.remove",
+        None => "user.update",
+    };
+    let mut update = actor::begin_change(storage, Timestamp::now()).await?;
+    let user = match update.update_user(user.id, &change).await {
         Err(StorageError::Conflict(REFERENCE_IN_USE)) => {
             bail!("another user has this reference: `bellbird user list --json` shows all of them")
         }
@@ -277,5 +286,6 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
         ),
         other => other?,
     };
+    actor::commit(update, action, user.id, None).await?;
     output::print(args.format, &user, |user| format!("Changed.\n\n{}", details(user)))
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::super::actor;
 use super::super::output::{self, JsonFlag};
 use super::super::removal::RemovalArgs;
 use super::UserRef;
@@ -97,11 +98,13 @@ async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs, user:
             user.email
         )
     })?;
-    match storage.users().delete(user.id, Timestamp::now()).await {
+    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
+    match change.delete_user(user.id).await {
         // A connection was made meanwhile.
-        Err(StorageError::Conflict(_)) => Err(still_connected(user)),
-        other => Ok(other?),
+        Err(StorageError::Conflict(_)) => return Err(still_connected(user)),
+        other => other?,
     }
+    Ok(actor::commit(change, "user.remove", user.id, None).await?)
 }
 
 fn still_connected(user: &User) -> anyhow::Error {

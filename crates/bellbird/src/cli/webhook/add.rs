@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
+use super::super::actor;
 use super::super::arguments;
 use super::super::output::{self, JsonFlag};
 use super::super::user::find_user;
@@ -121,15 +122,18 @@ pub(in super::super) async fn insert(
     let secret = new_secret();
     let user_id = user.map_or(UserId::INSTALLATION, |user| user.id);
     let new = NewEndpoint { user_id, url, event_types: events, api_version, secret: &secret };
-    match storage.endpoints().insert(&new, ENDPOINTS_MAX, Timestamp::now()).await {
+    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
+    let endpoint = match change.insert_endpoint(&new, ENDPOINTS_MAX).await {
         Err(StorageError::Conflict(_)) => bail!(
             "{} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list{}` shows them, and \
              `bellbird webhook remove ID` removes one",
             user.map_or("the installation", |user| &user.email),
             user.map_or_else(String::new, |user| format!(" --user {}", user.email))
         ),
-        other => Ok((other?, secret)),
-    }
+        other => other?,
+    };
+    actor::commit(change, "webhook_endpoint.create", user_id, Some(endpoint.id.to_string())).await?;
+    Ok((endpoint, secret))
 }
 
 /// Checks the URL of an endpoint, and says what to do about it.

@@ -8,6 +8,7 @@ use bellbird_webhooks::PingError;
 use bellbird_webhooks::delivery::client::Exchange;
 use serde::Serialize;
 
+use super::super::actor;
 use super::super::output::{self, ErrorView};
 use super::{EndpointArgs, endpoint_not_found, find, warn_of_rejections};
 use crate::config::Settings;
@@ -42,6 +43,7 @@ pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &Endpoint
         Err(PingError::NotFound) => return Err(endpoint_not_found(args.id)),
         other => other?,
     };
+    actor::record(storage, "webhook_endpoint.ping", endpoint.user_id, Some(endpoint.id.to_string())).await?;
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await?;
     let exchange = &pinged.exchange;
     let view = PingView {

@@ -10,6 +10,7 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+use super::super::actor;
 use super::super::arguments;
 use super::super::output::{self, count};
 use super::{EndpointArgs, EventUserArgs, endpoint_not_found, event_not_found, find};
@@ -78,7 +79,11 @@ fn since(text: &str) -> Result<Since, String> {
 pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.endpoint.id).await?;
     let (user, event) = (args.user.find(storage, &endpoint).await?, args.event);
-    if !storage.deliveries().redeliver(user, endpoint.id, event, Timestamp::now()).await? {
+    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
+    if change.redeliver((user, endpoint.id), event).await? {
+        actor::commit(change, "delivery.redeliver", user, Some(event.to_string())).await?;
+    } else {
+        drop(change);
         return Err(match why_not_redelivered(storage, (user, endpoint.id), event).await? {
             NotRedelivered::UnknownEndpoint => endpoint_not_found(endpoint.id),
             NotRedelivered::UnknownEvent => event_not_found(endpoint.id, event),
@@ -102,6 +107,7 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     let now = Timestamp::now();
     let since = args.since.instant(now)?;
     let recovered = storage.deliveries().recover(user, endpoint.id, since, now).await?;
+    actor::record(storage, "delivery.recover", user, Some(endpoint.id.to_string())).await?;
     if recovered == 0 {
         // The endpoint may have been disabled meanwhile.
         check_enabled(&find(storage, args.endpoint.id).await?)?;

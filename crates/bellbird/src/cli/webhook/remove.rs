@@ -3,9 +3,11 @@
 use bellbird_domain::DeliveryState;
 use bellbird_storage::{Endpoint, Storage};
 use clap::Args;
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
+use super::super::actor;
 use super::super::output;
 use super::super::removal::RemovalArgs;
 use super::state::SCANNED_MAX;
@@ -50,8 +52,10 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
     if !args.removal.confirm(format, &plan, &description)? {
         return Ok(());
     }
-    if !storage.endpoints().delete(endpoint.user_id, endpoint.id).await? {
+    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
+    if !change.delete_endpoint((endpoint.user_id, endpoint.id)).await? {
         return Err(endpoint_not_found(id));
     }
+    actor::commit(change, "webhook_endpoint.remove", endpoint.user_id, Some(id.to_string())).await?;
     output::print(format, &json!({"id": id, "removed": true}), |_| format!("Removed the endpoint {}.", endpoint.url))
 }

@@ -1,14 +1,14 @@
 //! `bellbird webhook rotate-secret`: replaces the signing secret of an endpoint.
 
 use bellbird_domain::EndpointId;
-use bellbird_storage::Storage;
+use bellbird_storage::{SecretRotation, Storage};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bellbird_webhooks::endpoint::OLD_SECRET_LIFE;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
-use super::super::output;
+use super::super::{actor, output};
 use super::{EndpointArgs, endpoint_not_found, find};
 
 /// What `--json` prints. This is the only time that the secret is shown.
@@ -35,11 +35,10 @@ pub(super) async fn rotate(storage: &Storage, args: &EndpointArgs) -> anyhow::Re
     let endpoint = find(storage, args.id).await?;
     let (secret, now) = (new_secret(), Timestamp::now());
     let until = now.checked_add(OLD_SECRET_LIFE)?;
-    if !storage.endpoints().rotate_secret(endpoint.user_id, endpoint.id, &secret, until).await? {
-        return Err(endpoint_not_found(args.id));
-    }
-    let secrets = storage.endpoints().secrets(endpoint.user_id, endpoint.id, now).await?;
-    let old_secret_expires_at = secrets.and_then(|secrets| secrets.old).map(|_| until);
-    let view = NewSecretView { id: endpoint.id, secret: secret.expose_secret(), old_secret_expires_at };
+    let mut change = actor::begin_change(storage, now).await?;
+    let rotation = change.rotate_endpoint_secret((endpoint.user_id, endpoint.id), &secret, until).await?;
+    let SecretRotation { old_expires_at } = rotation.ok_or_else(|| endpoint_not_found(args.id))?;
+    actor::commit(change, "webhook_endpoint.rotate_secret", endpoint.user_id, Some(endpoint.id.to_string())).await?;
+    let view = NewSecretView { id: endpoint.id, secret: secret.expose_secret(), old_secret_expires_at: old_expires_at };
     output::print_secret(args.format, &view, view.secret, &view.advice())
 }

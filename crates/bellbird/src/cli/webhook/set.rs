@@ -4,8 +4,9 @@ use bellbird_domain::{ApiVersion, EventType};
 use bellbird_storage::{EndpointChange, Storage};
 use bellbird_webhooks::endpoint::in_order;
 use clap::{ArgGroup, Args};
+use jiff::Timestamp;
 
-use super::super::{arguments, output};
+use super::super::{actor, arguments, output};
 use super::add::checked_url;
 use super::{EndpointArgs, check_events, details, endpoint_not_found, find, user_of, warn_of_rejections};
 use crate::config::Settings;
@@ -48,10 +49,12 @@ pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) 
     };
     let events = args.events.as_deref().map(in_order);
     check_events(before.user_id, events.as_deref().unwrap_or_default())?;
-    let change = EndpointChange { url: url.as_deref(), event_types: events.as_deref(), api_version: args.api_version };
-    if !storage.endpoints().update(before.user_id, before.id, &change).await? {
+    let wanted = EndpointChange { url: url.as_deref(), event_types: events.as_deref(), api_version: args.api_version };
+    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
+    if !change.update_endpoint((before.user_id, before.id), &wanted).await? {
         return Err(endpoint_not_found(args.endpoint.id));
     }
+    actor::commit(change, "webhook_endpoint.update", before.user_id, Some(before.id.to_string())).await?;
     let user = user_of(storage, &before).await?;
     let endpoint = find(storage, args.endpoint.id).await?;
     output::print(args.endpoint.format, &endpoint, |endpoint| {

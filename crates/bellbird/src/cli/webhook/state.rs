@@ -4,6 +4,7 @@ use bellbird_domain::{DeliveryState, EndpointStatus, EventType};
 use bellbird_storage::{DeliveryRecord, Endpoint, Storage};
 use jiff::Timestamp;
 
+use super::super::actor;
 use super::super::output::{self, JsonFlag, count};
 use super::{EndpointArgs, endpoint_not_found, find, warn_of_rejections};
 
@@ -16,9 +17,11 @@ pub(super) const SCANNED_MAX: u32 = 100_000;
 
 pub(super) async fn enable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let before = find(storage, args.id).await?;
-    if !storage.endpoints().enable(before.user_id, before.id, Timestamp::now()).await? {
+    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
+    if !change.enable_endpoint((before.user_id, before.id)).await? {
         return Err(endpoint_not_found(args.id));
     }
+    actor::commit(change, "webhook_endpoint.enable", before.user_id, Some(before.id.to_string())).await?;
     let endpoint = find(storage, args.id).await?;
     let was_enabled = before.status == EndpointStatus::Enabled;
     print(args.format, &endpoint, if was_enabled { "Already enabled" } else { "Enabled" })?;
@@ -55,8 +58,10 @@ pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::R
     if before.status == EndpointStatus::Disabled {
         return print(args.format, &before, "Already disabled");
     }
-    let disabled = storage.endpoints().disable(before.user_id, before.id, BY_COMMAND, Timestamp::now()).await?;
+    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
+    let disabled = change.disable_endpoint((before.user_id, before.id), BY_COMMAND).await?;
     let cancelled = disabled.ok_or_else(|| endpoint_not_found(args.id))?;
+    actor::commit(change, "webhook_endpoint.disable", before.user_id, Some(before.id.to_string())).await?;
     print(args.format, &find(storage, args.id).await?, "Disabled")?;
     if cancelled > 0 {
         output::note(&format!(

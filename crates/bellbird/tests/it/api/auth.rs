@@ -77,7 +77,8 @@ on_both_databases! {
         assert_eq!(app.get(path).await.status, 200);
 
         let key = &app.storage.keys().list(id).await.unwrap()[0];
-        app.storage.keys().expire(key.id, app.clock.now() + SignedDuration::from_secs(10)).await.unwrap();
+        let (new, now) = (app.storage.new_key(), app.clock.now());
+        app.storage.keys().rotate(key, &new, now + SignedDuration::from_secs(10), now).await.unwrap();
         assert_eq!(app.get(path).await.status, 200);
         app.clock.set(app.clock.now() + SignedDuration::from_secs(10));
         app.get(path).await.error(401);

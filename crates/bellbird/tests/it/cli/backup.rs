@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::support::database::execute;
@@ -128,69 +130,61 @@ impl Deployment {
     }
 }
 
-/// What a restore must keep as it is now, with the same assertions on both databases.
-async fn drill(database: Database) {
-    let mut deployment = Deployment::start(database).await;
-    let (anna, ben) = (deployment.add_user("anna@example.com"), deployment.add_user("ben@example.com"));
-    let revoked = deployment.add_key("anna@example.com", "revoked");
-    let (kept, removed) = (deployment.import("anna@example.com", 0), deployment.import("anna@example.com", 1));
-    let bens = deployment.import("ben@example.com", 2);
-    deployment.serve();
-    let section = if database == Database::Sqlite { "## SQLite" } else { "## PostgreSQL" };
-    let printed = deployment.shell(&documented(&[section, "### Back up"]));
-    if database == Database::Sqlite {
-        assert!(printed.starts_with("Backed up 2 users and 3 connections to backup.db ("), "{printed}");
-        assert!(printed.contains("A restore needs the master key: `main` ("), "{printed}");
-        let backup = deployment.workdir.folder.path().join("backup.db");
-        assert_eq!(fs::metadata(backup).unwrap().permissions().mode() & 0o777, 0o600);
+/// What may let somebody in, before the backup and after the restore.
+struct Access {
+    key: String,
+    operator_key: String,
+    link: String,
+    sign_in: String,
+    setup_token: String,
+    connection: String,
+}
+
+impl Access {
+    /// Everything that a backup has, and the endpoints.
+    fn create(deployment: &mut Deployment) -> Self {
+        deployment.workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+        deployment.workdir.set("BELLBIRD_ADMIN__LISTEN", "127.0.0.1:0");
+        let workdir = &deployment.workdir;
+        let key = deployment.add_user("anna@example.com");
+        let text = |line: &str, name: &str| text(&workdir.json(line), name).to_owned();
+        workdir.json("user set anna@example.com --operator");
+        workdir.json("webhook add --user anna@example.com --url http://127.0.0.1:9999/anna");
+        workdir.json("webhook add --all-users --url http://127.0.0.1:9999/all");
+        Self {
+            key,
+            operator_key: text("operator-key create --name backend", "key"),
+            link: text("connection link --user anna@example.com", "url"),
+            sign_in: text("console login --user anna@example.com", "url"),
+            setup_token: text("simplefin token --user anna@example.com", "token"),
+            connection: deployment.import("anna@example.com", 0),
+        }
     }
 
-    // Since the backup, all of this happens.
-    deployment.stop();
-    deployment.workdir.set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
-    assert!(deployment.workdir.run("secrets rotate").status.success());
-    deployment.workdir.set(KEYS, NEW_KEY);
-    deployment.serve();
-    deployment.workdir.json(&format!("key revoke {}", text(&revoked, "id")));
-    deployment.workdir.json(&format!("connection remove {removed}"));
-    deployment.add_key("ben@example.com", "lost");
-    let revoked = text(&revoked, "key").to_owned();
-    assert_eq!(deployment.read_status(&anna, &kept).await, 200);
-    deployment.stop();
-
-    // The restore, first without the key of the backup.
-    let done = "Done again, as since the backup: 1 API key revoked, 1 connection removed.\n\
-        Newer than the backup, so lost here: 1 API key.\nStart the service now.\n";
-    if database == Database::Sqlite {
-        let error = deployment.workdir.error("restore backup.db", 1);
-        assert!(
-            error.contains("nothing was restored: backup.db needs a master key that is not in secrets.key: `main`")
-        );
-        deployment.workdir.set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
-        let printed = deployment.shell(&documented(&[section, "### Restore"]));
-        assert!(printed.starts_with("Restored backup.db. The replaced database is /"), "{printed}");
-        assert!(printed.ends_with(done), "{printed}");
-    } else {
-        let blocks = documented_restore();
-        deployment.shell(&blocks[0]);
-        let restored = format!("{}_restored", deployment.url);
-        deployment.workdir.set(URL, &restored);
-        let error = deployment.workdir.error(&format!("serve --json {ANY_PORTS}"), 1);
-        assert!(error.contains("the database was restored from a backup"), "{error}");
-        let printed = deployment.shell(&blocks[1]);
-        assert!(printed.ends_with(done), "{printed}");
-        deployment.workdir.set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
+    /// The status of each: key, operator key, link, sign-in link, setup token.
+    async fn statuses(&self, deployment: &Deployment) -> [u16; 5] {
+        let (running, api) = deployment.service.as_ref().unwrap();
+        let urls = running.json();
+        let (console, admin) = (text(&urls, "consoleUrl"), text(&urls, "adminUrl"));
+        let path = |url: &str| {
+            let (rest, token) = url.rsplit_once('/').unwrap();
+            format!("{console}/{}/{token}", rest.rsplit_once('/').unwrap().1)
+        };
+        let claim_url = STANDARD.decode(&self.setup_token).unwrap();
+        let claim_path = String::from_utf8(claim_url).unwrap().split_once("/simplefin/").unwrap().1.to_owned();
+        let claimed = reqwest::Client::new().post(format!("{api}/simplefin/{claim_path}")).send().await.unwrap();
+        [
+            deployment.read_status(&self.key, &self.connection).await,
+            get(&format!("{admin}/admin/v1/users"), Some(&self.operator_key)).await.0,
+            status_of(&path(&self.link)).await,
+            status_of(&path(&self.sign_in)).await,
+            claimed.status().as_u16(),
+        ]
     }
+}
 
-    deployment.serve();
-    assert_eq!(deployment.read_status(&revoked, &kept).await, 401, "revoked since the backup");
-    assert_eq!(deployment.read_status(&anna, &removed).await, 404, "removed since the backup");
-    assert_eq!(deployment.read_status(&anna, &kept).await, 200);
-    assert_eq!(deployment.read_status(&ben, &bens).await, 200);
-    deployment.stop();
-    if database == Database::Postgres {
-        deployment.shell("dropdb bellbird_restored");
-    }
+async fn status_of(url: &str) -> u16 {
+    reqwest::get(url).await.unwrap().status().as_u16()
 }
 
 /// The blocks of restoring PostgreSQL.
@@ -200,20 +194,118 @@ fn documented_restore() -> Vec<String> {
     blocks(section.split("\n## ").next().unwrap())
 }
 
+/// Backs up, changes the master key, and restores as the page says. `keep_access` is what follows each command.
+async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, String) {
+    let mut deployment = Deployment::start(database).await;
+    let access = Access::create(&mut deployment);
+    let section = if database == Database::Sqlite { "## SQLite" } else { "## PostgreSQL" };
+    let printed = deployment.shell(&documented(&[section, "### Back up"]));
+    if database == Database::Sqlite {
+        assert!(printed.starts_with("Backed up 1 user and 1 connection to backup.db ("), "{printed}");
+        assert!(printed.contains("A restore needs the master key: `main` ("), "{printed}");
+        let backup = deployment.workdir.folder.path().join("backup.db");
+        assert_eq!(fs::metadata(backup).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    deployment.workdir.set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
+    assert!(deployment.workdir.run("secrets rotate").status.success());
+    deployment.workdir.set(KEYS, NEW_KEY);
+
+    // The restore, first without the key of the backup.
+    let printed = if database == Database::Sqlite {
+        let error = deployment.workdir.error("restore backup.db", 1);
+        assert!(
+            error.contains("nothing was restored: backup.db needs a master key that is not in secrets.key: `main`")
+        );
+        deployment.workdir.set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
+        let command = documented(&[section, "### Restore"]);
+        let printed = deployment.shell(&format!("{} {keep_access}", command.trim_end()));
+        assert!(printed.starts_with("Restored backup.db. The replaced database is /"), "{printed}");
+        printed
+    } else {
+        let blocks = documented_restore();
+        deployment.shell(&blocks[0]);
+        deployment.workdir.set(URL, &format!("{}_restored", deployment.url));
+        let error = deployment.workdir.error(&format!("serve --json {ANY_PORTS}"), 1);
+        assert!(error.contains("the database was restored from a backup"), "{error}");
+        let printed = deployment.shell(&format!("{} {keep_access}", blocks[1].trim_end()));
+        deployment.workdir.set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
+        printed
+    };
+    deployment.serve();
+    (deployment, access, printed)
+}
+
+async fn end(mut deployment: Deployment, database: Database) {
+    deployment.stop();
+    if database == Database::Postgres {
+        deployment.shell("dropdb bellbird_restored");
+    }
+}
+
 on_both_databases! {
-    async fn restore_revives_nothing(database: Database) {
-        drill(database).await;
+    async fn restore_cuts_all_access(database: Database) {
+        let (deployment, access, printed) = restore(database, "").await;
+        for part in [
+            "Nothing of the backup lets anybody in",
+            "1 API key revoked",
+            "bellbird key create --user USER --name NAME",
+            "1 operator key revoked",
+            "1 user no longer an operator",
+            "2 links deleted",
+            "1 setup token deleted",
+            "2 endpoints paused",
+            "1 user restored",
+            "1 connection restored",
+        ] {
+            assert!(printed.contains(part), "{part}: {printed}");
+        }
+        assert_eq!(access.statuses(&deployment).await, [401, 401, 404, 404, 403]);
+        let endpoints = deployment.workdir.json("webhook list");
+        for endpoint in endpoints.as_array().unwrap() {
+            assert_eq!((text(endpoint, "status"), text(endpoint, "disabledReason")), ("disabled", "database restored"));
+            deployment.workdir.run(&format!("webhook enable {}", text(endpoint, "id")));
+        }
+        let user = &deployment.workdir.json("user list")[0];
+        assert_eq!(user["isOperator"], false);
+        // The operator goes on as the list says.
+        let key = text(&deployment.add_key("anna@example.com", "new"), "key").to_owned();
+        assert_eq!(deployment.read_status(&key, &access.connection).await, 200);
+        let audit = deployment.workdir.json("operator-key audit");
+        let actions: Vec<_> = audit.as_array().unwrap().iter().map(|row| text(row, "action")).collect();
+        assert_eq!(
+            actions[..4],
+            ["key.create", "webhook_endpoint.enable", "webhook_endpoint.enable", "database.cut_access"]
+        );
+        end(deployment, database).await;
+    }
+}
+
+on_both_databases! {
+    async fn restore_keeps_access_on_the_operators_word(database: Database) {
+        let (deployment, access, printed) = restore(database, "--keep-access").await;
+        assert!(printed.ends_with("All access of the backup was kept. Start the service now.\n"), "{printed}");
+        assert_eq!(access.statuses(&deployment).await, [200, 200, 200, 200, 200]);
+        end(deployment, database).await;
     }
 }
 
 #[tokio::test]
 async fn documented_drill_works() {
-    let deployment = Deployment::start(Database::Sqlite).await;
+    let mut deployment = Deployment::start(Database::Sqlite).await;
     deployment.add_user("anna@example.com");
     deployment.import("anna@example.com", 0);
-    let printed = deployment.shell(&documented(&["## The drill"]));
-    assert!(printed.contains("The service does not start yet: there was no database before"), "{printed}");
-    assert!(printed.contains("anna@example.com") && !deployment.workdir.folder.path().join("drill").exists());
+    let folder = deployment.workdir.folder.path();
+    fs::create_dir(folder.join("safe")).unwrap();
+    fs::write(folder.join("safe/master-key"), MASTER_KEY).unwrap();
+    deployment.workdir.set(KEYS, "");
+    let commands = documented(&["## The drill"]);
+    // The service's own key is in a file too, which the drill does not read.
+    let printed = deployment.shell(&format!("unset {KEYS}\n{commands}"));
+    assert!(printed.contains("Restored drill/backup.db."), "{printed}");
+    assert!(printed.contains("1 API key revoked") && printed.contains("anna@example.com"), "{printed}");
+    let secrets = printed.lines().find(|line| line.split_whitespace().next() == Some("secrets")).unwrap();
+    assert!(secrets.contains(" ok "), "{printed}");
+    assert!(!deployment.workdir.folder.path().join("drill").exists());
 }
 
 mod postgres {
@@ -232,26 +324,29 @@ mod postgres {
         assert!(error.contains("(umask 077 && pg_dump --format=custom --file=backup.dump --host=127.0.0.1 --port="));
         assert!(error.contains(name) && error.contains("A restore needs the master key: `main` ("), "{error}");
         let error = deployment.workdir.error("restore backup.dump", 1);
-        assert!(error.contains("pg_restore") && error.contains("bellbird restore --previous FILE"), "{error}");
+        assert!(error.contains("pg_restore") && error.contains("bellbird restore --decide"), "{error}");
     }
 }
 
-/// A file in the place of the database is noticed, and each command decides.
+/// A file in the place of the database is noticed, and the command decides.
 #[tokio::test]
 async fn restored_database_awaits_a_decision() {
     let mut deployment = Deployment::start(Database::Sqlite).await;
     let key = deployment.add_user("anna@example.com");
     let connection = deployment.import("anna@example.com", 0);
+    let error = deployment.workdir.error("restore --decide --keep-access", 1);
+    assert!(error.contains("is not known to be restored from a backup"), "{error}");
     deployment.workdir.json("backup backup.db");
-    deployment.shell("cp deployment.db previous.db; rm -f deployment.db-wal deployment.db-shm");
 
     deployment.copy_backup_in_place();
     let serve = format!("serve --json {ANY_PORTS}");
     for line in [serve.as_str(), "connection sync --all", "secrets rotate"] {
         let error = deployment.workdir.error(line, 1);
-        for part in
-            ["the database was restored from a backup", "restore --previous FILE", "--revoke-keys", "--keep-keys"]
-        {
+        for part in [
+            "the database was restored from a backup",
+            "`bellbird restore --decide`",
+            "restore --decide --keep-access`",
+        ] {
             assert!(error.contains(part), "{line}: {error}");
         }
     }
@@ -261,7 +356,7 @@ async fn restored_database_awaits_a_decision() {
     let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "restore").unwrap();
     assert_eq!((&check["verdict"], doctor.status.code()), (&json!("wrong"), Some(1)));
 
-    assert_eq!(deployment.workdir.json("restore --keep-keys"), json!({"keysRevoked": 0, "operatorKeysRevoked": 0}));
+    assert_eq!(deployment.workdir.json("restore --decide --keep-access"), json!({"accessKept": true}));
     deployment.serve();
     assert_eq!(deployment.read_status(&key, &connection).await, 200);
     // A database that is replaced under a running service.
@@ -274,35 +369,122 @@ async fn restored_database_awaits_a_decision() {
     deployment.stop();
 
     deployment.copy_backup_in_place();
-    assert_eq!(deployment.workdir.json("restore --revoke-keys"), json!({"keysRevoked": 1, "operatorKeysRevoked": 0}));
+    let cut = deployment.workdir.json("restore --decide");
+    assert_eq!((&cut["accessKept"], &cut["cut"]["keysRevoked"]), (&json!(false), &json!(1)));
     deployment.serve();
     assert_eq!(deployment.read_status(&key, &connection).await, 401);
     deployment.stop();
 
-    deployment.copy_backup_in_place();
-    let previous = |url: &str| deployment.workdir.run_with_input("restore --previous - --json", url);
-    for (url, message) in [
-        ("sqlite:missing.db", "missing.db: correct the URL in standard input"),
-        ("nonsense", "the database URL must be sqlite:PATH"),
-        ("sqlite:backup.db", "without a decision since"),
-    ] {
-        let output = previous(url);
-        assert_eq!(output.status.code(), Some(1));
-        assert!(errors(&output).contains(message), "{}", errors(&output));
+    // A physical copy is not noticed.
+    let cut = deployment.workdir.json("restore --decide --yes");
+    assert_eq!(cut["cut"]["keysRevoked"], 0);
+}
+
+/// Each change by a command is in the operators' audit, with the Unix user.
+#[tokio::test]
+async fn commands_are_in_the_audit() {
+    let mut deployment = Deployment::start(Database::Sqlite).await;
+    let access = Access::create(&mut deployment);
+    let workdir = &deployment.workdir;
+    let (first, endpoint) = (workdir.json("key list"), workdir.json("webhook list"));
+    let (first, endpoint) = (text(&first[0], "id"), text(&endpoint[0], "id"));
+    let rotated: Value = serde_json::from_slice(&workdir.run("key rotate first --json").stdout).unwrap();
+    assert_eq!((text(&rotated, "oldKeyId"), rotated["oldKeyExpiresAt"].is_string()), (first, true));
+    let output = workdir.run("key rotate first");
+    assert!(errors(&output).contains("2 active keys have the name first"), "{}", errors(&output));
+    let output = workdir.run(&format!("key rotate {}", text(&rotated, "id")));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("works until ") && told.contains("bellbird key revoke "), "{told}");
+    // Two of three are being replaced.
+    workdir.json(&format!("key revoke {first}"));
+    assert_eq!(text(&workdir.json("key revoke first"), "id"), text(&rotated, "id"));
+    workdir.json(&format!("webhook set {endpoint} --events trades.synced"));
+    workdir.json(&format!("webhook disable {endpoint}"));
+    workdir.json(&format!("webhook enable {endpoint}"));
+    workdir.json(&format!("webhook rotate-secret {endpoint}"));
+    workdir.json(&format!("webhook remove {endpoint}"));
+    workdir.json("console forget-identity --user anna@example.com");
+    workdir.json("simplefin revoke --user anna@example.com");
+    workdir.json(&format!("operator-key revoke {}", text(&workdir.json("operator-key list")[0], "id")));
+    workdir.json("user set anna@example.com --no-operator");
+    workdir.json("user set anna@example.com --plan developer");
+    workdir.json("secrets rotate");
+    workdir.json(&format!("connection sync {}", access.connection));
+    workdir.json(&format!("connection remove {}", access.connection));
+    workdir.json("user remove anna@example.com");
+    workdir.json("backup backup.db");
+    let audit = workdir.json("operator-key audit");
+    let rows = audit.as_array().unwrap();
+    let actions: Vec<_> = rows.iter().rev().map(|row| text(row, "action")).collect();
+    assert_eq!(
+        actions,
+        [
+            "user.create",
+            "key.create",
+            "operator.add",
+            "webhook_endpoint.create",
+            "webhook_endpoint.create",
+            "operator_key.create",
+            "link.create",
+            "sign_in_link.create",
+            "setup_token.create",
+            "connection.import",
+            "key.rotate",
+            "key.rotate",
+            "key.revoke",
+            "key.revoke",
+            "webhook_endpoint.update",
+            "webhook_endpoint.disable",
+            "webhook_endpoint.enable",
+            "webhook_endpoint.rotate_secret",
+            "webhook_endpoint.remove",
+            "identity.forget",
+            "setup_token.revoke",
+            "operator_key.revoke",
+            "operator.remove",
+            "user.update",
+            "secrets.rotate",
+            "connection.sync",
+            "connection.remove",
+            "user.remove",
+            "database.backup",
+        ]
+    );
+    let me = Command::new("id").arg("-un").output().unwrap().stdout;
+    let me = String::from_utf8(me).unwrap();
+    assert!(rows.iter().all(|row| row["actor"] == json!({"kind": "command", "id": me.trim()})), "{audit}");
+}
+
+#[tokio::test]
+async fn newest_backups_of_a_folder_are_kept() {
+    let mut deployment = Deployment::start(Database::Sqlite).await;
+    deployment.add_user("anna@example.com");
+    let folder = deployment.workdir.folder.path().join("backups");
+    fs::create_dir(&folder).unwrap();
+    let old = ["bellbird-20260101T000000Z.db", "bellbird-20260102T000000Z.db", "bellbird-20260103T000000Z.db"];
+    let others = ["bellbird-2026-01-01.db", "bellbird-20260101T000000Z.db.old", "notes.txt"];
+    for name in old.iter().chain(&others) {
+        fs::write(folder.join(name), "").unwrap();
     }
-    deployment.workdir.error(&serve, 1);
-    let output = previous("sqlite:previous.db\n");
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&printed["decisionNeeded"], &printed["carriedOver"]["keysRevoked"]), (&json!(false), &json!(0)));
+    let printed = deployment.workdir.json("backup --keep 2 backups");
+    assert_eq!(printed["deleted"], json!(old[..2]));
+    let mut left: Vec<_> =
+        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    left.retain(|name| !others.contains(&name.as_str()));
+    left.sort();
+    assert_eq!((left.len(), left[0].as_str()), (2, old[2]));
+    assert!(text(&printed, "file").ends_with(&left[1]), "{printed}");
+    // The service says how old the newest one is.
     deployment.serve();
-    assert_eq!(deployment.read_status(&key, &connection).await, 200);
+    let ops = text(&deployment.service.as_ref().unwrap().0.json(), "opsUrl").to_owned();
+    let age = loop {
+        let metrics = reqwest::get(format!("{ops}/metrics")).await.unwrap().text().await.unwrap();
+        if let Some(age) = metrics.lines().find_map(|line| line.strip_prefix("bellbird_backup_age_seconds ")) {
+            break age.parse::<u64>().unwrap();
+        }
+    };
+    assert!(age < 3_600, "{age}");
     deployment.stop();
-    assert!(deployment.workdir.text("restore --keep-keys").starts_with("Nothing to decide"));
-    let output = deployment.workdir.run_with_input("restore --previous -", "sqlite:previous.db");
-    assert!(errors(&output).contains("is not known to be restored from a backup"), "{}", errors(&output));
-    let output = deployment.workdir.run_with_input("restore --previous - --yes", "sqlite:previous.db");
-    assert!(output.status.success(), "{}", errors(&output));
 }
 
 #[tokio::test]
@@ -319,7 +501,8 @@ async fn restore_fails_without_a_change() {
     let error = workdir.error("restore backup.db", 1);
     assert!(error.contains("a Bellbird service runs on") && error.contains("deployment.db: stop it first"), "{error}");
     drop(lock);
-    for line in ["restore", "restore backup.db --keep-keys", "restore --keep-keys --revoke-keys", "backup"] {
+    for line in ["restore", "restore backup.db --decide", "restore --keep-access", "restore backup.db --yes", "backup"]
+    {
         let error = workdir.error(line, 2);
         assert!(error.contains("Usage: bellbird "), "{error}");
     }
@@ -327,10 +510,9 @@ async fn restore_fails_without_a_change() {
         fs::read_dir(workdir.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["backup.db", "deployment.db", "deployment.db-lock", "deployment.db-open", "text.db"]);
-    // A database that cannot be read is replaced, and the operator decides.
+    // A database that cannot be read is replaced as well.
     fs::write(workdir.folder.path().join("deployment.db"), "damaged").unwrap();
     let printed = workdir.json("restore backup.db");
-    assert_eq!(printed["decisionNeeded"], true);
-    assert!(text(&printed, "reason").contains("the replaced database could not be compared"), "{printed}");
     assert_eq!(fs::read(text(&printed, "replaced")).unwrap(), b"damaged");
+    assert_eq!(workdir.json("user list").as_array().unwrap().len(), 1);
 }

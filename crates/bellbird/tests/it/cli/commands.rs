@@ -526,7 +526,7 @@ fn no_command_creates_a_database() {
         "key list".to_owned(),
         "key create --user me@example.com --name laptop".to_owned(),
         "backup backup.db".to_owned(),
-        "restore --keep-keys".to_owned(),
+        "restore --decide".to_owned(),
         "connection list".to_owned(),
         "connection link --user me@example.com".to_owned(),
         "connection sync --all".to_owned(),

@@ -314,3 +314,19 @@ async fn warns_of_an_instance_that_rejects_the_address() {
     assert!(errors(&output).contains(&format!("`bellbird webhook recover {id} --since ")), "{}", errors(&output));
     assert_eq!(service.stop("-TERM").0, Some(0));
 }
+
+/// What was planned by a clock that was ahead comes as soon as it was meant to.
+#[tokio::test]
+async fn clock_that_was_set_back_while_no_service_ran_delays_nothing() {
+    let (workdir, sandbox, url) = new_deployment(Database::Sqlite).await;
+    let start = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    assert_eq!(start().stop("-TERM").0, Some(0));
+    let year = 365 * 24 * 3_600 * 1_000_000_i64;
+    let jobs = "UPDATE jobs SET started_at = started_at +";
+    execute(&url, &format!("{jobs} {year}, run_at = run_at + {year}"), "").await;
+    assert_eq!(start().stop("-TERM").0, Some(0));
+    let in_a_day = jiff::Timestamp::now().as_microsecond() + 24 * 3_600 * 1_000_000;
+    let planned = query(&url, &format!("SELECT kind FROM jobs WHERE run_at > {in_a_day}")).await;
+    assert_eq!(planned, [[""; 0]; 0], "jobs that would run in a year");
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+}

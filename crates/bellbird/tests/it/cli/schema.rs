@@ -38,7 +38,6 @@ on_both_databases! {
             assert_eq!(error, format!("error: nothing was restored: {REASON}"));
             workdir.set("BELLBIRD_DATABASE__URL", &url);
             workdir.text("restore before.db");
-            workdir.text("restore --keep-keys");
             assert_eq!(workdir.json("user list").as_array().unwrap().len(), 0);
         }
         assert_eq!(sandbox.stop("-TERM").0, Some(0));

@@ -30,5 +30,9 @@ both! {
         let (newest, user) = (rows.last().unwrap(), rows[0].user_id);
         assert_eq!(db.connections().list_history(user, id, 1).await.unwrap(), std::slice::from_ref(newest));
         assert_eq!(db.connections().list_history(UserId::new(), id, 9).await.unwrap(), [], "of another user");
+        // Two years after the first row, which ten seconds separate from the others.
+        let later = at(10 + 2 * 365 * 24 * 3_600);
+        assert_eq!(db.connections().delete_outdated_audit(later).await.unwrap(), 1);
+        assert_eq!(db.connections().list_audit(id).await.unwrap(), rows[1..]);
     }
 }

@@ -27,7 +27,7 @@ const UNIQUE_OVER_ALL_USERS: [&str; 13] = [
 fn statements() -> impl Iterator<Item = &'static Sql> {
     [
         crate::STATEMENTS,
-        crate::backups::changes_since::STATEMENTS,
+        crate::backups::access::STATEMENTS,
         crate::backups::copy::STATEMENTS,
         crate::backups::origin::STATEMENTS,
         crate::contents::STATEMENTS,

@@ -2,8 +2,8 @@ use bellbird_domain::{ActorKind, OperatorKeyId, Plan, UserId};
 use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
 
-use crate::tests::fixtures::remembered_response;
-use crate::tests::support::{TestDb, at, both};
+use crate::tests::fixtures::{remembered_response, wait_for_lock_waiters};
+use crate::tests::support::{TestDb, at, both, connect, key, on_postgres};
 use crate::{BegunChange, Idempotency, NewUser, OperatorAction, OperatorChange, OwnAction, StoredResponse};
 
 const REQUEST: Idempotency = Idempotency { key_hash: [1; 32], request_digest: [2; 32] };
@@ -19,6 +19,35 @@ async fn begin(db: &TestDb, operator: OperatorKeyId, idempotency: Option<Idempot
 
 fn created(user_id: UserId) -> OperatorAction<'static> {
     OperatorAction { name: "user.create", user_id, subject: None }
+}
+
+/// A removal of the user locks the user before the requests about the user.
+#[test]
+fn expired_response_is_forgotten_while_its_user_is_removed() {
+    on_postgres(async |db| {
+        let user = db.user("a@x").await.id;
+        let operator = remembered_response(db, user, "response").await;
+        let later = at(1) + SignedDuration::from_hours(25);
+        let mut removal = connect(&db.url).await;
+        let removal = removal.transaction().await.unwrap();
+        removal.execute(&format!("SELECT id FROM users WHERE id = '{user}' FOR UPDATE"), &[]).await.unwrap();
+        let request = async {
+            let idempotency = Idempotency { key_hash: [7; 32], request_digest: [7; 32] };
+            let BegunChange::New(mut change) = db.begin_change(operator, Some(idempotency), later).await? else {
+                panic!("more than a day old")
+            };
+            change.insert_key(user, &key(1), "k", None).await
+        };
+        let removed = async {
+            wait_for_lock_waiters(db, 1).await;
+            let delete = format!("DELETE FROM operator_requests WHERE user_id = '{user}'");
+            let deleted = removal.execute(&delete, &[]).await;
+            removal.commit().await.unwrap();
+            deleted
+        };
+        let (request, removed) = tokio::join!(request, removed);
+        assert_eq!((request.unwrap().name.as_str(), removed.unwrap()), ("k", 1));
+    });
 }
 
 both! {

@@ -251,7 +251,7 @@ operations! {
         db.keys().insert(s.user, &key(20 + u8::try_from(place).unwrap()), "new", None, now()).await?.prefix
     };
     "rotate key" = |db, s, place| {
-        db.keys().rotate(&s.key, &key(30 + u8::try_from(place).unwrap()), at(600), now()).await?.name
+        db.keys().rotate(&s.key, &key(30 + u8::try_from(place).unwrap()), at(600), now()).await?.0.name
     };
     "revoke key" = |db, s, place| db.keys().revoke(s.key.id, now()).await?.revoked_at;
     "use key" = |db, s, place| {

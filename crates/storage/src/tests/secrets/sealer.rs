@@ -93,6 +93,30 @@ fn rotation_opens_the_old_and_seals_with_the_new() {
 }
 
 #[test]
+fn cursor_is_sealed_with_a_key_of_its_own() {
+    let (old, new) = (entry("old", 1), entry("new", 2));
+    let before = sealer(std::slice::from_ref(&old));
+    let cursor = before.seal_cursor(CONNECTION, b"position").unwrap();
+    assert_ne!(cursor, before.seal_cursor(CONNECTION, b"position").unwrap());
+    // A client may send a stored value as a cursor, and a leaked cursor may come as a stored value.
+    let stored = before.seal(CONNECTION, b"position").unwrap();
+    assert!(before.open(CONNECTION, &cursor).is_err() && before.open_cursor(CONNECTION, &stored).is_err());
+    let other = SealedFor { purpose: "credentials", row: &["user", "another connection"] };
+    assert!(before.open_cursor(other, &cursor).is_err());
+    for place in 0..cursor.len() {
+        let mut changed = cursor.clone();
+        changed[place] ^= 1;
+        assert!(before.open_cursor(CONNECTION, &changed).is_err(), "{place}");
+        assert!(before.open_cursor(CONNECTION, &cursor[..place]).is_err(), "cut at {place}");
+    }
+    let during = sealer(&[new.clone(), old]);
+    assert_eq!(&**during.open_cursor(CONNECTION, &cursor).unwrap(), b"position");
+    let cursor = during.seal_cursor(CONNECTION, b"position").unwrap();
+    assert_eq!(&**sealer(&[new]).open_cursor(CONNECTION, &cursor).unwrap(), b"position");
+    assert!(before.open_cursor(CONNECTION, &cursor).is_err());
+}
+
+#[test]
 fn the_same_secret_is_sealed_differently_each_time() {
     let sealer = Sealer::random();
     let sealed: std::collections::HashSet<_> = (0..100).map(|_| sealer.seal(CONNECTION, b"secret").unwrap()).collect();

@@ -1,7 +1,7 @@
-use bellbird_domain::{Plan, UserId};
+use bellbird_domain::{Actor, Plan, UserId};
 
 use crate::tests::support::{TestDb, at, both};
-use crate::{Identity, IdentitySignIn, NewSession, UserChange};
+use crate::{Identity, IdentitySignIn, NewSession, OperatorAction, UserChange};
 
 const ISSUER: &str = "https://login.example";
 
@@ -84,8 +84,12 @@ both! {
         let (a, b) = (db.user("a@x").await.id, db.user("b@x").await.id);
         sign_in(db, "1", "a@x").await;
         sign_in(db, "2", "b@x").await;
-        assert_eq!(db.sessions().forget_identities(a).await.unwrap(), 1);
-        assert_eq!(db.sessions().forget_identities(a).await.unwrap(), 0);
+        for forgotten in [1, 0] {
+            let mut change = db.begin_change_by(Actor::command("root"), at(3)).await.unwrap();
+            assert_eq!(change.forget_identities(a).await.unwrap(), forgotten);
+            let action = OperatorAction { name: "identity.forget", user_id: a, subject: None };
+            change.commit_alone(&action).await.unwrap();
+        }
         assert_eq!(user(sign_in(db, "3", "a@x").await), Some(a));
         assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::OtherIdentity);
         assert_eq!(user(sign_in(db, "2", "x@x").await), Some(b));

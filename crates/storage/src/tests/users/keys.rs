@@ -60,16 +60,15 @@ both! {
         assert!(db.keys().find_caller(&key(1), at(100)).await.unwrap().is_none());
         assert!(db.keys().find_caller_by_id(user.id, record.id, at(99)).await.unwrap().is_some());
         assert!(db.keys().find_caller_by_id(user.id, record.id, at(100)).await.unwrap().is_none());
-        assert_eq!(
-            db.keys().expire(record.id, at(200)).await.unwrap().expires_at,
-            Some(at(100)),
-            "the earlier one stays",
-        );
-        assert_eq!(db.keys().expire(record.id, at(50)).await.unwrap().expires_at, Some(at(50)));
+        let (new, old) = db.keys().rotate(&record, &key(2), at(200), at(10)).await.unwrap();
+        assert_eq!((old.expires_at, old.replaced_by), (Some(at(100)), Some(new.id)), "the earlier one stays");
+        assert_eq!(new.expires_at, Some(at(100)), "the expiry of the old one");
+        let (_, old) = db.keys().rotate(&record, &key(3), at(50), at(10)).await.unwrap();
+        assert_eq!(old.expires_at, Some(at(50)));
         assert!(db.keys().find_caller(&key(1), at(50)).await.unwrap().is_none());
-        let without_expiry = db.keys().insert(user.id, &key(2), "k", None, at(0)).await.unwrap();
-        assert_eq!(db.keys().expire(without_expiry.id, at(70)).await.unwrap().expires_at, Some(at(70)));
-        assert!(matches!(db.keys().expire(KeyId::new(), at(5)).await, Err(StorageError::NotFound("key"))));
+        let without_expiry = db.keys().insert(user.id, &key(4), "k", None, at(0)).await.unwrap();
+        let (_, old) = db.keys().rotate(&without_expiry, &key(5), at(70), at(10)).await.unwrap();
+        assert_eq!(old.expires_at, Some(at(70)));
     }
 
     async fn last_use_never_moves_back(db) {
@@ -122,7 +121,7 @@ both! {
         }
         assert!(too_many(insert(user, 2).await), "those that were revoked count too");
         let newest = db.keys().list(user).await.unwrap().into_iter().find(|key| key.revoked_at.is_none()).unwrap();
-        assert!(too_many(db.keys().rotate(&newest, &db.new_key(), at(9), at(2)).await));
+        assert!(too_many(db.keys().rotate(&newest, &db.new_key(), at(9), at(2)).await.map(|(new, _)| new)));
         let unchanged = db.keys().find(newest.id).await.unwrap().unwrap();
         assert_eq!(unchanged.expires_at, None, "the old key is as before");
         insert_setup_token(db, user, 1, at(60)).await;

@@ -170,10 +170,6 @@ both! {
         db.users().delete(user, at(900)).await.unwrap();
         assert_eq!((signed_in(db, "c1", 2).await, signed_in(db, "c2", 2).await), (None, Some(other)));
         assert_eq!(sign_in(db, "1 again", "c4", 2).await, None);
-        db.backups().set_copy().await.unwrap();
-        db.backups().set_restore_decided().await.unwrap();
-        assert_eq!(signed_in(db, "c2", 2).await, None);
-        assert_eq!(sign_in(db, "2 again", "c5", 2).await, None);
     }
 
     async fn what_has_expired_is_deleted(db) {

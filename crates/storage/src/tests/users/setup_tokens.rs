@@ -1,4 +1,4 @@
-use bellbird_domain::{KeyId, SetupToken, UserId};
+use bellbird_domain::{Actor, KeyId, SetupToken, UserId};
 
 use crate::tests::fixtures::insert_setup_token;
 use crate::tests::support::{TestDb, at, both, key, setup_token};
@@ -134,7 +134,7 @@ both! {
             insert_setup_token(db, user, number, at(60)).await;
         }
         claimed(db, 1, 8, 10).await;
-        db.backups().set_restore_decided().await.unwrap();
+        db.backups().cut_access(&Actor::command("root"), at(15)).await.unwrap();
         assert!(matches!(claim(db, 2, 9, 20).await, SetupTokenClaim::Unknown), "may have been claimed since");
         assert!(matches!(claim(db, 1, 9, 20).await, SetupTokenClaim::Repeated { .. }));
     }
