@@ -42,7 +42,10 @@ statements! {
         SELECT p.user_id, p.id, p.user_id FROM webhook_endpoints p WHERE p.user_id = $1 AND p.id = $2
         ON CONFLICT (user_id, endpoint_id) DO UPDATE SET owner_id = excluded.owner_id";
 
-    /// Also locks the queue.
+    LOCK_QUEUE = "SELECT fence FROM webhook_queues WHERE user_id = $1 AND endpoint_id = $2",
+        lock = " FOR NO KEY UPDATE";
+
+    /// Runs after [`LOCK_QUEUE`], so that it sees whether the holder of a claim has disabled the endpoint meanwhile.
     MAKE_DUE = "UPDATE webhook_queues SET due_at = CASE WHEN due_at <= $3 THEN due_at ELSE $3 END
         WHERE user_id = $1 AND endpoint_id = $2 AND EXISTS (SELECT 1 FROM webhook_endpoints p
             WHERE p.user_id = webhook_queues.owner_id AND p.id = $2 AND p.status = 'enabled')";
@@ -214,5 +217,6 @@ pub(crate) async fn recover(
 /// disabled. The user may be removed already.
 async fn make_due(tx: &mut Tx, (user, endpoint): (UserId, EndpointId), now: Timestamp) -> Result<bool> {
     lock_user_if_exists(tx, user).await?;
+    tx.one(LOCK_QUEUE, params![user, endpoint], |_| Ok(())).await?;
     Ok(tx.run(MAKE_DUE, params![user, endpoint, now]).await? > 0)
 }

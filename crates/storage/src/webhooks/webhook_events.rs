@@ -120,8 +120,8 @@ statements! {
     );
 
     /// If the event `$3` was stored, makes the user's queues at the endpoints that subscribe to its type, in version
-    /// `$5` or later, due at `$4`, unless they are due before. Adds those that are missing. Locks them, so that none is
-    /// released before its deliveries are committed.
+    /// `$5` or later, due at `$4`, unless they are due before. Adds those that are missing. Their locks last until the
+    /// deliveries are committed, so that none is released before.
     NOTIFY = concat!(
         "INSERT INTO webhook_queues (user_id, endpoint_id, owner_id, due_at)
         SELECT $1, p.id, p.user_id, CASE WHEN p.status <> 'disabled' THEN CAST($4 AS BIGINT) END ",
@@ -378,6 +378,8 @@ pub(crate) fn insert_events<'a>(
     let mut statements: Vec<_> = events.iter().map(bind).collect();
     let (user, event_type) = (origin.user, origin.event_type.as_str());
     let version_min = first.version_min();
+    // What follows sees whether the holder of a claim has disabled an endpoint meanwhile.
+    statements.push(endpoints::queues_lock(user));
     statements.push((NOTIFY, params![user, event_type, first.id, first_attempt_at, version_min].to_vec()));
     statements.extend(events.iter().map(|new| {
         let values = params![user, new.id, first_attempt_at, ENDPOINT_DISABLED, new.version_min(), event_type];

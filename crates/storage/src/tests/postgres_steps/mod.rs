@@ -163,7 +163,7 @@ const ATTEMPTS: &[&str] = &[
     "delete events",
 ];
 const INSTALLATION: &[&str] =
-    &["disable installation", "delete installation", "align queues", "recover installation", "finish sync"];
+    &["disable installation", "delete installation", "delete ended queues", "recover installation", "finish sync"];
 const REGISTRATIONS: &[&str] = &["register", "forget registration", "deregister"];
 const SIGN_INS: &[&str] = &["sign in", "sign in by another link", "ask for a link", "end sessions"];
 const KEYS: &[&str] = &["insert key", "rotate key", "revoke key", "use key"];
