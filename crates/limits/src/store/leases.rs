@@ -97,7 +97,7 @@ pub(super) async fn keep(store: Weak<Inner>, wake: Arc<Notify>) {
 }
 
 impl Inner {
-    async fn send_leases(&self, renews: bool) {
+    pub(super) async fn send_leases(&self, renews: bool) {
         let mut commands = Vec::new();
         for (id, permits) in std::mem::take(&mut *self.leases.dropped.lock()) {
             let mut command = redis::cmd("ZREM");

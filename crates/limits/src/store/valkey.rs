@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{SharedStore, StoreSettings, Walk};
+use super::{Lease, SharedStore, StoreSettings, Walk};
 use crate::{Admission, CallBudgets, CallKind, CallWindow, InFlight, Permit, RateLimiter, admit, gcra};
 
 pub(super) const NAME_KEY: [u8; 32] = [7; 32];
@@ -176,6 +176,20 @@ async fn permits_are_those_of_all_instances() {
     let other = limiter(&two, 1);
     let rejected = admit(Some(&other), Some(&permits), "c".to_owned(), now()).await;
     assert!(rejected.has_permit && rejected.permit.is_none() && !rejected.decision.unwrap().allowed);
+}
+
+#[tokio::test]
+async fn lease_that_was_not_given_is_not_renewed() {
+    let server = Server::start();
+    let store = server.store();
+    let permits = "bellbird1:{a}:permits";
+    let lease = Lease::new(&store.inner, &permits.into());
+    store.inner.send_leases(true).await;
+    assert_eq!(server.command(&["ZCARD", permits]).await, redis::Value::Int(0));
+    let lease = lease.was_granted();
+    store.inner.send_leases(true).await;
+    assert_eq!(server.command(&["ZCARD", permits]).await, redis::Value::Int(1));
+    drop(lease);
 }
 
 #[tokio::test]
