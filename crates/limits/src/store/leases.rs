@@ -48,8 +48,16 @@ impl Leases {
 impl Lease {
     pub(super) fn new(store: &Arc<Inner>, permits: &Arc<str>) -> Self {
         let (id, permits) = (Uuid::new_v4(), Arc::clone(permits));
-        store.leases.held.lock().insert(id, Arc::clone(&permits));
         Self { id, permits, store: Arc::downgrade(store), may_be_held: true }
+    }
+
+    /// Renews the lease from now on, because the server gave it. Renewing one that it may still refuse would take a
+    /// permit that nobody has.
+    pub(super) fn was_granted(self) -> Self {
+        if let Some(store) = self.store.upgrade() {
+            store.leases.held.lock().insert(self.id, Arc::clone(&self.permits));
+        }
+        self
     }
 
     pub(super) fn id(&self) -> String {

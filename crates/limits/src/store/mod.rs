@@ -159,7 +159,7 @@ impl SharedStore {
         let (interval_us, most_us, with_credit_us) = bucket.as_ref().map_or((0, 0, 0), refill_us);
         let tag = self.inner.tag(key.as_bytes());
         let permits: Arc<str> = name(&tag, "permits").into();
-        // Registered first: if this future is dropped while it waits, the permit is given back.
+        // Made first: if this future is dropped while it waits, the permit is given back.
         let lease = (permits_max > 0).then(|| Lease::new(&self.inner, &permits));
         let mut call = self.inner.admit.prepare_invoke();
         call.key(name(&tag, kind)).key(&*permits).arg(interval_us).arg(most_us).arg(with_credit_us);
@@ -174,7 +174,7 @@ impl SharedStore {
         let decision = limit.map(|limit| Decision { allowed, full_at_us, ..gcra::peek(limit, full_at_us, server_us) });
         let has_permit = has_permit == 1;
         let lease = match lease {
-            Some(lease) if has_permit && allowed => Some(lease),
+            Some(lease) if has_permit && allowed => Some(lease.was_granted()),
             refused => {
                 refused.into_iter().for_each(Lease::was_refused);
                 None
