@@ -216,7 +216,8 @@ CREATE TABLE audit (
     id UUID NOT NULL,
     -- command, operator_key, operator or user.
     actor_kind TEXT NOT NULL,
-    -- The name of the Unix user, or the id of the operator's key, of the operator who was signed in to the console, or of the user's session there.
+    -- The name of the Unix user, or the id of the operator's key, of the operator who was signed in to the console, or of
+    -- the user's session there.
     actor_id TEXT NOT NULL,
     -- Such as user.create.
     action TEXT NOT NULL,
