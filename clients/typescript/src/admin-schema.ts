@@ -61,6 +61,7 @@ export type components = {
         /** @description A link between a user and one institution through one provider. */
         Connection: {
             /**
+             * @description The kind of institution.
              * @example banking
              * @enum {string}
              */
@@ -95,6 +96,7 @@ export type components = {
              */
             lastRefreshedAt: string | null;
             /**
+             * @description The provider of the data.
              * @example fiskil
              * @enum {string}
              */
@@ -114,6 +116,7 @@ export type components = {
         /** @description A connection with its jobs. */
         ConnectionDetails: {
             /**
+             * @description The kind of institution.
              * @example banking
              * @enum {string}
              */
@@ -148,6 +151,7 @@ export type components = {
              */
             lastRefreshedAt: string | null;
             /**
+             * @description The provider of the data.
              * @example fiskil
              * @enum {string}
              */
@@ -299,7 +303,7 @@ export type components = {
              *       "trades.synced"
              *     ]
              */
-            events: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed" | "endpoint.ping")[];
+            events: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed")[];
             /**
              * Format: date-time
              * @description The first failure since the last success. Of an endpoint for all users, the earliest of those that last.
@@ -323,6 +327,7 @@ export type components = {
              */
             secret: string;
             /**
+             * @description Whether it receives events.
              * @example enabled
              * @enum {string}
              */
@@ -849,7 +854,7 @@ export type components = {
              *       "connection.updated"
              *     ]
              */
-            events?: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed" | "endpoint.ping")[];
+            events?: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed")[];
             /**
              * Format: uri
              * @description Where events are sent.
@@ -944,6 +949,7 @@ export type components = {
              */
             eventId: string;
             /**
+             * @description Always `pending`.
              * @example pending
              * @enum {string}
              */
@@ -997,6 +1003,7 @@ export type components = {
              */
             id: string;
             /**
+             * @description What the user may read.
              * @example saver
              * @enum {string}
              */
@@ -1027,6 +1034,7 @@ export type components = {
              */
             email?: string;
             /**
+             * @description What the user may read. It takes effect with the next request.
              * @example saver
              * @enum {string}
              */
@@ -1077,7 +1085,7 @@ export type components = {
              *       "trades.synced"
              *     ]
              */
-            events: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed" | "endpoint.ping")[];
+            events: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed")[];
             /**
              * Format: date-time
              * @description The first failure since the last success. Of an endpoint for all users, the earliest of those that last.
@@ -1096,6 +1104,7 @@ export type components = {
              */
             lastDeliveredAt: string | null;
             /**
+             * @description Whether it receives events.
              * @example enabled
              * @enum {string}
              */
@@ -1132,7 +1141,7 @@ export type components = {
              *       "connection.updated"
              *     ]
              */
-            events?: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed" | "endpoint.ping")[];
+            events?: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed")[];
             /**
              * Format: uri
              * @description Where events are sent.

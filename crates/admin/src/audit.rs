@@ -19,8 +19,8 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
     let list = Operation::new("list_audit", "Audit", "A page of the audit.").text(
         "List what operators did",
         "Newest first, for two years: each change by this API, by command and on the console's pages for operators, \
-         with who made it. This outlives users. With `userId`, the list also has what the user did in the console until the user \
-         is removed: sign-ins, keys, setup tokens, links and webhook endpoints.",
+         with who made it. This outlives users. With `userId`, the list also has what the user did in the console \
+         until the user is removed: sign-ins, keys, setup tokens, links and webhook endpoints.",
     );
     vec![
         Path::for_operators(RouteMethod::Get, "/admin/v1/audit", list_audit)

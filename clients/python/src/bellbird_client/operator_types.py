@@ -37,6 +37,7 @@ class Connection(TypedDict):
     """A link between a user and one institution through one provider."""
 
     category: Literal["banking", "brokerage"]
+    """The kind of institution."""
     consentExpiresAt: str | None
     """When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say."""
     createdAt: str
@@ -47,6 +48,7 @@ class Connection(TypedDict):
     lastRefreshedAt: str | None
     """When the provider last returned data."""
     provider: Literal["fiskil", "akahu", "snaptrade"]
+    """The provider of the data."""
     status: Literal["active", "invalidated", "pending_mfa", "revoked", "deleting"]
     """As in `/v1/connections`, or `deleting`: it is being removed."""
     userId: str
@@ -125,7 +127,6 @@ class CreatedWebhookEndpoint(TypedDict):
             "connection.expiring",
             "connection.removed",
             "user.removed",
-            "endpoint.ping",
         ]
     ]
     """The event types that it receives."""
@@ -137,6 +138,7 @@ class CreatedWebhookEndpoint(TypedDict):
     secret: str
     """Verifies the signatures of events. Store it: it is not shown again."""
     status: Literal["enabled", "disabled"]
+    """Whether it receives events."""
     url: str
     userId: str | None
     """Null: it receives the events of all users."""
@@ -410,7 +412,6 @@ class NewWebhookEndpoint(TypedDict):
                 "connection.expiring",
                 "connection.removed",
                 "user.removed",
-                "endpoint.ping",
             ]
         ]
     ]
@@ -474,6 +475,7 @@ class Redelivery(TypedDict):
     endpointId: str
     eventId: str
     state: Literal["pending", "waiting", "delivered", "failed"]
+    """Always `pending`."""
 
 
 class RedeliveryItem(TypedDict):
@@ -505,6 +507,7 @@ class User(TypedDict):
     email: str
     id: str
     plan: Literal["saver", "developer", "professional"]
+    """What the user may read."""
     reference: str | None
     """Your own name of the user."""
     timezone: str | None
@@ -522,6 +525,7 @@ class UserChange(TypedDict):
     email: NotRequired[str]
     """E-mail address, unique without regard to case."""
     plan: NotRequired[Literal["saver", "developer", "professional"]]
+    """What the user may read. It takes effect with the next request."""
     reference: NotRequired[str | None]
     """Your own name of the user. Null clears it."""
     timezone: NotRequired[str | None]
@@ -559,7 +563,6 @@ class WebhookEndpoint(TypedDict):
             "connection.expiring",
             "connection.removed",
             "user.removed",
-            "endpoint.ping",
         ]
     ]
     """The event types that it receives."""
@@ -569,6 +572,7 @@ class WebhookEndpoint(TypedDict):
     lastDeliveredAt: str | None
     """The last success, to the minute."""
     status: Literal["enabled", "disabled"]
+    """Whether it receives events."""
     url: str
     userId: str | None
     """Null: it receives the events of all users."""
@@ -591,7 +595,6 @@ class WebhookEndpointChange(TypedDict):
                 "connection.expiring",
                 "connection.removed",
                 "user.removed",
-                "endpoint.ping",
             ]
         ]
     ]
@@ -628,6 +631,7 @@ class ConnectionDetails(TypedDict):
     """A connection with its jobs."""
 
     category: Literal["banking", "brokerage"]
+    """The kind of institution."""
     consentExpiresAt: str | None
     """When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say."""
     createdAt: str
@@ -638,6 +642,7 @@ class ConnectionDetails(TypedDict):
     lastRefreshedAt: str | None
     """When the provider last returned data."""
     provider: Literal["fiskil", "akahu", "snaptrade"]
+    """The provider of the data."""
     removal: ConnectionRemoval | None
     status: Literal["active", "invalidated", "pending_mfa", "revoked", "deleting"]
     """As in `/v1/connections`, or `deleting`: it is being removed."""
