@@ -1,6 +1,6 @@
 //! The webhook events about connections: `connection.created`, `connection.updated`, `connection.expiring` and
-//! `connection.removed`; and about users: `user.removed`. Each belongs to the transaction that makes it true, so a crash
-//! loses neither.
+//! `connection.removed`; and about users: `user.removed`. Each belongs to the transaction that makes it true, so a
+//! crash loses neither.
 
 use bellbird_domain::{ConnectionId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
