@@ -101,7 +101,7 @@ own_tables! {
     USERS = users.id [id Id] email Text, plan Text, timezone Text, reference Text, is_operator Flag,
         console_sign_in Flag, emails_off Text, created_at Time;
     API_KEYS = api_keys.user_id [id Id] name Text, prefix Text, created_at Time, last_used_at Time, expires_at Time,
-        revoked_at Time;
+        revoked_at Time, replaced_by Id;
     KEY_READS = key_reads.user_id [key_id Id, day Day, route Text] requests Number;
     KEY_AUDIT = key_audit.user_id [id Id] key_id Id, recorded_at Time, event Text;
     SETUP_TOKENS = setup_tokens.user_id [id Id] name Text, created_at Time, expires_at Time, key_id Id;
