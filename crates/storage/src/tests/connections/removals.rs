@@ -243,7 +243,8 @@ both! {
             WHERE cause NOT IN ('imported', 'replaced', 'removed', 'deleted')";
         assert_eq!(db.texts(audit).await, ["0"]);
         assert!(!columns_containing(db, &kept.id.to_string()).await.is_empty());
-        assert!(matches!(db.users().delete(user, at(900)).await, Err(StorageError::Conflict(_))), "the other connection exists");
+        let deleted = db.users().delete(user, at(900)).await;
+        assert!(matches!(deleted, Err(StorageError::Conflict(_))), "the other connection exists");
     }
 }
 

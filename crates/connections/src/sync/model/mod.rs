@@ -4,6 +4,8 @@
 //! A history inserts, changes, hides and removes rows, renews the consent with new ids, syncs, restores a backup, and
 //! lets clients read pages, of which they lose some. `BELLBIRD_TEST_HISTORIES` sets how many of them a test runs.
 
+mod faults;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -13,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::changes::{Coverage, DuplicateIds, Reading, detect_changes};
 use super::following::{Followed, GivenRows, PendingRow, Since, first_whole_day};
+use faults::{Fault, spoil};
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
@@ -21,27 +24,6 @@ const START: i64 = 20_000 * DAY;
 const RANGE: SignedDuration = SignedDuration::from_hours(7 * 24);
 const PRUNE_MARGIN: SignedDuration = SignedDuration::from_hours(48);
 const ACCOUNTS: u32 = 2;
-
-/// A mistake, to see that the model finds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    /// A row is gone as soon as one read lacks it.
-    EarlyRemoval,
-    /// A client that loses a page has its cursor all the same.
-    LostPage,
-    /// A renewed row gets another key.
-    ChangedKey,
-    /// Two rows exchange their keys.
-    SwappedKeys,
-    /// A cursor is valid for another connection.
-    ForeignCursor,
-    /// A mark of a lost history is accepted.
-    Restore,
-    /// A mark of a lost history is accepted if this one has it too.
-    SameMark,
-    /// A row that the provider leaves out for a moment is forgotten.
-    NothingPending,
-}
 
 struct Random(u64);
 
@@ -521,33 +503,6 @@ impl World {
                 assert_eq!(held, listed, "client {number} of connection {connection}");
             }
         }
-    }
-}
-
-fn spoil(fault: Fault, known: &mut Fingerprints, before: &Fingerprints) {
-    let mark = known.marks.last().copied().unwrap_or(0) + 1;
-    match fault {
-        Fault::EarlyRemoval => {
-            for row in known.rows.iter_mut().filter(|row| row.misses > 0 && !row.is_gone) {
-                (row.is_gone, row.changed_mark) = (true, mark);
-                if known.marks.last() != Some(&mark) {
-                    known.marks.push(mark);
-                }
-            }
-        }
-        Fault::ChangedKey => {
-            let ids: HashSet<Digest> = before.rows.iter().map(|row| row.digests.row).collect();
-            let is_renewed = |key: &RowKey| before.rows.iter().any(|row| row.key == *key);
-            for row in known.rows.iter_mut().filter(|row| !ids.contains(&row.digests.row) && is_renewed(&row.key)) {
-                row.key.0[0] ^= 1;
-            }
-        }
-        Fault::SwappedKeys => {
-            if let [one, other, ..] = known.rows.as_mut_slice() {
-                std::mem::swap(&mut one.key, &mut other.key);
-            }
-        }
-        _ => {}
     }
 }
 
