@@ -33,7 +33,7 @@ const KEY_READS_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the queue metrics are updated.
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Counting reads whole tables, so it pauses for this many times its own length: it takes at most 1/200 of the database.
+/// Counting reads whole tables, so it pauses for this many times its own length: it takes at most 1/200 of the time.
 const COUNT_PAUSE: u32 = 200;
 
 /// Names the lease of the instance that updates the queue metrics.

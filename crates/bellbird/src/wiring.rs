@@ -35,8 +35,8 @@ const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encr
 
 /// What to do about a restored database whose operator has not decided yet.
 pub const RESTORE_DECISION: &str = "what was revoked or removed since the backup would work again. Decide with \
-    `bellbird restore --decide`, which makes all keys, sessions, links and identities void and pauses endpoints, or with \
-    `bellbird restore --decide --keep-access`, if nothing was revoked, removed or changed since";
+    `bellbird restore --decide`, which makes all keys, sessions, links and identities void and pauses endpoints, or \
+    with `bellbird restore --decide --keep-access`, if nothing was revoked, removed or changed since";
 
 /// Why the service must not use a database now. Displays the reason as `/ready` shows it.
 #[derive(Debug, thiserror::Error)]

@@ -24,7 +24,8 @@ string_enum! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Actor {
     pub kind: ActorKind,
-    /// The name of the Unix user who ran the command, or the id of the operator key, of the user who is an operator, or of the session of the user whom it is about.
+    /// The name of the Unix user who ran the command, or the id of the operator key, of the user who is an operator, or
+    /// of the session of the user whom it is about.
     pub id: String,
 }
 

@@ -210,14 +210,14 @@ CREATE TABLE operator_requests (
 CREATE INDEX operator_requests_user ON operator_requests (user_id);
 CREATE INDEX operator_requests_created ON operator_requests (created_at);
 
--- What operators and commands changed, and what users did in the console. Outlives what it was about, so it has no foreign key. What
--- a user did is deleted with the user.
+-- What operators and commands changed, and what users did in the console. Outlives what it was about, so it has no
+-- foreign key. What a user did is deleted with the user.
 CREATE TABLE audit (
     id UUID NOT NULL,
     -- command, operator_key, operator or user.
     actor_kind TEXT NOT NULL,
-    -- The name of the Unix user, or the id of the operator's key, of the operator who was signed in to the console, or of
-    -- the user's session there.
+    -- The name of the Unix user, or the id of the operator's key, of the operator who was signed in to the console, or
+    -- of the user's session there.
     actor_id TEXT NOT NULL,
     -- Such as user.create.
     action TEXT NOT NULL,
@@ -270,7 +270,7 @@ CREATE UNIQUE INDEX connections_provider_connection ON connections (provider, pr
 CREATE INDEX connections_provider_user ON connections (provider, provider_user_digest);
 -- Counts them, and finds the few that must be reconnected.
 CREATE INDEX connections_status ON connections (status, provider);
--- Finds the few whose consent ends soon. SQLite's planner prefers an index on the status alone to one on the time alone.
+-- Finds the few whose consent ends soon. SQLite prefers an index on the status alone to one on the time alone.
 CREATE INDEX connections_consent_expiry ON connections (status, consent_expires_at);
 
 -- What is known of the syncs of a connection. It has a row from its import on.

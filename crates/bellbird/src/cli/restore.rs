@@ -18,8 +18,8 @@ use crate::wiring;
 
 /// Put a backup in the place of the SQLite database.
 ///
-/// Stop the service first. A restore cuts: no key, session, link, setup token or identity of the backup lets anybody in,
-/// and endpoints are paused, because the backup does not know what was revoked since. The command lists what to do
+/// Stop the service first. A restore cuts: no key, session, link, setup token or identity of the backup lets anybody
+/// in, and endpoints are paused, because the backup does not know what was revoked since. The command lists what to do
 /// then. The present database is kept beside the new one.
 ///
 /// With --keep-access, all of it works as before. Use it only if nothing was revoked, removed or changed since the

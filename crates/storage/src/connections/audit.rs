@@ -1,4 +1,5 @@
-//! Records each status change of a connection: ids, times, statuses and a cause. The records outlive the connection, for two years.
+//! Records each status change of a connection: ids, times, statuses and a cause. The records outlive the connection,
+//! for two years.
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -55,7 +56,7 @@ impl Connections<'_> {
         self.0.db.all(LIST_NEWEST, params![user, connection, i64::from(limit)], audit_row).await
     }
 
-    /// Lists the connections that were hidden or deleted since `since`, once for each of both. It shows an instance what other
+    /// Lists the connections that were hidden or deleted since `since`, once for each of both. It shows what other
     /// instances and the command line removed.
     pub async fn list_ended(self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>> {
         self.0.db.all(LIST_ENDS, params![since], |row| Ok((row.id(0)?, row.id(1)?))).await
