@@ -21,7 +21,9 @@ mod front {
 
 use bellbird_domain::{Bound, page};
 use libfuzzer_sys::fuzz_target;
-use parameters::{ACCOUNT_IDS_MAX, AccountIds, AccountParam, ConnectionParam, DateBound, Limit, Members, Offset, RawParams};
+use parameters::{
+    ACCOUNT_IDS_MAX, AccountIds, AccountParam, ConnectionParam, DateBound, Limit, Members, Offset, RawParams,
+};
 use problem::Problem;
 use serde::Deserialize;
 use serde_json::{Map, Value};
