@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -138,7 +139,9 @@ impl Receiver {
         let listener = serve::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let url = format!("http://{}/hook", listener.address());
         let stop = CancellationToken::new();
-        tokio::spawn(serve::serve(listener, router, ServeOptions::default(), stop.clone()));
+        // A receiver that is down takes no request on the connections that deliveries keep.
+        let options = ServeOptions { drain: Duration::ZERO, ..ServeOptions::default() };
+        tokio::spawn(serve::serve(listener, router, options, stop.clone()));
         Self { url, state, stop }
     }
 
