@@ -31,7 +31,8 @@ use crate::failure::Failure;
 /// The settings of the package's service.
 const INSTALLED_SETTINGS: &str = "/etc/bellbird/bellbird.toml";
 const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
-    `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and keep a copy";
+    `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and keep a \
+    copy";
 
 /// What to do about a restored database whose operator has not decided yet.
 pub const RESTORE_DECISION: &str = "what was revoked or removed since the backup would work again. Decide with \

@@ -232,9 +232,15 @@ mod tests {
             let outcome = finish(&peer, &[("code", "c")]).await;
             assert!(matches!(outcome, Err(Error::InvalidCredentials(why)) if why.contains("start again")), "{code}");
         }
-        for code in ["invalid_client", "invalid Request", "unsupported_grant_type"] {
+        let rejected = Error::Rejected { status: 400 };
+        let of_operator = Error::OperatorRejected { settings: super::super::api::CREDENTIALS, status: 400 };
+        for (code, expected) in [
+            ("invalid_client", of_operator),
+            ("invalid Request", rejected.clone()),
+            ("unsupported_grant_type", rejected),
+        ] {
             let peer = Peer::new(move |_, _| error(code)).await;
-            assert_eq!(finish(&peer, &[("code", "c")]).await, Err(Error::Rejected { status: 400 }), "{code}");
+            assert_eq!(finish(&peer, &[("code", "c")]).await, Err(expected), "{code}");
         }
     }
 

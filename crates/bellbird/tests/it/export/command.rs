@@ -189,7 +189,7 @@ async fn wrong_use_says_what_to_do() {
         ("holdings --format csv --layout ynab".to_owned(), 2, "--layout is for transactions"),
         ("--format csv --from 2026-02-30".to_owned(), 2, "must be a date or a time"),
         ("--format csv --output .".to_owned(), 1, ". is not a regular file"),
-        ("--format csv --output none/a.csv".to_owned(), 1, "could not write in none"),
+        ("--format csv --output none/a.csv".to_owned(), 1, "could not write in the folder none: it does not exist"),
         (format!("--format csv --account {unknown}"), 1, "me@example.com has no such account"),
         (format!("--format csv --connection {unknown}"), 1, "me@example.com has no such connection"),
         (format!("trades --format csv --connection {connection}"), 1, "trades are those of a brokerage connection"),

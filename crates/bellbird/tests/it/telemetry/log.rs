@@ -118,7 +118,7 @@ async fn console_logs_and_counts_what_its_users_do() {
     assert!(!log.contains("me@example.com") && !log.contains(link.rsplit('/').next().unwrap()));
 }
 
-/// The most likely first mistake of an operator. Whoever reads cannot help it, so the response does not say "try again".
+/// The likeliest first mistake of an operator. Whoever reads cannot help it, so the response does not say "try again".
 #[tokio::test]
 async fn wrong_credentials_are_named_with_their_settings() {
     let secret = "not the one of the sandbox";
