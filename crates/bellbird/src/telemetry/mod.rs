@@ -30,8 +30,8 @@ use crate::instances::COMMIT;
 use traces::Traces;
 
 /// A gauge that nothing has set for this long vanishes, because a number that cannot be counted any more would
-/// otherwise stay at its last value. Longer than the 15 seconds from one count to the next, and shorter than the lease of the
-/// instance that counts.
+/// otherwise stay at its last value. Longer than the 15 seconds from one count to the next, and shorter than the lease
+/// of the instance that counts.
 const GAUGE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Histograms keep raw samples until upkeep aggregates them.

@@ -71,8 +71,8 @@ impl Key {
 }
 
 impl Sealer {
-    /// Parses `id:base64[,id:base64]` with 32 bytes for each key. A line break separates entries as a comma does. The first key seals, all keys open. Whitespace around
-    /// entries is ignored.
+    /// Parses `id:base64[,id:base64]` with 32 bytes for each key. A line break separates entries as a comma does. The
+    /// first key seals, all keys open. Whitespace around entries is ignored.
     ///
     /// # Errors
     /// The message says which entry is wrong and what is expected. It does not repeat the entry.

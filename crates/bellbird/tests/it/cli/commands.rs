@@ -492,8 +492,8 @@ fn failures_exit_with_1_and_explain() {
     assert_eq!(
         workdir.error("serve", 1),
         "error: secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
-         `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and keep \
-         a copy"
+         `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and \
+         keep a copy"
     );
     assert!(
         workdir
