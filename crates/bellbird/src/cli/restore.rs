@@ -47,7 +47,7 @@ pub(super) struct RestoreArgs {
     keep_access: bool,
 
     /// With --decide: go on although the database is not known to be restored, as a physical copy is not
-    #[arg(long, requires = "decide")]
+    #[arg(long, conflicts_with = "file")]
     yes: bool,
 
     #[command(flatten)]

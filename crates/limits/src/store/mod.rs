@@ -245,7 +245,7 @@ impl Inner {
                     metrics::gauge!(AVAILABLE).set(1);
                     tracing::info!("shared store available again");
                 }
-                return Ok(reply);
+                Ok(reply)
             }
             Ok(Err(error)) => {
                 self.failed(error.category());

@@ -134,7 +134,7 @@ both! {
 
     async fn tables_without_migrations_are_rejected(db) {
         db.raw("DROP TABLE schema_migrations").await;
-        assert_unknown_schema(db, "(it has the tables accounts, api_keys, connection_audit, ..., and no ").await;
+        assert_unknown_schema(db, "(it has the tables accounts, api_keys, audit, ..., and no ").await;
     }
 
     async fn unknown_migration_is_rejected(db) {
@@ -340,12 +340,14 @@ fn postgres_has_the_tables_of_sqlite() {
         assert_eq!(db.texts(sorted_otherwise).await, Vec::<String>::new(), "not in the order of bytes");
         let ids_as_text = "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
             WHERE table_schema = 'public' AND data_type = 'text' AND column_name ~ '(^|_)id$' ORDER BY 1";
-        // Of the provider, and of the machine.
+        // Of the provider and of the machine, and an actor may be a Unix user.
         let others = [
             "accounts.provider_account_id",
+            "audit.actor_id",
             "connections.institution_id",
             "connections.provider_connection_id",
             "instances.boot_id",
+            "webhook_events.institution_id",
         ];
         assert_eq!(db.texts(ids_as_text).await, others);
     });
@@ -357,7 +359,7 @@ fn the_primary_key_begins_with_the_user() {
         let first = "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
             WHERE t.type = 'table' AND c.pk = 1 ORDER BY t.name";
         for column in db.texts(first).await {
-            let own = ["users.id", "schema_migrations.version", "provider_events.provider", "instances.id"];
+            let own = ["users.id", "schema_migrations.version", "provider_events.provider", "instances.id", "audit.id"];
             // Of operators, who are no users.
             let own = own.contains(&column.as_str()) || column.starts_with("operator_");
             assert!(own || column.ends_with(".user_id"), "{column}");

@@ -259,7 +259,7 @@ on_both_databases! {
         ] {
             assert!(printed.contains(part), "{part}: {printed}");
         }
-        assert_eq!(access.statuses(&deployment).await, [401, 401, 404, 404, 403]);
+        assert_eq!(access.statuses(&deployment).await, [401, 401, 404, 410, 403]);
         let endpoints = deployment.workdir.json("webhook list");
         for endpoint in endpoints.as_array().unwrap() {
             assert_eq!((text(endpoint, "status"), text(endpoint, "disabledReason")), ("disabled", "database restored"));

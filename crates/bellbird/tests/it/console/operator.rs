@@ -299,7 +299,7 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
     let of_olivia = browser.post(&page, &format!("redeliver={event}&user={}", app.olivia.user.id)).await;
     assert_eq!(of_olivia.status, 303, "{}", of_olivia.text);
     let audit = browser.get("/operator/audit").await;
-    assert!(audit.text.contains("webhook_endpoint.update</strong> all users"), "{}", audit.text);
+    assert!(audit.text.contains("webhook_endpoint.update</strong> the installation"), "{}", audit.text);
 }
 
 mod chromium {

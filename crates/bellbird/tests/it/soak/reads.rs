@@ -40,7 +40,7 @@ pub(super) struct Known {
 impl Known {
     /// Reads everything once, before any load.
     pub(super) async fn read(api: &str, key: &str, rows: Rows) -> Self {
-        let connections = data(api, key, "/v1/connections?limit=200").await;
+        let connections = data(api, key, "/v1/connections").await;
         let connections = connections.iter().map(|connection| {
             let kind = if connection["category"] == "banking" { "transactions" } else { "trades" };
             (text(connection, "id").to_owned(), kind)

@@ -98,7 +98,7 @@ both! {
         let expected = format!(
             r#"{{"id":"{id}","name":"laptop","prefix":"bb_1111111","createdAt":"{}","lastUsedAt":null,{}}}"#,
             at(1),
-            r#""expiresAt":null,"revokedAt":null"#
+            r#""expiresAt":null,"revokedAt":null,"replacedBy":null"#
         );
         assert_eq!(*found, expected);
         assert!(rows(db, "users", user).await[0].contains(r#""isOperator":false"#));

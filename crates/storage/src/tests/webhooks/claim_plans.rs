@@ -9,7 +9,8 @@ const FILL: &str = "INSERT INTO users (id, email, email_folded, plan, console_si
     FROM generate_series(0, 9999) n;
     INSERT INTO webhook_endpoints (user_id, id, url, event_types, api_version, status, created_at, enabled_at)
     SELECT CAST(to_char(n % 10000, 'FM00000000-0000-0000-0000-000000000000') AS UUID),
-        CAST(to_char(n, 'FM00000000-0000-0000-0000-000000000000') AS UUID), 'https://x', 'transactions.synced', '2026-11-01',
+        CAST(to_char(n, 'FM00000000-0000-0000-0000-000000000000') AS UUID), 'https://x', 'transactions.synced',
+        '2026-11-01',
         CASE WHEN n % 50 = 0 THEN 'disabled' ELSE 'enabled' END, 0, 0
     FROM generate_series(1, 30000) n;
     INSERT INTO webhook_queues (user_id, endpoint_id, owner_id, failing_since, is_failing, due_at, lease_until)

@@ -254,7 +254,7 @@ both! {
         assert!(db.endpoints().delete(OWNER, first).await.unwrap());
         let found = claims(db, 30).await;
         assert_eq!(found.len(), 4);
-        let of_removed = found.iter().find(|claim| claim.endpoint_id == first && claim.user_id == ben).expect("claimed");
+        let of_removed = found.iter().find(|claim| claim.endpoint_id == first && claim.user_id == ben).unwrap();
         assert_eq!(of_removed.url, None);
         assert!(db.deliveries().end_deliveries(of_removed, at(31)).await.unwrap());
         assert!(!db.deliveries().release_endpoint(of_removed, at(31)).await.unwrap(), "it is deleted");

@@ -206,7 +206,7 @@ both! {
             finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
             ping(db, user, id, false).await.expect("written");
         }
-        assert!(matches!(db.users().delete(user, at(900)).await, Err(StorageError::Conflict(_))), "the user has a connection");
+        assert!(matches!(db.users().delete(user, at(900)).await, Err(StorageError::Conflict(_))), "connected");
         assert!(db.remove(user, connection, at(30)).await);
         db.users().delete(user, at(900)).await.unwrap();
         for (table, rows) in [
