@@ -137,7 +137,9 @@ impl FromRequest<Console> for OwnForm {
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
         let (parts, form) = request.into_parts();
-        check_origin(console, &parts.headers)?;
+        if let Some(rejection) = rejection_of_other_origin(console, &parts.headers) {
+            return Err(rejection);
+        }
         let session = Session::find(&parts.headers, console, console.inner.form_limit.as_ref()).await?;
         let fields = read_fields(console, &parts.headers, form).await?;
         Ok(Self { session, fields })
@@ -162,19 +164,17 @@ impl FromRequest<Console> for GuestForm {
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
         let (parts, form) = request.into_parts();
-        check_origin(console, &parts.headers)?;
+        if let Some(rejection) = rejection_of_other_origin(console, &parts.headers) {
+            return Err(rejection);
+        }
         let fields = read_fields(console, &parts.headers, form).await?;
         Ok(Self { headers: parts.headers, fields })
     }
 }
 
 /// Every form begins here, because every one is read by an extractor of this file.
-fn check_origin(console: &Console, headers: &HeaderMap) -> Result<(), Response> {
-    if is_own_form(&console.inner.site.console_url, headers) {
-        Ok(())
-    } else {
-        Err(error_page::cross_site_form(console))
-    }
+fn rejection_of_other_origin(console: &Console, headers: &HeaderMap) -> Option<Response> {
+    (!is_own_form(&console.inner.site.console_url, headers)).then(|| error_page::cross_site_form(console))
 }
 
 async fn read_fields(console: &Console, headers: &HeaderMap, form: Body) -> Result<Vec<(String, String)>, Response> {
