@@ -120,6 +120,8 @@ async fn connections_are_linked_and_removed_without_a_command() {
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     let user = app.ben.user.id;
+    let change = UserChange { plan: Some(Plan::Professional), ..UserChange::default() };
+    app.storage.users().update(user, &change).await.unwrap();
     browser.open(&app.sign_in_link(user).await);
     browser.click("button.strong");
     for provider in simulated_providers() {
@@ -178,7 +180,7 @@ async fn console_works_over_http_in_a_home_network() {
     browser.open(&at_lan(app.sign_in_link(user).await));
     assert_eq!(browser.evaluate("isSecureContext"), false);
     browser.click("button.strong");
-    assert_eq!(browser.url(), format!("{LAN}/overview"), "{}", browser.text());
+    assert_eq!(browser.url(), format!("{LAN}/keys?first"), "{}", browser.text());
     browser.click("nav a[href='/keys']");
     browser.write("#name", "Spreadsheet");
     browser.click("form.line button");

@@ -8,7 +8,8 @@ use axum::extract::Request;
 use axum::response::Html;
 use bellbird_api::serve::{self, ServeOptions};
 use bellbird_connections::{LinkStatus, LinkTarget, NewLinkSession};
-use bellbird_domain::ConnectionStatus;
+use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_storage::UserChange;
 use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -113,6 +114,8 @@ async fn from_an_app_to_every_provider_and_back() {
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     let (user, return_url) = (app.ben.user.id, format!("{}/linked", site.origin));
+    let change = UserChange { plan: Some(Plan::Professional), ..UserChange::default() };
+    app.storage.users().update(user, &change).await.unwrap();
     let host = site.origin.trim_start_matches("http://");
     let mut secrets = Vec::new();
     for provider in simulated_providers() {
@@ -275,8 +278,7 @@ async fn reconnecting_revoked_connection_keeps_ids() {
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     for provider in simulated_providers() {
-        let person =
-            block(app.add_person(&format!("{provider}@example.com"), bellbird_domain::Plan::Professional, &[]));
+        let person = block(app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]));
         let user = person.user.id;
         browser.open(&block(app.link_url(user, LinkTarget::Provider(provider))));
         browser.assert_accessible(&format!("{provider}-0-one-provider"));

@@ -306,6 +306,6 @@ operations! {
     "end sessions" = |db, s, place| {
         let mut change = db.begin_own_change(s.user, Uuid::nil(), now()).await?;
         change.revoke_other_sessions(s.user, Uuid::nil()).await?;
-        change.commit_own(s.user, &OwnAction { name: "session.revoke_others", subject: None, detail: "" }).await?
+        change.commit_own(s.user, &OwnAction { name: "session.revoke_others", subject: None, detail: "" }).await?;
     };
 }
