@@ -234,8 +234,11 @@ fn returning_row_has_its_key_and_a_new_mark() {
     assert_eq!((reads.marks()[0], reads.keys()), ((1, 0, 0, 31), keys));
 }
 
+/// Takes a part out of what a run has read.
+type Lack = fn(&mut Coverage);
+
 /// Runs that have not read all that row 1 may be.
-const PARTIAL: [(&str, fn(&mut Coverage)); 4] = [
+const PARTIAL: [(&str, Lack); 4] = [
     ("another account", |coverage| coverage.accounts = HashSet::from([AccountTag(8)])),
     ("later days", |coverage| (coverage.days, coverage.first_certain_day) = (UtcDay(151)..=UtcDay(200), UtcDay(151))),
     ("an unreadable row of the day", |coverage| coverage.unreadable = HashSet::from([Some(UtcDay(150))])),
