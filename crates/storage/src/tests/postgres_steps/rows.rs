@@ -18,6 +18,10 @@ const RANDOM: &str = "'{fence,sealed,key_hash,cookie_hash}'::text[]";
 const IDLE: &str = "CASE WHEN EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.user_id = t.user_id
     AND d.endpoint_id = t.endpoint_id AND d.state = 'pending') THEN '{}' ELSE '{due_at}' END::text[]";
 
+/// A queue of an endpoint that was removed goes within the hour, so it may be left if it has no deliveries.
+const USED: &str = "EXISTS (SELECT 1 FROM webhook_endpoints p WHERE p.user_id = t.owner_id AND p.id = t.endpoint_id)
+    OR EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.user_id = t.user_id AND d.endpoint_id = t.endpoint_id)";
+
 /// What must not be, whatever the order.
 const BROKEN: &str = "
     SELECT 'delivery without event' FROM webhook_deliveries d WHERE NOT EXISTS (
@@ -105,8 +109,8 @@ impl Rows {
         let list: Vec<_> = tables
             .iter()
             .map(|name| {
-                let idle = if name == "webhook_queues" { IDLE } else { "'{}'::text[]" };
-                format!("SELECT '{name} ' || (to_jsonb(t) - {RANDOM} - {idle})::text AS row FROM {name} t")
+                let (idle, only) = if name == "webhook_queues" { (IDLE, USED) } else { ("'{}'::text[]", "true") };
+                format!("SELECT '{name} ' || (to_jsonb(t) - {RANDOM} - {idle})::text AS row FROM {name} t WHERE {only}")
             })
             .collect();
         let list = format!("SELECT row FROM ({}) rows", list.join(" UNION ALL "));
