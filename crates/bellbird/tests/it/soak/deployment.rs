@@ -83,7 +83,9 @@ impl Deployment {
             workdir.set("BELLBIRD_REDIS__URL", &valkey.url);
             workdir.json("migrate");
         }
-        workdir.set("BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", &format!("0{}", ",1".repeat(19)));
+        // An attempt may have to wait for a sync, and that for a service that stands still.
+        let delays = format!("0{}{}", ",1".repeat(9), ",10".repeat(10));
+        workdir.set("BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", &delays);
         let addresses: Vec<Addresses> = (0..services).map(|_| Addresses::new()).collect();
         // Commands print link URLs of the service that is not killed, if there is one.
         let console = &addresses.last().unwrap().console;
