@@ -56,7 +56,7 @@ impl Clock {
 
     /// Sets a clock that goes on by itself to a time that another clock had up to `age_max` ago. It goes forward to it,
     /// so of many readings the quickest one counts, and instances agree. It goes back only if it is ahead by more than
-    /// [`STEP_BACK_MIN`], because a later change must not get an earlier time. Has no effect on a manual one.
+    /// `STEP_BACK_MIN`, because a later change must not get an earlier time. Has no effect on a manual one.
     pub fn follow(&self, reading: Timestamp, age_max: SignedDuration) {
         let ahead = self.ahead_of(reading);
         if self.since.is_some() && (ahead.is_negative() || ahead > age_max.saturating_add(STEP_BACK_MIN)) {
