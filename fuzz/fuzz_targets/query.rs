@@ -59,14 +59,18 @@ fn parse_transactions(query: &str) {
         let mut pairs = form_urlencoded::parse(query.as_bytes());
         pairs.find(|pair| pair.0 == name).map(|(_, value)| value.into_owned())
     };
+    let is_valid_but_for_unknown = parameters::read_known::<Transactions>(RawParams::Query(query)).is_ok();
     match parameters::read::<Transactions>(RawParams::Query(query)).map_err(Problem::from) {
         Err(Problem::BadRequest { message, details }) => {
             assert!(!message.is_empty() && !details.is_empty());
+            let are_unknown = details.iter().all(|detail| detail.contains(": unknown; "));
+            assert_eq!(is_valid_but_for_unknown, are_unknown, "{details:?}");
             let known = details.iter().filter(|detail| !detail.contains(": unknown; "));
             let positions: Vec<_> = known.map(|detail| position(detail)).collect();
             assert!(positions.is_sorted_by(|above, below| above < below), "parameters are in order: {details:?}");
         }
         Ok(read) => {
+            assert!(is_valid_but_for_unknown);
             let page = parameters::page(read.limit, read.offset);
             assert!((1..=LIMIT_MAX).contains(&page.limit) && page.end() > page.offset);
             let is_same = |id: Option<String>, text: &str| id.is_none_or(|id| id.eq_ignore_ascii_case(text));
