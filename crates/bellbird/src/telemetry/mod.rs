@@ -103,7 +103,7 @@ pub fn start_log(log: &Log, traces: Option<&Traces>) -> LogGuard {
 /// Decides which lines and spans are kept.
 ///
 /// `tracing` asks once for each place in the code, and again when the level changes, so a request pays nothing for it.
-/// The `reload` of tracing-subscriber takes a lock for each step of each span, which cost a request 2 µs.
+/// The `reload` of tracing-subscriber takes a lock for each step of each span.
 #[derive(Clone)]
 struct AdjustableFilter(Arc<RwLock<Targets>>);
 
